@@ -1,0 +1,43 @@
+"""``none:``: every request succeeds at once and nothing is leased."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from leasectl.backends.base import Journal, Patience
+from leasectl.model import Claimant, Lease
+from leasectl.state import State
+
+
+class DryRunBackend:
+    """Grants nothing to everybody, so that scripts run where there is no backend.
+
+    The handles are real: they can be released, and show what was asked for.
+    """
+
+    url = "none:"
+    remote = False
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return self._state.transaction()
+
+    def acquire(
+        self, claimant: Claimant, journal: Journal, patience: Patience
+    ) -> tuple[Lease, ...]:
+        with self.atomic():
+            journal.enqueuing()
+            journal.granted(())
+        return ()
+
+    def withdraw(self, owner: str) -> None:
+        """Nobody ever waits."""
+
+    def release(self, owner: str, names: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def renew(self, owner: str) -> tuple[str, ...]:
+        return ()

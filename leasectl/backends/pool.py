@@ -1,0 +1,171 @@
+"""The one pool algorithm, over every engine: first come, first served; all or nothing.
+
+1. Put a ticket in the queue.
+2. Wait until no living ticket is before mine, watching the nearest one only.
+3. At the head, claim as soon as enough resources are free.
+4. The claim takes the ticket away and so wakes the next. Whatever ends the wait otherwise takes
+   the ticket away too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from leasectl.backends.base import Journal, Patience, Progress
+from leasectl.clock import Clock, earliest
+from leasectl.durations import format_duration
+from leasectl.engines.base import Engine, PoolAdmin, TicketGone, Waiter
+from leasectl.engines.wake import Nap, sleep_through
+from leasectl.errors import Cancelled, NoLease
+from leasectl.liveness import Process
+from leasectl.model import Claimant, Lease, Pool, Ticket
+
+TEND_AGAIN_SECONDS = 1.0
+
+Acquisition = Generator[Nap, "set[int]", "tuple[Lease, ...]"]
+
+
+class _View(NamedTuple):
+    """What a ticket's owner saw: the leases it got, or what to wait for.
+
+    ``predecessor`` is None at the head of the queue, where ``processes`` and ``expiry`` count.
+    """
+
+    leases: tuple[Lease, ...] | None = None
+    predecessor: Ticket | None = None
+    processes: tuple[Process, ...] = ()
+    expiry: float | None = None
+
+
+class PoolBackend:
+    """Leases from an engine's pools.
+
+    Args:
+        url: What chose it.
+        engine: The store.
+        admin: The same store's pools, to tell a waiter how things stand.
+        clock: The engine's clock.
+    """
+
+    remote = False
+
+    def __init__(self, url: str, engine: Engine, admin: PoolAdmin, *, clock: Clock) -> None:
+        self.url = url
+        self._engine = engine
+        self._admin = admin
+        self._clock = clock
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return self._engine.atomic()
+
+    def withdraw(self, owner: str) -> None:
+        self._engine.withdraw(owner)
+
+    def release(self, owner: str, names: Sequence[str]) -> tuple[str, ...]:
+        return self._engine.free(owner, names)
+
+    def renew(self, owner: str) -> tuple[str, ...]:
+        return self._engine.renew(owner)
+
+    def acquire(
+        self, claimant: Claimant, journal: Journal, patience: Patience
+    ) -> tuple[Lease, ...]:
+        steps = self.acquisition(claimant, journal, patience)
+        return sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
+
+    def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
+        """What `acquire` does, as a generator of the naps in between."""
+        with self._engine.atomic():
+            journal.enqueuing()
+            ticket = self._engine.enqueue(claimant)
+            view = self._look(ticket, journal, patience)
+            if view.leases is not None:
+                return view.leases
+            waiter = self._engine.waiter(ticket)
+        try:
+            return (yield from self._wait(ticket, view, waiter, journal, patience))
+        except BaseException as reason:
+            with self._engine.atomic():
+                self._engine.dequeue(ticket)
+                journal.gave_up()
+            if not isinstance(reason, TicketGone):
+                raise
+            self._admin.pools(claimant.request.type)  # says so when the whole pool is gone
+            raise Cancelled(
+                f"{claimant.request.type}: the request was released while it waited"
+            ) from None
+        finally:
+            waiter.close()
+
+    def _look(self, ticket: Ticket, journal: Journal, patience: Patience) -> _View:
+        """Claim if it is this ticket's turn; else tell what there is to wait for."""
+        before_me = self._engine.predecessor(ticket)
+        if before_me is not None:
+            return _View(predecessor=before_me)
+        leases = self._engine.claim(ticket)
+        if leases is not None:
+            journal.granted(leases)
+            return _View(leases=leases)
+        expiry = self._engine.next_expiry(ticket.claimant.request.type)
+        return _View(processes=tuple(patience.watched()), expiry=expiry)
+
+    def _wait(
+        self,
+        ticket: Ticket,
+        view: _View,
+        waiter: Waiter,
+        journal: Journal,
+        patience: Patience,
+    ) -> Acquisition:
+        start = self._clock.elapsed()
+        deadline = None if patience.wait_seconds is None else start + patience.wait_seconds
+        next_report = start if patience.report else None
+        tended = False
+        while True:
+            now = self._clock.elapsed()
+            if deadline is not None and now >= deadline:
+                raise self._no_lease(ticket, now - start)
+            if patience.report and next_report is not None and now >= next_report:
+                patience.report(self._progress(ticket, now - start))
+                next_report = now + patience.report_seconds
+            fds, ended = waiter.listen(predecessor=view.predecessor, processes=view.processes)
+            if not ended or tended:
+                # What couldn't be put right a moment ago is tried again, but not in a spin.
+                again = now + TEND_AGAIN_SECONDS if ended else None
+                woken = yield Nap(fds, earliest(deadline, next_report, view.expiry, again))
+                ended = waiter.heard(woken) or ended
+            tended = ended and view.predecessor is None
+            if tended:
+                patience.tend()
+            with self._engine.atomic():
+                view = self._look(ticket, journal, patience)
+            if view.leases is not None:
+                return view.leases
+
+    def _progress(self, ticket: Ticket, waited: float) -> Progress:
+        (pool,) = self._admin.pools(ticket.claimant.request.type)
+        longest = _longest_held(pool)
+        return Progress(
+            place=1 + sum(entry.ticket < ticket.number for entry in pool.queue),
+            held=pool.held,
+            capacity=pool.capacity,
+            longest_holder=longest.holder_identity if longest else None,
+            longest_held_seconds=self._clock.wall() - longest.acquire_time if longest else 0.0,
+            waited_seconds=waited,
+        )
+
+    def _no_lease(self, ticket: Ticket, waited: float) -> NoLease:
+        (pool,) = self._admin.pools(ticket.claimant.request.type)
+        after = f" within {format_duration(waited)}" if waited >= 1 else ""
+        others = sum(entry.ticket != ticket.number for entry in pool.queue)
+        return NoLease(
+            f'no lease of "{pool.type}"{after}: {pool.held} of {pool.capacity} held, '
+            f"{others} others waiting; see who with: leasectl status -t {pool.type}"
+        )
+
+
+def _longest_held(pool: Pool) -> Lease | None:
+    leases = [resource.lease for resource in pool.resources if resource.lease is not None]
+    return min(leases, key=lambda lease: lease.acquire_time, default=None)

@@ -1,0 +1,49 @@
+"""How to talk to a server: what a handle's record keeps, so that the keeper can do it as well.
+
+Paths of credentials, never the credentials themselves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+RELEASE_SECONDS = 10.0
+
+
+class Settings(NamedTuple):
+    """Settings of a connection.
+
+    Args:
+        token_file: Path of a file with a bearer token, or None.
+        ca_file: Path of a file with the certificates to trust, or None for the usual ones.
+        trust_env: Heed ``http_proxy`` and its like. Not by default: a lease proxy is near, and
+            scripts set those variables half-way.
+        release_seconds: How long a release may take in all.
+    """
+
+    token_file: str | None = None
+    ca_file: str | None = None
+    trust_env: bool = False
+    release_seconds: float = RELEASE_SECONDS
+
+
+def encode_settings(settings: Settings) -> str:
+    """Write settings as one text, empty for the usual ones; `parse_settings` reads it back."""
+    if settings == Settings():
+        return ""
+    return "\n".join(
+        (
+            settings.token_file or "",
+            settings.ca_file or "",
+            "trust" if settings.trust_env else "",
+            repr(settings.release_seconds),
+        )
+    )
+
+
+def parse_settings(text: str) -> Settings:
+    """Read what `encode_settings` wrote."""
+    if not text:
+        return Settings()
+    token_file, ca_file, trust, seconds = text.split("\n")
+    return Settings(token_file or None, ca_file or None, trust == "trust", float(seconds))

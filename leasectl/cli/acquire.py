@@ -1,0 +1,154 @@
+"""``leasectl acquire``: take leases and print the handle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.context import open_service
+from leasectl.cli.output import emit, emit_lines, note
+from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
+from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotFound
+from leasectl.liveness import Process, identify
+from leasectl.model import Handle, Request
+from leasectl.service import Service
+from leasectl.signals import SignalTrap
+
+EXAMPLE = """\b
+Example:
+  h=$(leasectl acquire -t azure--install --guard-pid $$ --release-after 20m)
+  openshift-install create cluster
+  leasectl release --handle "$h"
+"""
+
+
+@click.command(epilog=EXAMPLE, options_metavar="-t TYPE [OPTIONS]")
+@options.request_options
+@options.wait
+@options.conflict_exit_code
+@options.jitter
+@click.option(
+    "--scope",
+    type=click.Choice(["step", "test"]),
+    default="step",
+    show_default=True,
+    help="test: the lease outlives the step; its names are also listed in $SHARED_DIR/leases.",
+)
+@click.option(
+    "--guard-pid",
+    type=int,
+    metavar="PID",
+    help="Release when this process ends; in a script, use $$. Default: no guard.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["handle", "names", "csv", "json", "env"]),
+    default="handle",
+    show_default=True,
+    help="What to print: the handle's path, the names, all of it as JSON, or lines for eval.",
+)
+@options.quiet
+@options.backend
+def command(
+    *,
+    wait_seconds: float | None,
+    conflict_code: int | None,
+    jitter_seconds: float,
+    scope: str,
+    guard_pid: int | None,
+    output: str,
+    optional: bool,
+    quiet: bool,
+    backend: str | None,
+    **wanted: Any,
+) -> None:
+    """Take N leases of a type and print the path of their handle.
+
+    Waits its turn: first come, first served. The handle is what release, reacquire, renew and
+    cat take. Without --guard-pid, --release-after or --ttl it is held until you release it.
+    """
+    request = options.make_request(scope=scope, **wanted)
+    if scope == "test" and guard_pid is not None:
+        raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
+    try:
+        with SignalTrap() as trap:
+            service = open_service(backend)
+            _acquire(service, request, trap, guard_pid, wait_seconds, jitter_seconds, output, quiet)
+    except InvalidRequest:
+        raise
+    except LeaseError as error:
+        if optional and not isinstance(error, Cancelled):
+            note(f"{error}; the lease is optional, so there is none")
+            return
+        if isinstance(error, NoLease) and conflict_code is not None:
+            error.exit_code = conflict_code
+        raise
+
+
+def _acquire(
+    service: Service,
+    request: Request,
+    trap: SignalTrap,
+    guard_pid: int | None,
+    wait_seconds: float | None,
+    jitter_seconds: float,
+    output: str,
+    quiet: bool,
+) -> None:
+    guard = None if guard_pid is None else _guard(guard_pid)
+    ends = interrupts(trap, guard)
+    sleep_jitter(jitter_seconds, ends)
+    reporter = Reporter(request.type, wait_seconds)
+    try:
+        handle = service.acquire(
+            request, patience=reporter.patience(ends, quiet=quiet), guard=guard
+        )
+    finally:
+        reporter.clear()
+    tell(service, handle, trap, output)
+
+
+def tell(service: Service, handle: Handle, trap: SignalTrap, output: str = "handle") -> None:
+    """Print what was had, and only then let it outlive this process; else give it back."""
+    try:
+        trap.check()
+        if handle.backend == "none:":
+            note("dry run (backend none:): nothing is leased")
+        _print(service, handle, output)
+        service.told(handle)
+    except BaseException:
+        service.take_back(handle)
+        raise
+
+
+def _print(service: Service, handle: Handle, output: str) -> None:
+    path = service.state.names_path(handle.id)
+    if output == "handle":
+        emit(f"{path}\n")
+    elif output == "names":
+        emit_lines(handle.names)
+    elif output == "csv":
+        emit(",".join(handle.names) + "\n")
+    elif output == "json":
+        from leasectl.cli.cat import emit_handle_json
+
+        emit_handle_json(service, handle)
+    else:
+        import shlex
+
+        fences = ",".join(handle.fences)
+        emit(
+            f"LEASECTL_HANDLE={shlex.quote(path)}\n"
+            f"LEASECTL_NAMES={','.join(handle.names)}\nLEASECTL_FENCE={fences}\n"
+        )
+
+
+def _guard(pid: int) -> Process:
+    if pid < 1:
+        raise InvalidRequest(f"--guard-pid {pid} is no process id; in a script, use $$")
+    try:
+        return identify(pid)
+    except NotFound:
+        raise InvalidRequest(f"--guard-pid {pid}: there is no such process") from None

@@ -1,0 +1,159 @@
+"""The ``leasectl`` command: its commands, loaded when used, and its exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from leasectl import __version__
+from leasectl.cli.groups import CommandGroup
+from leasectl.durations import printable
+from leasectl.errors import EXIT_CODES, Interrupted, InvalidRequest, LeaseError
+from leasectl.signals import die_of
+
+# In the order in which `leasectl --help` shows them. A command's module holds it as `command`.
+COMMANDS = (
+    "run",
+    "acquire",
+    "release",
+    "reacquire",
+    "renew",
+    "cat",
+    "status",
+    "pool",
+    "init",
+    "doctor",
+    "completion",
+)
+
+
+ENVIRONMENT = (
+    (
+        "LEASECTL_STATE_DIR",
+        "where handles and the embedded pool are kept; default: /tmp/leasectl-<uid>",
+    ),
+    ("LEASECTL_BACKEND", "where leases come from, unless --backend says it"),
+    ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
+    ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),
+    ("SSL_CERT_FILE", "certificates to trust, of an https:// lease proxy"),
+    ("LEASECTL_TRUST_ENV", "1: heed http_proxy and its like on the way to it"),
+    ("LEASECTL_RELEASE_TIMEOUT", "how long a release may take there; 10s"),
+    ("JOB_NAME, BUILD_ID", "who holds, in a CI job; else <user>@<host>"),
+    ("SHARED_DIR", "where --scope test lists names, in the file leases"),
+    ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks, instead of /tmp"),
+    ("LEASECTL_DEBUG", "1: show where an unexpected failure came from"),
+)
+
+
+class LazyGroup(CommandGroup):
+    """Imports a command's module only when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"leasectl.cli.{cmd_name}")
+        gc.enable()  # after `leasectl.__main__` turned it off
+        command: click.Command = module.command
+        return command
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_paragraph()
+        formatter.write_text("Durations are written like 90, 90s, 20m, 1h30m, 1.5h or 1d.")
+        with formatter.section("Environment"):
+            formatter.write_dl(ENVIRONMENT)
+        with formatter.section("Exit codes"):
+            formatter.write_dl(EXIT_CODES)
+        with formatter.section("Example"):
+            formatter.write_text("leasectl pool create azure--install --count 2")
+            formatter.write_text(
+                "leasectl run -t azure--install --release-after 20m -- ./install.sh"
+            )
+
+
+@click.group(
+    name="leasectl",
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, "-V", "--version", message="leasectl %(version)s")
+def command() -> None:
+    """Take, hold and give back leases on scarce resources, from CI step scripts.
+
+    A step asks for N resources of a type, waits its turn, and gives them back early, late or
+    when it dies. Leases come from the backend named by --backend, LEASECTL_BACKEND or
+    LEASE_PROXY_SERVER_URL, else from the embedded pool of this machine, which needs no server.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit as the contract says."""
+    _occupy_standard_streams()
+    code = _run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = code or 1
+    # Nothing is left to be done at exit, and tearing the interpreter down takes longer than
+    # most commands do.
+    os._exit(code)
+
+
+def _occupy_standard_streams() -> None:
+    """Where stdin, stdout or stderr are closed, see that no file of ours gets their number.
+
+    What is printed would end up in it. Writing to a closed stdout still fails, as it should:
+    whoever asked won't see the answer.
+    """
+    for fd, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, flags)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def _run(args: list[str]) -> int:
+    try:
+        result = command.main(args, prog_name="leasectl", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except Interrupted as interrupted:
+        die_of(interrupted.signum)
+        return 128 + interrupted.signum
+    except LeaseError as error:
+        return _fail(str(error), error.exit_code)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else " ".join(["leasectl", *args[:1]])
+        message = error.format_message().rstrip(".")
+        see = " See" if message.endswith("?") else "; see"
+        return _fail(f"{message}{see}: {path} --help", InvalidRequest.exit_code)
+    except click.ClickException as error:
+        return _fail(error.format_message(), 1)
+    except (click.Abort, KeyboardInterrupt):
+        import signal
+
+        die_of(signal.SIGINT)
+        return 130
+    except Exception as error:
+        if os.environ.get("LEASECTL_DEBUG"):
+            raise
+        detail = f"{type(error).__name__}: {error}"
+        return _fail(f"unexpected failure: {detail}; set LEASECTL_DEBUG=1 to see where", 1)
+
+
+def _fail(message: str, code: int) -> int:
+    # One line that can be shown on any terminal, whatever the message holds.
+    line = printable(" ".join(message.split()), longest=4000)
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"leasectl: {line}\n")
+    return code

@@ -1,0 +1,81 @@
+"""``leasectl completion``: what makes a shell complete commands, options, types and handles."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import click
+
+from leasectl.cli.context import state_directory
+from leasectl.cli.output import show
+
+SHELLS = ("bash", "zsh", "fish")
+
+EXAMPLE = """\b
+Examples:
+  source <(leasectl completion bash)
+  leasectl completion fish
+"""
+
+
+@click.command(epilog=EXAMPLE)
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(*, shell: str) -> None:
+    """Print the script that lets a shell complete commands.
+
+    It completes commands, options, the types of pools after -t, and handles after --handle.
+    For good, put one line into your shell's start file:
+
+    \b
+      bash  ~/.bashrc                    source <(leasectl completion bash)
+      zsh   ~/.zshrc, after compinit     source <(leasectl completion zsh)
+      fish  ~/.config/fish/config.fish   leasectl completion fish | source
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    from leasectl.cli.app import command as root
+
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(root, {}, "leasectl", "_LEASECTL_COMPLETE")
+    # Not its own source(): that of bash starts a bash only to ask for its version.
+    show(ShellComplete.source(script) + "\n")
+
+
+def known_types() -> list[str]:
+    """The types of the pools in the state directory; none when they can't be read."""
+    return [kind for (kind,) in _read("SELECT type FROM pool ORDER BY type")]
+
+
+def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
+    """Ids and holder identities of handles; none when they can't be read."""
+    where = "" if released_too else "WHERE state <> 'released'"
+    return [
+        (handle_id, identity)
+        for handle_id, identity in _read(
+            f"SELECT id, holder_identity FROM handle {where} ORDER BY id"
+        )
+    ]
+
+
+def _read(sql: str) -> list[tuple[str, ...]]:
+    """Read the database, if there is one, without making or changing anything.
+
+    Somebody in the middle of typing a command can't do anything about an error, so there is none.
+    """
+    import sqlite3
+    import urllib.parse
+
+    from leasectl.errors import LeaseError
+    from leasectl.state import check_directory
+
+    with contextlib.suppress(LeaseError, OSError, sqlite3.Error):
+        directory = os.path.abspath(state_directory())
+        check_directory(directory, create=False)
+        path = urllib.parse.quote(os.path.join(directory, "state.db"))
+        with contextlib.closing(
+            sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=1)
+        ) as database:
+            return database.execute(sql).fetchall()
+    return []

@@ -1,0 +1,94 @@
+"""From the environment to a `Service`: the one place that reads it."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from leasectl.backends.opening import LOCAL, check_url
+from leasectl.backends.settings import RELEASE_SECONDS, Settings, encode_settings
+from leasectl.durations import parse_duration, printable
+from leasectl.errors import InvalidRequest
+from leasectl.naming import slug
+from leasectl.service import Service
+from leasectl.state import State
+from leasectl.targets import Caller
+
+
+class BackendChoice(NamedTuple):
+    """Which backend is used, and what chose it."""
+
+    url: str
+    reason: str
+
+
+def state_directory() -> str:
+    """``LEASECTL_STATE_DIR``, or a folder that no script changes half-way by changing HOME."""
+    return os.environ.get("LEASECTL_STATE_DIR") or f"/tmp/leasectl-{os.geteuid()}"
+
+
+def choose_backend(option: str | None) -> BackendChoice:
+    """Choose by ``--backend``, ``LEASECTL_BACKEND``, ``LEASE_PROXY_SERVER_URL``, in this order."""
+    if option:
+        return BackendChoice(option, "--backend")
+    for variable in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL"):
+        if os.environ.get(variable):
+            return BackendChoice(os.environ[variable], variable)
+    return BackendChoice(LOCAL, "the default: the embedded pool of this state directory")
+
+
+def caller() -> Caller:
+    """Say on whose behalf this process acts."""
+    host = slug(os.uname().nodename)
+    job, build = os.environ.get("JOB_NAME"), os.environ.get("BUILD_ID")
+    owner = f"{slug(job)}/{slug(build)}" if job and build else f"{_user()}@{host}"
+    return Caller(owner, host, _path("SHARED_DIR"))
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return slug(pwd.getpwuid(os.geteuid()).pw_name)
+    except KeyError:
+        return f"uid{os.geteuid()}"  # an arbitrary uid without a passwd entry
+
+
+def settings() -> Settings:
+    """How to talk to a server; credentials are only ever named by the path of their file."""
+    timeout = os.environ.get("LEASECTL_RELEASE_TIMEOUT")
+    return Settings(
+        token_file=_path("LEASECTL_TOKEN_FILE"),
+        ca_file=_path("SSL_CERT_FILE"),
+        trust_env=os.environ.get("LEASECTL_TRUST_ENV") == "1",
+        release_seconds=parse_duration(timeout) if timeout else RELEASE_SECONDS,
+    )
+
+
+def _path(variable: str) -> str | None:
+    value = os.environ.get(variable)
+    if not value:
+        return None
+    if not value.isprintable():
+        raise InvalidRequest(f"{variable} holds what no path here may: {printable(value)}")
+    return os.path.abspath(value)
+
+
+def open_service(backend: str | None = None, *, for_handles: bool = False) -> Service:
+    """Open the state directory and put right what killed commands left in it.
+
+    Args:
+        backend: What ``--backend`` says.
+        for_handles: Only handles that are there are the subject. They remember their backends,
+            so it doesn't matter whether the environment names one that can be used.
+
+    Raises:
+        InvalidRequest: There is no such backend; no state directory has been made.
+    """
+    url = choose_backend(backend).url
+    if not for_handles or backend:
+        check_url(url)
+    state = State.open(state_directory())
+    service = Service(state, backend_url=url, caller=caller(), settings=encode_settings(settings()))
+    service.recover()
+    return service

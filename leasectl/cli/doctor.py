@@ -1,0 +1,111 @@
+"""``leasectl doctor``: what is configured, reachable, stale."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.context import caller, choose_backend, state_directory
+from leasectl.cli.output import show, show_json
+from leasectl.cli.table import output_width
+from leasectl.durations import printable
+from leasectl.findings import Finding
+
+_NAME_WIDTH = 17
+
+EXAMPLE = """\b
+Examples:
+  leasectl doctor
+  leasectl doctor --fix
+"""
+
+
+@click.command(epilog=EXAMPLE)
+@click.option("--fix", is_flag=True, help="Mend what can be mended safely, and say what was done.")
+@options.json_output
+@options.backend
+def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
+    """Check what leasectl needs here, and mend it with --fix.
+
+    Each check is ok, a warning or a failure, and says what to do. Nothing is changed without
+    --fix. With it, the state directory is made private, the keeper started if it is needed,
+    files that no record knows are removed, records that contradict each other are settled by
+    freeing, and what the dead hold is given back. Leases that somebody may still use are never
+    released: for these the release command is shown.
+
+    The exit code is 0 when nothing fails, else that of the worst failure: 65, 73, 69, 64 or 1.
+    """
+    from leasectl.diagnosis import Examination, Surroundings, exit_code
+
+    choice = choose_backend(backend)
+    surroundings = Surroundings(
+        directory=os.path.abspath(state_directory()),
+        backend_url=choice.url,
+        backend_reason=choice.reason,
+        caller=caller(),
+        proxy_variables=tuple(
+            sorted(
+                (name, value)
+                for name, value in os.environ.items()
+                if name.startswith("LEASE_PROXY_")
+            )
+        ),
+    )
+    width = output_width()
+    found: list[Finding] = []
+    for finding in Examination(surroundings).findings(fix=fix):
+        found.append(finding)
+        if not as_json:
+            show(_text(finding, width))
+    if as_json:
+        show_json({"backend": choice.url, "checks": [_fields(each) for each in found]})
+    else:
+        show(_summary(found))
+    return exit_code(found)
+
+
+def _fields(finding: Finding) -> dict[str, object]:
+    return {
+        "name": finding.name,
+        "status": finding.status,
+        "what": finding.what,
+        "advice": finding.advice,
+        "fixed": finding.fixed,
+    }
+
+
+def _text(finding: Finding, width: int | None) -> str:
+    lines = _wrapped(f"{finding.status:<6}{finding.name:<{_NAME_WIDTH}}", finding.what, width)
+    indent = " " * (6 + _NAME_WIDTH)
+    if finding.advice is not None:
+        lines += _wrapped(f"{indent}-> ", finding.advice, width)
+    if finding.fixed is not None:
+        lines += _wrapped(f"{indent}fixed: ", finding.fixed, width)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _wrapped(start: str, text: str, width: int | None) -> list[str]:
+    text = printable(text, longest=10_000)
+    if width is None:
+        return [start + text]
+    import textwrap
+
+    return textwrap.wrap(
+        start + text,
+        max(width, 40),
+        subsequent_indent=" " * (6 + _NAME_WIDTH),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _summary(found: Sequence[Finding]) -> str:
+    count = {
+        status: sum(each.status == status for each in found) for status in ("ok", "warn", "fail")
+    }
+    fixed = sum(each.fixed is not None for each in found)
+    mended = f", {fixed} fixed" if fixed else ""
+    return f"\n{count['ok']} ok, {count['warn']} warnings, {count['fail']} failures{mended}\n"

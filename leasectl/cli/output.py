@@ -1,0 +1,90 @@
+"""Writing: data to stdout, everything else to stderr, and the JSON form of a lease."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from leasectl.clock import rfc3339
+from leasectl.errors import Interrupted, LeaseError
+from leasectl.model import Lease
+
+
+class ReaderGone(LeaseError):
+    """Whoever read our stdout has closed it."""
+
+
+def emit(text: str) -> None:
+    """Write data to stdout, all of it, now.
+
+    Raises:
+        LeaseError: It can't be written; whoever asked won't see it.
+    """
+    data = text.encode()
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except BrokenPipeError as error:
+        raise ReaderGone("nobody reads stdout any more") from error
+    except OSError as error:
+        raise LeaseError(f"can't write to stdout: {error.strerror}") from error
+
+
+def emit_lines(lines: tuple[str, ...]) -> None:
+    """Write one line each; nothing for none."""
+    emit("".join(f"{line}\n" for line in lines))
+
+
+def emit_json(value: object) -> None:
+    """Write JSON on one line."""
+    import json
+
+    emit(json.dumps(value) + "\n")
+
+
+def show(text: str) -> None:
+    """Write what is only there to be looked at: a reader that has seen enough ends us quietly.
+
+    Raises:
+        Interrupted: By PIPE, as every other tool is.
+        LeaseError: It can't be written.
+    """
+    try:
+        emit(text)
+    except ReaderGone:
+        import signal
+
+        raise Interrupted(signal.SIGPIPE) from None
+
+
+def show_json(value: object) -> None:
+    """`show` JSON, on one line."""
+    import json
+
+    show(json.dumps(value) + "\n")
+
+
+def note(text: str) -> None:
+    """Tell people something, on stderr."""
+    try:
+        sys.stderr.write(f"leasectl: {text}\n")
+        sys.stderr.flush()
+    except OSError:
+        pass
+
+
+def lease_fields(lease: Lease, *, guard_pid: int | None) -> dict[str, object]:
+    """A lease as JSON shows it, in the words of the Kubernetes LeaseSpec."""
+    return {
+        "name": lease.name,
+        "holder_identity": lease.holder_identity,
+        "acquire_time": rfc3339(lease.acquire_time),
+        "renew_time": rfc3339(lease.renew_time),
+        "lease_duration_seconds": lease.lease_duration_seconds,
+        "lease_transitions": lease.lease_transitions,
+        "fence": lease.fence or None,
+        "grant": lease.grant or None,
+        "ticket": lease.ticket or None,
+        "guard_pid": guard_pid,
+        "labels": dict(lease.labels),
+    }

@@ -1,0 +1,54 @@
+"""``leasectl reacquire``: give back what a handle holds and take the same again."""
+
+from __future__ import annotations
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.acquire import tell
+from leasectl.cli.context import open_service
+from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
+from leasectl.errors import NoLease, NotFound
+from leasectl.signals import SignalTrap
+
+EXAMPLE = """\b
+Example:
+  leasectl reacquire --handle "$h" -w 30m
+"""
+
+
+@click.command(epilog=EXAMPLE, options_metavar="--handle H [OPTIONS]")
+@options.handle
+@options.wait
+@options.conflict_exit_code
+@options.jitter
+@options.quiet
+def command(
+    *,
+    handle: str,
+    wait_seconds: float | None,
+    conflict_code: int | None,
+    jitter_seconds: float,
+    quiet: bool,
+) -> None:
+    """Release what a handle holds, and acquire the same again.
+
+    Both happen in one step: the handle stays the same, and the new request goes to the end of
+    the queue. A delayed release is armed anew. Prints the handle's path.
+    """
+    with SignalTrap() as trap:
+        service = open_service(for_handles=True)
+        record = service.targets.handle_at(handle)
+        if record is None:
+            raise NotFound(f"{handle} is no handle of {service.state.directory}; only those can be")
+        ends = interrupts(trap, record.guard)
+        sleep_jitter(jitter_seconds, ends)
+        reporter = Reporter(record.request.type, wait_seconds)
+        try:
+            held = service.reacquire(record.id, patience=reporter.patience(ends, quiet=quiet))
+        except NoLease as error:
+            error.exit_code = error.exit_code if conflict_code is None else conflict_code
+            raise
+        finally:
+            reporter.clear()
+        tell(service, held, trap)

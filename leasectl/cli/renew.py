@@ -1,0 +1,36 @@
+"""``leasectl renew``: one heartbeat."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.context import open_service
+from leasectl.cli.output import emit
+from leasectl.clock import rfc3339
+from leasectl.errors import NotFound
+from leasectl.targets import whole
+
+EXAMPLE = """\b
+Example:
+  leasectl renew --handle "$h"
+"""
+
+
+@click.command(epilog=EXAMPLE, options_metavar="--handle H")
+@options.handle
+def command(*, handle: str) -> None:
+    """Renew what a handle holds, and print when it expires now.
+
+    Only leases with --ttl expire; for others this is a sign of life, and "never" is printed.
+    """
+    service = open_service(for_handles=True)
+    record = service.targets.handle_at(handle)
+    if record is None:
+        raise NotFound(f"{handle} is no handle of {service.state.directory}")
+    sent = time.time()
+    record = service.renew(whole(record))
+    ttl = record.request.ttl_seconds
+    emit(f"{'never' if ttl is None else rfc3339(sent + ttl)}\n")

@@ -1,0 +1,320 @@
+"""``leasectl status``: pools, who holds what, who waits."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.context import open_service
+from leasectl.cli.output import ReaderGone, emit, emit_json, lease_fields, note, show, show_json
+from leasectl.cli.table import Column, output_width, shorten, table
+from leasectl.clock import boottime_seconds, rfc3339
+from leasectl.durations import format_duration, printable
+from leasectl.engines.base import Interrupt
+from leasectl.handles import renews_itself
+from leasectl.liveness import own_pid_namespace
+from leasectl.model import Handle, Overview, Pool, QueueEntry, Resource
+from leasectl.naming import check_type
+from leasectl.service import Service
+
+LONGEST_REFRESH_SECONDS = 2.0
+LOOK_SECONDS = 0.2
+
+EXAMPLE = """\b
+Examples:
+  leasectl status
+  leasectl status -t azure--install --json
+"""
+
+_COUNTS = (
+    Column("CAPACITY", right=True),
+    Column("FREE", right=True),
+    Column("HELD", right=True),
+    Column("WAITING", right=True),
+)
+# Names are for copying: all else is cut before they are.
+_NAME_AT_LEAST = 253
+
+
+@click.command(epilog=EXAMPLE)
+@click.option(
+    "-t",
+    "--type",
+    "pool_type",
+    type=check_type,
+    metavar="TYPE",
+    shell_complete=options.complete_types,
+    help="Only this pool. Default: all.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Show it again whenever something changes, until interrupted or nobody reads it.",
+)
+@options.json_output
+@options.backend
+def command(*, pool_type: str | None, watch: bool, as_json: bool, backend: str | None) -> None:
+    """Show pools, who holds what, and who waits.
+
+    HELD FOR is the time since the grant. GUARD is the process whose end releases the lease;
+    an unguarded one stays until it is released, or ends as ENDS says. With --json, times are RFC
+    3339 in UTC; with --watch as well, there is one object a line.
+    """
+    service = open_service(backend)
+    if watch:
+        _watch(service, pool_type, as_json)
+        return
+    overview = service.overview(pool_type)
+    if as_json:
+        show_json(overview_fields(service, overview))
+    elif overview.pools:
+        show(overview_text(overview, output_width()))
+    else:
+        note(no_pools_hint())
+
+
+def no_pools_hint() -> str:
+    """What to say where there is nothing to show."""
+    return "there are no pools yet, make one with: leasectl pool create TYPE --count N"
+
+
+class _Ended(Exception):
+    """Nobody looks any more."""
+
+
+def _watch(service: Service, pool_type: str | None, as_json: bool) -> None:
+    """Show the overview until a signal comes or nobody reads it any more."""
+    from leasectl.signals import SignalTrap
+
+    live = sys.stdout.isatty() and not as_json
+    with SignalTrap() as trap:
+        ends = (
+            Interrupt(trap.fd, select.POLLIN, trap.check),
+            # No event is asked for: a pipe without a reader reports an error all the same.
+            Interrupt(1, 0, _end),
+        )
+        shown: Overview | None = None
+        try:
+            while True:
+                overview = service.overview(pool_type)
+                if as_json and overview != shown:
+                    emit_json(overview_fields(service, overview))
+                elif live:
+                    emit(_screen(overview))
+                elif overview != shown:
+                    emit(_dated(overview, output_width()))
+                shown = overview
+                _sleep_until_changed(service, ends)
+        except (ReaderGone, _Ended):
+            return
+
+
+def _end() -> None:
+    raise _Ended
+
+
+def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
+    """Sleep until another process has changed the records, at most for the refresh time."""
+    from leasectl.cli.waiting import pause
+
+    before = service.state.query("PRAGMA data_version")
+    until = boottime_seconds() + LONGEST_REFRESH_SECONDS
+    while boottime_seconds() < until:
+        pause(LOOK_SECONDS, ends)
+        if service.state.query("PRAGMA data_version") != before:
+            return
+
+
+def _dated(overview: Overview, width: int | None) -> str:
+    text = overview_text(overview, width) if overview.pools else "no pools\n"
+    return f"{rfc3339(time.time())}\n{text}\n"
+
+
+def _screen(overview: Overview) -> str:
+    """What replaces all that is on a terminal; what doesn't fit its height is counted."""
+    import shutil
+
+    columns, rows = shutil.get_terminal_size()
+    at = time.strftime("%H:%M:%S")
+    heading = f"leasectl status at {at}; Ctrl-C ends it"
+    body = overview_text(overview, columns) if overview.pools else f"{no_pools_hint()}\n"
+    lines = [shorten(heading, columns, cut="end"), "", *body.splitlines()]
+    if len(lines) > rows - 1:
+        kept = max(1, rows - 2)
+        lines = [*lines[:kept], shorten(f"… {len(lines) - kept} more lines", columns, cut="end")]
+    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
+
+
+def pool_counts(pool: Pool) -> dict[str, object]:
+    """The numbers of a pool, as JSON shows them."""
+    return {
+        "capacity": pool.capacity,
+        "free": pool.capacity - pool.held,
+        "held": pool.held,
+        "waiting": len(pool.queue),
+    }
+
+
+def overview_fields(service: Service, overview: Overview) -> dict[str, object]:
+    """An overview as JSON shows it."""
+    return {
+        "backend": service.backend_url,
+        "pools": [
+            {
+                "type": pool.type,
+                **pool_counts(pool),
+                "resources": [_resource_fields(each, overview) for each in pool.resources],
+                "queue": [_entry_fields(entry) for entry in pool.queue],
+            }
+            for pool in overview.pools
+        ],
+    }
+
+
+def _resource_fields(resource: Resource, overview: Overview) -> dict[str, object]:
+    if resource.lease is None:
+        return {"name": resource.name, "state": "free", **dict.fromkeys(_LEASE_KEYS)}
+    guard = _guard_of(resource, overview)
+    fields = lease_fields(
+        resource.lease, guard_pid=guard.guard.pid if guard and guard.guard else None
+    )
+    return {"name": resource.name, "state": "held", **{key: fields[key] for key in _LEASE_KEYS}}
+
+
+_LEASE_KEYS = (
+    "holder_identity",
+    "acquire_time",
+    "renew_time",
+    "lease_duration_seconds",
+    "lease_transitions",
+    "fence",
+    "grant",
+    "ticket",
+    "guard_pid",
+)
+
+
+def _entry_fields(entry: QueueEntry) -> dict[str, object]:
+    return {
+        "ticket": entry.ticket,
+        "holder_identity": entry.holder_identity,
+        "count": entry.count,
+        "since": rfc3339(entry.since),
+    }
+
+
+def pools_table(pools: Sequence[Pool], width: int | None) -> str:
+    """One line a pool."""
+    columns = (Column("POOL", shrinks=1, at_least=_NAME_AT_LEAST), *_COUNTS)
+    rows = [
+        (printable(pool.type, longest=200), *map(str, pool_counts(pool).values())) for pool in pools
+    ]
+    return table(columns, rows, width)
+
+
+def overview_text(overview: Overview, width: int | None) -> str:
+    """All of an overview, for people."""
+    parts = [pools_table(overview.pools, width)]
+    for pool in overview.pools:
+        held = list(_held_rows(pool, overview))
+        if held or pool.queue:
+            parts.append(f"\n{shorten(pool.type, width)}\n")
+        if held:
+            parts.append(_held_table(held, width))
+        if held and pool.queue:
+            parts.append("\n")
+        if pool.queue:
+            parts.append(_queue_table(pool, width))
+    return "".join(parts)
+
+
+def _held_table(rows: Sequence[Sequence[str]], width: int | None) -> str:
+    columns = [
+        Column("RESOURCE", shrinks=5, at_least=_NAME_AT_LEAST),
+        Column("HELD FOR", right=True),
+        Column("GUARD", shrinks=4, at_least=9, cut="end"),
+        Column("ENDS", shrinks=3, at_least=8, cut="end"),
+        Column("HOLDER", shrinks=2, at_least=12),
+        Column("LABELS", shrinks=1, at_least=8, cut="end"),
+    ]
+    if not any(row[-1] for row in rows):
+        columns.pop()
+    return table(columns, rows, width, indent="  ")
+
+
+def _held_rows(pool: Pool, overview: Overview) -> Iterator[tuple[str, ...]]:
+    for resource in sorted(pool.resources, key=lambda each: _by_number(each.name)):
+        lease = resource.lease
+        if lease is not None:
+            yield (
+                printable(resource.name, longest=253),
+                _since(lease.acquire_time),
+                _guard_text(_guard_of(resource, overview)),
+                _ends_text(resource, _guard_of(resource, overview)),
+                printable(lease.holder_identity, longest=1000),
+                " ".join(printable(f"{key}={value}", longest=500) for key, value in lease.labels),
+            )
+
+
+def _queue_table(pool: Pool, width: int | None) -> str:
+    columns = (
+        Column("PLACE", right=True),
+        Column("WAITING FOR", right=True),
+        Column("COUNT", right=True),
+        Column("HOLDER", shrinks=1, at_least=12),
+    )
+    rows = [
+        (
+            str(place),
+            _since(entry.since),
+            str(entry.count),
+            printable(entry.holder_identity, longest=1000),
+        )
+        for place, entry in enumerate(pool.queue, start=1)
+    ]
+    return table(columns, rows, width, indent="  ")
+
+
+def _guard_of(resource: Resource, overview: Overview) -> Handle | None:
+    return overview.handles.get(resource.owner or "")
+
+
+def _guard_text(handle: Handle | None) -> str:
+    if handle is None or handle.guard is None:
+        return "unguarded"
+    elsewhere = handle.guard.pid_namespace != own_pid_namespace()
+    return f"pid {handle.guard.pid}{' elsewhere' if elsewhere else ''}"
+
+
+def _ends_text(resource: Resource, handle: Handle | None) -> str:
+    parts = []
+    if handle is not None and handle.release_at is not None:
+        left = max(0.0, handle.release_at - boottime_seconds())
+        parts.append(f"release in {format_duration(left)}")
+    lease = resource.lease
+    if lease is not None and lease.lease_duration_seconds is not None:
+        ttl = lease.lease_duration_seconds
+        left = max(0.0, lease.renew_time + ttl - time.time())
+        renewed = handle is not None and renews_itself(handle)
+        # A time that is always a few seconds away, and never comes, would mislead.
+        parts.append(
+            f"renewed, ttl {format_duration(ttl)}"
+            if renewed
+            else f"expires in {format_duration(left)}"
+        )
+    return ", ".join(parts) or "-"
+
+
+def _since(wall_seconds: float) -> str:
+    return format_duration(max(0.0, time.time() - wall_seconds))
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    """Order names as people count: ``--9`` before ``--10``."""
+    stem, dashes, number = name.rpartition("--")
+    return (stem, int(number), name) if dashes and number.isdecimal() else (name, -1, name)

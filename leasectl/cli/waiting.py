@@ -1,0 +1,120 @@
+"""What a command does while it waits: show progress, heed signals, notice that nobody listens."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import sys
+from collections.abc import Sequence
+
+from leasectl.backends.base import Patience, Progress
+from leasectl.cli.output import note
+from leasectl.clock import boottime_seconds
+from leasectl.durations import format_duration
+from leasectl.engines.base import Interrupt
+from leasectl.engines.wake import sleep
+from leasectl.errors import Cancelled, LeaseError
+from leasectl.liveness import Process, open_pidfd
+from leasectl.signals import SignalTrap
+
+TERMINAL_REPORT_SECONDS = 1.0
+LOG_REPORT_SECONDS = 60.0
+
+
+class Reporter:
+    """Progress of one wait: a live line on a terminal, else a line at the start and one a minute.
+
+    Args:
+        pool_type: What is waited for.
+        wait_seconds: For how long at most; None for no limit.
+    """
+
+    def __init__(self, pool_type: str, wait_seconds: float | None) -> None:
+        self._pool_type = pool_type
+        self._wait_seconds = wait_seconds
+        self._live = sys.stderr.isatty()
+        self._shown = False
+
+    def patience(self, interrupts: Sequence[Interrupt], *, quiet: bool) -> Patience:
+        """The `Patience` of this wait; a quiet one reports nothing, and so never wakes up."""
+        return Patience(
+            wait_seconds=self._wait_seconds,
+            interrupts=tuple(interrupts),
+            report=None if quiet else self._report,
+            warn=note,
+            report_seconds=TERMINAL_REPORT_SECONDS if self._live else LOG_REPORT_SECONDS,
+        )
+
+    def clear(self) -> None:
+        """Take the live line away."""
+        if self._live and self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
+
+    def _report(self, progress: Progress) -> None:
+        line = self._line(progress)
+        if not self._live:
+            note(line)
+            return
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        sys.stderr.write(f"\r\x1b[K{line[: max(20, columns - 1)]}")
+        sys.stderr.flush()
+        self._shown = True
+
+    def _line(self, progress: Progress) -> str:
+        waited = f"waited {format_duration(progress.waited_seconds)}"
+        if progress.place is None:
+            parts = [f"waiting for {self._pool_type}: {waited}"]
+        else:
+            parts = [
+                f"waiting for {self._pool_type}: place {progress.place}",
+                f"{progress.held}/{progress.capacity} held",
+                waited,
+            ]
+        if self._wait_seconds is not None:
+            left = max(0.0, self._wait_seconds - progress.waited_seconds)
+            parts.append(f"gives up in {format_duration(math.ceil(left))}")
+        if progress.longest_holder is not None:
+            held = format_duration(progress.longest_held_seconds)
+            parts.append(f"longest {held} by {progress.longest_holder}")
+        return ", ".join(parts)
+
+
+def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
+    """What ends a wait: a signal, the guard's death, and that nobody reads our answer any more."""
+    found = [Interrupt(trap.fd, select.POLLIN, trap.check)]
+    if guard is not None:
+        pidfd = open_pidfd(guard)
+        if pidfd is None:
+            raise Cancelled(f"guard {guard.pid} has ended")
+        found.append(Interrupt(pidfd, select.POLLIN, lambda: _raise_guard_ended(guard)))
+    try:
+        os.fstat(1)
+    except OSError:
+        return found
+    # No event is asked for: a pipe without a reader reports an error all the same.
+    return [*found, Interrupt(1, 0, _raise_nobody_reads)]
+
+
+def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt]) -> None:
+    """Sleep a random time of up to so many seconds."""
+    if longest_seconds > 0:
+        import random
+
+        pause(random.uniform(0, longest_seconds), interrupts)
+
+
+def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:
+    """Sleep, unless something ends it."""
+    until = boottime_seconds() + seconds
+    sleep(wake_fds=(), interrupts=interrupts, until=until, now=boottime_seconds)
+
+
+def _raise_guard_ended(guard: Process) -> None:
+    raise Cancelled(f"guard {guard.pid} ended while the request waited")
+
+
+def _raise_nobody_reads() -> None:
+    raise LeaseError("nobody reads the answer any more (stdout is closed); gave up waiting")

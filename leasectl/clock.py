@@ -1,0 +1,41 @@
+"""The two clocks: one that counts, one that dates.
+
+Elapsed time and due times are CLOCK_BOOTTIME, which neither jumps nor stops in suspend; the
+wall clock only goes into records, for people. Both are parameters wherever time matters, so
+that tests need no sleep.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, NamedTuple
+
+
+def boottime_seconds() -> float:
+    """Seconds since boot, suspend included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Clock(NamedTuple):
+    """Where a component takes its time from.
+
+    Args:
+        elapsed: Seconds that only grow, since some fixed instant of this boot.
+        wall: Seconds since the epoch.
+    """
+
+    elapsed: Callable[[], float] = boottime_seconds
+    wall: Callable[[], float] = time.time
+
+
+def rfc3339(wall_seconds: float | None) -> str | None:
+    """Write a wall-clock time as RFC 3339 in UTC with microseconds, as Kubernetes' MicroTime."""
+    if wall_seconds is None:
+        return None
+    whole, micros = divmod(int(wall_seconds * 1_000_000), 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{micros:06d}Z"
+
+
+def earliest(*times: float | None) -> float | None:
+    """The first of some times, where None means never."""
+    return min((time for time in times if time is not None), default=None)

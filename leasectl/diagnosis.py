@@ -1,0 +1,191 @@
+"""What `doctor` finds out: about the machine, the state directory, and what its records say.
+
+Checks only look. A finding that can be mended safely brings along how; it is mended only when
+that is asked for, and then looked at again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from typing import Callable, NamedTuple
+
+from leasectl import machine_checks, record_checks
+from leasectl.backends.opening import check_url
+from leasectl.durations import printable
+from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.findings import FAIL, OK, WARN, Check, Finding
+from leasectl.service import Service
+from leasectl.state import State
+from leasectl.targets import Caller
+
+# Of the ways to fail, the worst first; all others are like 1.
+_WORST_FIRST = (65, 73, 69, 64, 1)
+
+
+class Surroundings(NamedTuple):
+    """What the environment of the command says.
+
+    Args:
+        directory: The state directory.
+        backend_url: The backend that was chosen.
+        backend_reason: What chose it.
+        caller: On whose behalf commands act here.
+        proxy_variables: The variables of the lease proxy that are set.
+    """
+
+    directory: str
+    backend_url: str
+    backend_reason: str
+    caller: Caller
+    proxy_variables: tuple[tuple[str, str], ...] = ()
+
+
+class Examination:
+    """All checks, in an order in which each may count on those before it.
+
+    Args:
+        surroundings: Where to look.
+        flock: Takes and frees locks; tests put one here that doesn't exclude.
+        pidfd_open: Likewise.
+    """
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        *,
+        flock: Callable[[int, int], None] = fcntl.flock,
+        pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None),
+    ) -> None:
+        self._surroundings = surroundings
+        self._flock = flock
+        self._pidfd_open = pidfd_open
+
+    def findings(self, *, fix: bool) -> Iterator[Finding]:
+        """Make all checks that can be made, one after the other.
+
+        Args:
+            fix: Mend what can be mended safely, and say so in the finding.
+        """
+        directory = self._surroundings.directory
+        yield from self._each(self._checks_of_the_machine(), fix=fix)
+        usable = True
+        for finding in self._each(self._checks_of_the_directory(), fix=fix):
+            usable = usable and finding.status != FAIL
+            yield finding
+        if not usable or not os.path.isdir(directory):
+            return
+        lock = Check("lock", lambda: record_checks.lock(directory))
+        for finding in self._each([lock], fix=fix):
+            yield finding
+            if finding.status == FAIL:
+                return
+        yield from self._of_the_records(fix=fix)
+
+    def _checks_of_the_machine(self) -> list[Check]:
+        around = self._surroundings
+        return [
+            Check("version", machine_checks.version),
+            Check("backend", self._backend),
+            Check("lease proxy", self._proxy_variables),
+            Check("/proc", machine_checks.proc),
+            Check("pidfd", lambda: machine_checks.pidfd(self._pidfd_open)),
+            Check("SHARED_DIR", lambda: machine_checks.shared_dir(around.caller.shared_dir)),
+        ]
+
+    def _checks_of_the_directory(self) -> list[Check]:
+        directory = self._surroundings.directory
+        return [
+            Check("state directory", lambda: machine_checks.state_directory(directory)),
+            Check("file system", lambda: machine_checks.file_system(directory)),
+            Check("flock", lambda: machine_checks.exclusion(directory, self._flock)),
+        ]
+
+    def _of_the_records(self, *, fix: bool) -> Iterator[Finding]:
+        directory = self._surroundings.directory
+        path = os.path.join(directory, "state.db")
+        if not os.path.exists(path) and not os.path.exists(f"{path}-wal"):
+            yield Finding(OK, "none yet; the first command makes it", name="database")
+            return
+        try:
+            state = State.open(directory)
+        except LeaseError as error:
+            yield _failure("database", error)
+            return
+        try:
+            service = Service(state, backend_url="local:", caller=self._surroundings.caller)
+            database = Check("database", lambda: record_checks.database(state))
+            for finding in self._each([database], fix=fix):
+                yield finding
+                if finding.status == FAIL:
+                    return
+            yield from self._each(record_checks.checks(service), fix=fix)
+        finally:
+            state.close()
+
+    def _each(self, checks: Iterable[Check], *, fix: bool) -> Iterator[Finding]:
+        for check in checks:
+            finding = _made(check)
+            if fix and finding.mend is not None:
+                try:
+                    fixed = finding.mend()
+                except LeaseError as error:
+                    yield finding._replace(status=FAIL, advice=f"couldn't be fixed: {error}")
+                    continue
+                finding = _made(check)._replace(fixed=fixed)
+            yield finding
+
+    def _backend(self) -> Finding:
+        around = self._surroundings
+        what = f"{_without_credentials(around.backend_url)}, chosen by {around.backend_reason}"
+        try:
+            check_url(around.backend_url)
+        except InvalidRequest as error:
+            return Finding(FAIL, what, str(error), exit_code=error.exit_code)
+        return Finding(OK, what)
+
+    def _proxy_variables(self) -> Finding:
+        around = self._surroundings
+        if not around.proxy_variables:
+            return Finding(OK, "no LEASE_PROXY_* variable is set")
+        what = ", ".join(
+            f"{name}={_without_credentials(value)}" for name, value in around.proxy_variables
+        )
+        overridden = "LEASE_PROXY_SERVER_URL" in dict(around.proxy_variables) and (
+            around.backend_reason != "LEASE_PROXY_SERVER_URL"
+        )
+        if overridden:
+            return Finding(
+                WARN,
+                f"{what}; not used, because of {around.backend_reason}",
+                "leave out --backend and unset LEASECTL_BACKEND to use the lease proxy",
+            )
+        return Finding(OK, what)
+
+
+def exit_code(findings: Iterable[Finding]) -> int:
+    """What `doctor` ends with: 0, or the code of the worst failure."""
+    codes = {finding.exit_code for finding in findings if finding.status == FAIL}
+    known = [code for code in _WORST_FIRST if code in codes]
+    return known[0] if known else int(bool(codes))
+
+
+def _made(check: Check) -> Finding:
+    """Make one check, whatever comes in between."""
+    try:
+        return check.make()._replace(name=check.name)
+    except LeaseError as error:
+        return _failure(check.name, error)
+
+
+def _failure(name: str, error: LeaseError) -> Finding:
+    what, _, advice = str(error).partition("; ")
+    return Finding(FAIL, what, advice or None, exit_code=error.exit_code, name=name)
+
+
+def _without_credentials(url: str) -> str:
+    """A URL without the user and password that it may carry."""
+    scheme, slashes, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return printable(f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}", longest=200)

@@ -1,0 +1,1 @@
+"""Stores that the pool algorithm runs on."""

@@ -1,0 +1,137 @@
+"""What the pool algorithm needs of a store.
+
+An engine keeps pools, tickets and claims, and tells of changes. It decides nothing: who may
+claim, and when, is `leasectl.backends.pool`. A ticket or claim whose owner is dead disappears
+without anybody's help; how an engine knows that (a process, a ttl) is its own affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from contextlib import AbstractContextManager
+from typing import Callable, NamedTuple, Protocol
+
+from leasectl.liveness import Process
+from leasectl.model import Claimant, Lease, Pool, Ticket
+
+# Told of names that an owner lost without giving them back: expired, or taken by force. No names:
+# it died while it waited, and its ticket was taken away.
+LostListener = Callable[[str, Sequence[str]], None]
+
+
+class TicketGone(Exception):
+    """The ticket was taken out of the queue by somebody else."""
+
+
+class Interrupt(NamedTuple):
+    """A descriptor that ends a wait when it has something to say.
+
+    Args:
+        fd: A pollable descriptor.
+        events: A mask of poll(2) events; errors and hang-ups always count.
+        raise_: Called then; raises what the wait ends with.
+    """
+
+    fd: int
+    events: int
+    raise_: Callable[[], None]
+
+
+class Waiter(Protocol):
+    """One waiter's ear, open from before its ticket could be seen."""
+
+    def listen(
+        self, *, predecessor: Ticket | None, processes: Sequence[Process]
+    ) -> tuple[frozenset[int], bool]:
+        """Tell what to sleep on until something may have changed for this ticket.
+
+        Args:
+            predecessor: The ticket to wait for; None at the head, which waits for resources.
+            processes: Their end is of interest as well.
+
+        Returns:
+            Descriptors to poll for reading, and whether one of the processes, or the
+            predecessor's, has already ended.
+        """
+
+    def heard(self, woken: Set[int]) -> bool:
+        """Get ready for the next sleep; whoever calls this has to look again afterwards.
+
+        Args:
+            woken: Those of the descriptors that had something to say.
+
+        Returns:
+            Whether a process has ended.
+        """
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Engine(Protocol):
+    """The store of one set of pools."""
+
+    def atomic(self) -> AbstractContextManager[object]:
+        """Steps inside happen at once where the store can do that, else each on its own."""
+
+    def enqueue(self, claimant: Claimant) -> Ticket:
+        """Put a ticket at the end of the queue of ``claimant.request.type``.
+
+        Raises:
+            NotFound: No such pool, or no such resource in it.
+            InvalidRequest: The pool could never satisfy the request.
+        """
+
+    def waiter(self, ticket: Ticket) -> Waiter:
+        """Start listening for this ticket; inside the same `atomic` as `enqueue`."""
+
+    def predecessor(self, ticket: Ticket) -> Ticket | None:
+        """The nearest living ticket before this one; dead ones are taken away.
+
+        Raises:
+            TicketGone: The ticket itself is no longer in the queue.
+        """
+
+    def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
+        """Claim what the ticket asks for, least recently acquired first, and take the ticket away.
+
+        Returns:
+            All of the leases, or None, with nothing claimed, while there are too few.
+
+        Raises:
+            InvalidRequest: The pool has become too small ever to satisfy the request.
+        """
+
+    def next_expiry(self, pool_type: str) -> float | None:
+        """When the next claim of the pool expires that nobody would tell of, engine's clock."""
+
+    def dequeue(self, ticket: Ticket) -> None:
+        """Take a ticket away, if it is still there."""
+
+    def withdraw(self, owner: str) -> None:
+        """Take away whatever ticket an owner has, and wake it."""
+
+    def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Free an owner's claims, all or some; returns those that were its own."""
+
+    def renew(self, owner: str) -> tuple[str, ...]:
+        """Give all of an owner's claims their full duration again; returns what it still holds."""
+
+
+class PoolAdmin(Protocol):
+    """What makes and shows pools."""
+
+    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
+        """All pools, or the one; NotFound when there is no such type."""
+
+    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+        """Make a pool; InvalidRequest when it is there or a name is taken."""
+
+    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
+        """Add free resources to a pool; InvalidRequest when a name is taken."""
+
+    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
+        """Take resources out; NotAllowed when one is held, unless forced: its lease is lost."""
+
+    def delete_pool(self, pool_type: str, *, force: bool) -> None:
+        """Remove a pool; NotAllowed when it is in use, unless forced: its leases are lost."""

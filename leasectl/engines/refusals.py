@@ -1,0 +1,60 @@
+"""What every engine says when it can't do what was asked, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.errors import InvalidRequest, NotAllowed, NotFound
+from leasectl.suggestions import did_you_mean
+
+
+def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
+    """There is no pool of that type, but some known ones."""
+    return NotFound(f'no pool "{pool_type}"{did_you_mean(pool_type, known)}')
+
+
+def no_resource(pool_type: str, name: str) -> NotFound:
+    """The pool has no resource of that name."""
+    return NotFound(
+        f'no resource "{name}" in pool "{pool_type}"; list them with: '
+        f"leasectl status -t {pool_type}"
+    )
+
+
+def too_few(pool_type: str, capacity: int, count: int) -> InvalidRequest:
+    """The pool could never satisfy a request for so many."""
+    return InvalidRequest(
+        f'pool "{pool_type}" has {capacity} resources, so --count {count} can never be met; '
+        f"see: leasectl status -t {pool_type}"
+    )
+
+
+def pool_exists(pool_type: str) -> InvalidRequest:
+    """A pool of that type is there already."""
+    return InvalidRequest(
+        f'pool "{pool_type}" is there already; add to it with: leasectl pool add {pool_type} '
+        "--count N"
+    )
+
+
+def name_taken(name: str, pool_type: str) -> InvalidRequest:
+    """A resource of that name is in some pool already."""
+    return InvalidRequest(
+        f'resource "{name}" is already in pool "{pool_type}"; names are unique across pools'
+    )
+
+
+def resource_held(name: str, holder_identity: str) -> NotAllowed:
+    """The resource can't be taken out while it is held."""
+    return NotAllowed(
+        f'resource "{name}" is held by {holder_identity}; release it first, or take it away with '
+        "--force"
+    )
+
+
+def pool_in_use(pool_type: str, held: int, waiting: int) -> NotAllowed:
+    """The pool can't be deleted while it is used."""
+    return NotAllowed(
+        f'pool "{pool_type}" is in use ({held} held, {waiting} waiting); delete it all the same '
+        "with --force"
+    )

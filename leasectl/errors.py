@@ -1,0 +1,111 @@
+"""Every way in which leasectl fails, and the exit code of each.
+
+::
+
+    LeaseError                   1   unexpected failure
+    ├── InvalidRequest          64   usage, or not supported by this backend
+    │   └── NotSupported
+    ├── CorruptState            65   corrupt state, or from a newer version
+    ├── NotFound                66   no such type, resource or handle
+    ├── BackendUnreachable      69   backend unreachable
+    ├── StateUnwritable         73   state directory or handle can't be written
+    ├── NoLease                 75   no lease before the deadline
+    │   └── Cancelled                released, or its guard ended, while waiting
+    ├── NotAllowed              77   not the holder, or not allowed
+    └── LeaseLost               79   the lease was lost while in use
+
+The numbers follow sysexits(3) where it has a fitting one. click's own 2 for usage is
+remapped to 64 because existing scripts read 2 as "no such type".
+"""
+
+from __future__ import annotations
+
+
+class LeaseError(Exception):
+    """The root. Its text is one line: what failed, where, and what to do next."""
+
+    exit_code = 1
+
+
+class InvalidRequest(LeaseError):
+    """The request can't be meant: a bad option, an impossible count."""
+
+    exit_code = 64
+
+
+class NotSupported(InvalidRequest):
+    """The request is sound, but this backend can't do it."""
+
+
+class CorruptState(LeaseError):
+    """A file of ours can't be read back: damaged, or written by a newer version."""
+
+    exit_code = 65
+
+
+class NotFound(LeaseError):
+    """No such type, resource, handle or process."""
+
+    exit_code = 66
+
+
+class BackendUnreachable(LeaseError):
+    """The backend doesn't answer."""
+
+    exit_code = 69
+
+
+class StateUnwritable(LeaseError):
+    """The state directory, a handle or ``SHARED_DIR`` can't be written, or isn't private."""
+
+    exit_code = 73
+
+
+class NoLease(LeaseError):
+    """No lease before the deadline."""
+
+    exit_code = 75
+
+
+class Cancelled(NoLease):
+    """The request was given up from outside: its handle was released or its guard ended."""
+
+
+class NotAllowed(LeaseError):
+    """Somebody else holds it, or it needs ``--force``."""
+
+    exit_code = 77
+
+
+class LeaseLost(LeaseError):
+    """The lease went away while it was in use."""
+
+    exit_code = 79
+
+
+class Interrupted(BaseException):
+    """A signal asked this process to end; not an error, so no handler of errors eats it.
+
+    Args:
+        signum: The signal that the process must die of once it has cleaned up.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+EXIT_CODES: tuple[tuple[str, str], ...] = (
+    ("0", "done"),
+    ("1", "unexpected failure"),
+    ("64", "usage, or not supported by this backend"),
+    ("65", "corrupt state, or from a newer version"),
+    ("66", "no such type, resource or handle"),
+    ("69", "backend unreachable"),
+    ("73", "state directory or handle can't be written"),
+    ("75", "no lease in time, or released while waiting (-E changes it)"),
+    ("77", "not the holder, or not allowed"),
+    ("79", "the lease was lost while in use"),
+    ("126, 127", "run: the command can't be executed; isn't found"),
+    ("128+n", "ended by signal n; otherwise run exits as its command did"),
+)

@@ -1,0 +1,176 @@
+"""The facts that the parts hand each other. The words are those of the Kubernetes LeaseSpec."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leasectl.liveness import Process
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Request(NamedTuple):
+    """What is asked for; `reacquire` asks for the same again.
+
+    Args:
+        type: The pool's type.
+        count: How many resources, all or none.
+        name: The one resource that will do; None for any.
+        ttl_seconds: The lease ends this long after its last renewal; None for never.
+        release_after_seconds: The keeper releases this long after the grant; None for never.
+        scope: ``step``, or ``test`` for leases that outlive the step.
+        labels: Shown to people beside the holder.
+    """
+
+    type: str
+    count: int = 1  # type: ignore[assignment]  # rather the contract's word than tuple.count
+    name: str | None = None
+    ttl_seconds: float | None = None
+    release_after_seconds: float | None = None
+    scope: str = "step"
+    labels: Labels = ()
+
+
+class Lease(NamedTuple):
+    """A holder's claim on one resource.
+
+    Args:
+        name: The resource.
+        fence: Grows with each grant of the resource; the larger is the newer holder. 0, like
+            the next two, where the backend has none; real ones start at 1.
+        ticket: The acquisition's place in the pool's queue.
+        grant: The acquisition's number among the pool's grants, in ticket order.
+        holder_identity: ``<job>/<build>/<host>/<handle>``.
+        acquire_time: Wall clock, seconds since the epoch.
+        renew_time: Wall clock, seconds since the epoch.
+        lease_duration_seconds: The ttl; None when it doesn't expire.
+        lease_transitions: How often the resource went from one holder to another.
+        labels: Of the request.
+    """
+
+    name: str
+    fence: int
+    ticket: int
+    grant: int
+    holder_identity: str
+    acquire_time: float
+    renew_time: float
+    lease_duration_seconds: float | None
+    lease_transitions: int
+    labels: Labels = ()
+
+
+class Claimant(NamedTuple):
+    """Who stands in a queue, as the store needs to know it.
+
+    Args:
+        owner: Unique per handle; claims and tickets carry it.
+        holder_identity: For people.
+        request: What is wanted.
+        process: Whose death makes the ticket void; None when the store has other means.
+    """
+
+    owner: str
+    holder_identity: str
+    request: Request
+    process: Process | None = None
+
+
+class Ticket(NamedTuple):
+    """A waiter's place in a pool's queue."""
+
+    number: int
+    claimant: Claimant
+
+
+class QueueEntry(NamedTuple):
+    """A place in a queue as `status` shows it. ``since`` is wall clock, seconds since the epoch."""
+
+    ticket: int
+    holder_identity: str
+    count: int  # type: ignore[assignment]  # as in Request
+    since: float
+    owner: str
+
+
+class Resource(NamedTuple):
+    """A member of a pool; ``lease`` and ``owner`` (the handle's id) are None when it is free."""
+
+    name: str
+    lease: Lease | None = None
+    owner: str | None = None
+
+
+class Pool(NamedTuple):
+    """A pool as it is at one instant."""
+
+    type: str
+    resources: tuple[Resource, ...]
+    queue: tuple[QueueEntry, ...]
+
+    @property
+    def capacity(self) -> int:
+        return len(self.resources)
+
+    @property
+    def held(self) -> int:
+        return sum(resource.lease is not None for resource in self.resources)
+
+
+class Handle(NamedTuple):
+    """One request for leases and what came of it: the record behind a handle's path.
+
+    Args:
+        id: The last component of the path scripts see.
+        backend: URL the leases come from.
+        request: What was asked for.
+        owner: ``<job>/<build>``, or ``<user>@<host>`` outside a job.
+        holder_identity: ``<owner>/<host>/<id>``.
+        state: ``acquiring``, ``held`` or ``released``.
+        acquisition: One up at each acquire or reacquire.
+        leases: What it holds now.
+        guard: The process whose death releases the handle.
+        waiter: The process that is acquiring and has not yet told its caller of the grant; when
+            it dies, nobody knows of what it got.
+        runner: The `run` process that renews for itself.
+        shared_dir: Where the names of a scope ``test`` handle are listed.
+        release_at: When the keeper releases it, seconds of CLOCK_BOOTTIME.
+        lost: Its leases went away while it held them.
+        settings: How to talk to the backend, in the backend's own form.
+        lost_replies: Answers that may have carried a grant and never came.
+        cancelled: The process that acquires has been asked to give up.
+    """
+
+    id: str
+    backend: str
+    request: Request
+    owner: str
+    holder_identity: str
+    state: str
+    acquisition: int
+    leases: tuple[Lease, ...] = ()
+    guard: Process | None = None
+    waiter: Process | None = None
+    runner: Process | None = None
+    shared_dir: str | None = None
+    release_at: float | None = None
+    lost: bool = False
+    settings: str = ""
+    lost_replies: int = 0
+    cancelled: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(lease.name for lease in self.leases)
+
+    @property
+    def fences(self) -> tuple[str, ...]:
+        """The fences in the order of the names; empty where the backend has none."""
+        return tuple(str(lease.fence or "") for lease in self.leases)
+
+
+class Overview(NamedTuple):
+    """Pools at one instant; ``handles`` are all that aren't released, by their ids."""
+
+    pools: tuple[Pool, ...]
+    handles: dict[str, Handle]

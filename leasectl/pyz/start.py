@@ -1,0 +1,78 @@
+"""What ``leasectl.pyz`` runs first. scripts/build-pyz puts it there as ``__main__.py``.
+
+At its first start the archive unpacks itself into a private folder; from then on it runs from
+there. Python compiles this file anew at every start and can't import faster from the archive than
+it reads and compiles, so this says only what the second start needs; `leasectl.pyz.unpack` has
+the rest.
+"""
+
+import os
+import stat
+import sys
+
+# A hash of everything in the archive, which scripts/build-pyz fills in.
+CONTENT = ""
+
+
+def main() -> None:
+    """Run the command line, from the unpacked folder if there can be one."""
+    if sys.version_info < (3, 9):  # noqa: UP036 (nothing has checked what runs this)
+        sys.exit(f"leasectl: needs Python 3.9 or newer; this is {sys.version.split()[0]}")
+    sys.pycache_prefix = None  # what was compiled lies beside its source
+    own_modules_only()
+    archive = os.path.dirname(os.path.abspath(__file__))
+    sys.path[0] = code_folder(archive)
+    from leasectl.__main__ import main as run
+
+    run()
+
+
+def own_modules_only() -> None:
+    """Let nothing be imported from PYTHONPATH, nor from what else is installed.
+
+    A child of `leasectl run` still gets PYTHONPATH as it is.
+    """
+    library = os.path.dirname(os.__file__)
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    foreign = [os.path.abspath(path) for path in named if not path.startswith(library)]
+    sys.path[1:] = [
+        path
+        for path in sys.path[1:]
+        if path not in foreign and not path.endswith(("site-packages", "dist-packages"))
+    ]
+
+
+def code_folder(archive: str) -> str:
+    """Find what to import leasectl from: the unpacked folder; else the archive, which is slower.
+
+    The folder is one for each boot, as nobody can tell what a crash of the machine left of files
+    that had just been written. It is complete while the file ``complete`` is in it. Nothing reads
+    that file, so whoever cleans /tmp by time of last use takes it along with the first module.
+    """
+    user = os.geteuid()
+    private = os.environ.get("LEASECTL_CODE_DIR") or f"/tmp/leasectl-{user}-code"
+    private = os.path.abspath(private)
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            boot = file.read(36).decode()
+    except OSError:
+        return archive
+    tag = f"{sys.implementation.cache_tag}.{sys.flags.optimize}"
+    folder = f"{private}/{boot}.{CONTENT}.{tag}"
+    try:
+        os.lstat(f"{folder}/complete")
+        found = os.lstat(private)
+        if found.st_uid == user and found.st_mode & 0o170077 == stat.S_IFDIR:
+            return folder
+    except OSError:
+        pass
+    from leasectl.pyz.unpack import unpack
+
+    unpacked = unpack(archive, folder)
+    for name in [name for name in sys.modules if name.split(".")[0] == "leasectl"]:
+        del sys.modules[name]  # they are the archive's
+    return folder if unpacked else archive
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Giving back leases that live on a server, where release and record can't be one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.backends.base import Backend
+from leasectl.clock import Clock
+from leasectl.handles import Handles
+from leasectl.liveness import Liveness, liveness, this_process
+from leasectl.model import Handle
+from leasectl.state import State
+from leasectl.targets import Target
+
+
+class RemoteRelease:
+    """Releases by asking the server, name by name.
+
+    A release that is under way is on record from before it is sent until its outcome is certain:
+    should the name be granted anew meanwhile, the release could still hit the new grant. Of
+    several that release the same lease at once, one finds it in the record in the end, and that
+    one has released it.
+
+    Args:
+        state: The opened state directory.
+        clock: Where times come from.
+    """
+
+    def __init__(self, state: State, *, clock: Clock) -> None:
+        self._state = state
+        self._handles = Handles(state)
+        self._clock = clock
+
+    def __call__(self, backend: Backend, target: Target) -> tuple[str, ...]:
+        """Release; returns the names that this call has released.
+
+        Raises:
+            BackendUnreachable: Some couldn't be released; they stay in the record.
+        """
+        with self._state.transaction():
+            handle = self._handles.current(target.handle_id, target.acquisition)
+            if handle is None:
+                return ()
+            if handle.state == "acquiring" and _somebody_else_acquires(handle):
+                self._handles.cancel(handle)
+                return ()
+            names = handle.names if target.names is None else target.names
+            self._handles.start_giving_back(handle.backend, names, this_process())
+        released = self._send(backend, handle, names)
+        with self._state.transaction():
+            current = self._handles.current(target.handle_id, target.acquisition)
+            if current is not None and not current.names:
+                self._handles.release(current, now=self._clock.elapsed())
+        return released
+
+    def _send(self, backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
+        released = []
+        try:
+            for name in backend.release(handle.id, names):
+                with self._state.transaction():
+                    self._handles.given_back(handle.backend, name, this_process())
+                    current = self._handles.current(handle.id, handle.acquisition)
+                    if current is not None and name in current.names:
+                        self._handles.returned(current, name)
+                        released.append(name)
+        finally:
+            # What couldn't be released is in the record; nothing of ours is on its way any more.
+            with self._state.transaction():
+                self._handles.stopped_giving_back(handle.backend, names, this_process())
+        return tuple(released)
+
+
+def _somebody_else_acquires(handle: Handle) -> bool:
+    waiter = handle.waiter
+    alive = waiter is not None and liveness(waiter) is not Liveness.DEAD
+    return alive and waiter != this_process()

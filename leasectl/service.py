@@ -1,0 +1,504 @@
+"""The use cases on handles: acquire, release, reacquire, renew, and what the dead leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from collections.abc import Collection, Sequence
+
+from leasectl import keeping, shared
+from leasectl.backends.base import Backend, Patience
+from leasectl.backends.opening import check_url, is_remote, open_backend, open_pools
+from leasectl.clock import Clock
+from leasectl.engines.base import Interrupt, PoolAdmin
+from leasectl.engines.wake import NamedPipe
+from leasectl.errors import (
+    Cancelled,
+    InvalidRequest,
+    LeaseError,
+    LeaseLost,
+    NotAllowed,
+    NotFound,
+    NotSupported,
+    StateUnwritable,
+)
+from leasectl.handles import Handles, needs_keeper, new_id
+from leasectl.journal import RecordJournal, remote_lease
+from leasectl.liveness import Liveness, Process, liveness, this_process
+from leasectl.model import Claimant, Handle, Overview, Pool, Request
+from leasectl.naming import next_names
+from leasectl.remote_release import RemoteRelease
+from leasectl.state import State
+from leasectl.targets import Caller, Target, Targets, whole
+
+SHORTEST_TTL_SECONDS = 2.0
+LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
+
+
+class Service:
+    """The use cases, on one state directory.
+
+    Args:
+        state: The opened state directory.
+        backend_url: Where new leases come from; a handle remembers its own.
+        caller: On whose behalf.
+        settings: How to talk to that backend, if it is a server.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        backend_url: str,
+        caller: Caller,
+        settings: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        self.state = state
+        self.handles = Handles(state)
+        self.targets = Targets(state, caller, self._is_resource, self._adopt)
+        self.backend_url = backend_url
+        self._clock = clock or Clock()
+        self._caller = caller
+        self._settings = settings
+        self._backends: dict[tuple[str, str], Backend] = {}
+        self._release_remotely = RemoteRelease(state, clock=self._clock)
+
+    @property
+    def pools(self) -> PoolAdmin:
+        """The pools of the chosen backend; NotSupported when it has none."""
+        return open_pools(self.backend_url, self.state, lost=self._lost, clock=self._clock)
+
+    def acquire(
+        self,
+        request: Request,
+        *,
+        patience: Patience,
+        guard: Process | None = None,
+        followed: bool = False,
+    ) -> Handle:
+        """Get leases under a new handle.
+
+        Until `told`, the handle lives only as long as this process does: whoever asked hasn't
+        heard of it yet.
+
+        Args:
+            request: What is wanted.
+            patience: How long to wait.
+            guard: The process whose death releases the handle.
+            followed: This process is the `run` that a guard will follow; until `told` names it,
+                the keeper watches this process.
+
+        Raises:
+            LeaseError: Nothing was had, and nothing has changed.
+        """
+        self._check(request)
+        handle_id = new_id(request.type)
+        handle = Handle(
+            id=handle_id,
+            backend=self.backend_url,
+            request=request,
+            owner=self._caller.owner,
+            holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
+            state="acquiring",
+            acquisition=1,
+            guard=guard,
+            waiter=this_process(),
+            runner=this_process() if followed else None,
+            shared_dir=self._caller.shared_dir if request.scope == "test" else None,
+            settings=self._settings,
+        )
+        self._backend(handle)  # may take long to load; a keeper with nothing to keep would end
+        if needs_keeper(handle):
+            keeping.ensure(self.state)
+        return self._get(handle, again=False, patience=patience)
+
+    def reacquire(self, handle_id: str, *, patience: Patience) -> Handle:
+        """Release what a handle still holds and get the same again, in one step.
+
+        Until `told`, the handle lives only as long as this process does.
+
+        Raises:
+            NotFound: No such handle, or its guard has ended.
+            NotFound, InvalidRequest: The request is refused; the handle holds what it held.
+            LeaseError: Nothing was had; the handle is released and can be reacquired later.
+        """
+        handle = self.handles.require(handle_id)
+        if _dead(handle.guard):
+            raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
+        if self._backend(handle).remote:
+            self.release(whole(handle))
+        if needs_keeper(handle):
+            keeping.ensure(self.state)
+        return self._get(handle, again=True, patience=patience)
+
+    def told(
+        self, handle: Handle, *, guard: Process | None = None, runner: Process | None = None
+    ) -> None:
+        """Record that whoever asked knows the handle: from now on it outlives this process.
+
+        Args:
+            handle: As returned by `acquire` or `reacquire`.
+            guard: The guard from now on, instead of the one it had.
+            runner: A process that renews for the handle while it lives.
+
+        Raises:
+            Cancelled: The handle was released in the meantime.
+        """
+        guard = guard or handle.guard
+        kept = True
+        with self.state.transaction():
+            if not self.handles.told(handle, guard=guard, runner=runner):
+                raise Cancelled(f"handle {handle.id} was released before it could be used")
+            if guard is not None:
+                kept = keeping.wake(self.state)
+        if not kept:
+            keeping.ensure(self.state)
+
+    def release(self, target: Target) -> tuple[str, ...]:
+        """Give back what a handle holds, or take it out of the queue.
+
+        Any number of releases of one acquisition, at once or one after the other, succeed; the
+        names are returned to exactly one of them.
+
+        Raises:
+            LeaseError: The backend or the state directory failed; nothing has changed.
+        """
+        handle = self.handles.load(target.handle_id)
+        if handle is None:
+            return ()
+        backend = self._backend(handle)
+        if backend.remote:
+            released = self._release_remotely(backend, target)
+            self._unlist(handle, released)
+            return released
+        with backend.atomic():
+            current = self._current(target)
+            if current is None:
+                return ()
+            if current.state == "acquiring":
+                backend.withdraw(current.id)
+                self.handles.release(current, now=self._clock.elapsed())
+                return ()
+            wanted = current.names if target.names is None else target.names
+            freed = tuple(backend.release(current.id, wanted))
+            # Read again: the backend may just have found that some had expired.
+            current = self._current(target)
+            if current is not None:
+                self.handles.drop(current, wanted, now=self._clock.elapsed())
+        self._unlist(handle, wanted)
+        return freed
+
+    def finish(self, handle: Handle) -> tuple[str, ...]:
+        """Release a handle that nobody will ask for again, and forget it.
+
+        One that has been acquired again since is left as it is: it holds something else now.
+
+        Raises:
+            LeaseError: As `release`.
+        """
+        with self._backend(handle).atomic():  # one transaction, unless a server has to be asked
+            names = self.release(whole(handle))
+            with self.state.transaction():
+                current = self.handles.load(handle.id)
+                if current is not None and current.acquisition == handle.acquisition:
+                    self.handles.forget(handle.id)
+        return names
+
+    def take_back(self, handle: Handle) -> None:
+        """Undo a grant that can't be told. A handle that was known before can be reacquired later.
+
+        Raises:
+            LeaseError: As `release`.
+        """
+        if handle.acquisition == 1:
+            self.finish(handle)
+        else:
+            self.release(whole(handle))
+
+    def unlist(self, names: Collection[str]) -> None:
+        """Take names that are out of date out of ``$SHARED_DIR/leases``."""
+        if names:
+            self._take_out(self._caller.require_shared_dir(), names)
+
+    def arm(self, target: Target, delay_seconds: float) -> None:
+        """Have the keeper release later; an earlier arming of the same is replaced.
+
+        Nothing happens when the handle no longer holds what was meant.
+        """
+        keeping.ensure(self.state)
+        with self.state.transaction():
+            handle = self._current(target)
+            if handle is None:
+                return
+            due = self._clock.elapsed() + delay_seconds
+            if target.names is None:
+                self.handles.remember_release_after(handle, delay_seconds)
+            for name in target.names or ("",):
+                self.handles.arm(handle, due, name)
+            kept = keeping.wake(self.state)
+        if not kept:
+            keeping.ensure(self.state)
+
+    def renew(self, target: Target) -> Handle:
+        """One heartbeat for everything a handle holds.
+
+        Raises:
+            LeaseLost: A lease of it expired or was taken away.
+            NotAllowed: It holds nothing.
+        """
+        handle = self.handles.require(target.handle_id)
+        backend = self._backend(handle)
+        with backend.atomic():
+            backend.renew(handle.id)
+            current = self._current(target)
+            if current is not None and current.state == "held":
+                self.handles.renewed(current, self._clock.wall())
+        handle = self.handles.require(handle.id)
+        if handle.lost:
+            raise LeaseLost(
+                f"handle {handle.id} has lost its lease; get a new one with: "
+                f"leasectl reacquire --handle {self.state.names_path(handle.id)}"
+            )
+        if current is None or current.state != "held":
+            raise NotAllowed(f"handle {handle.id} holds nothing to renew (it is {handle.state})")
+        return handle
+
+    def recover(self) -> None:
+        """Put right what killed processes left, unless the keeper is at it already.
+
+        What can't be put right now is no failure of the command that happened to look; it is
+        tried again by the next, and by the keeper.
+        """
+        with contextlib.suppress(LeaseError):
+            for handle in self.handles.untold():
+                if is_abandoned(handle) and not self._backend(handle).remote:
+                    self.release(whole(handle))
+            if keeping.running(self.state) is not None:
+                return
+            if not self.handles.any_watched():
+                keeping.bury(self.state)
+                return
+            with contextlib.suppress(LeaseError):
+                for target in self.due():
+                    # A server may be slow or gone; that is for the keeper to find out.
+                    if not self._backend(self.handles.require(target.handle_id)).remote:
+                        self.release(target)
+            if self.handles.any_watched():
+                keeping.ensure(self.state)
+
+    def due(self) -> list[Target]:
+        """What the keeper has to release now: for the dead, and because its time has come."""
+        abandoned = [whole(handle) for handle in self.handles.watched() if is_abandoned(handle)]
+        now = self._clock.elapsed()
+        return abandoned + [
+            Target(handle_id, acquisition, (name,) if name else None)
+            for handle_id, name, acquisition, due in self.handles.timers()
+            if due <= now
+        ]
+
+    def inspect(self, pool_type: str | None = None) -> tuple[Pool, ...]:
+        """The pools as they are, after everything that is over has been put right."""
+        return self.overview(pool_type).pools
+
+    def overview(self, pool_type: str | None = None) -> Overview:
+        """The pools and who holds their resources, after everything that is over was put right.
+
+        Raises:
+            NotFound: No such type.
+            NotSupported: The backend has no pools of its own.
+        """
+        self.recover()
+        for handle in self.handles.active():
+            if is_abandoned(handle) and not self._backend(handle).remote:
+                self.release(whole(handle))
+        with self.state.transaction():
+            pools = self.pools.pools(pool_type)
+            return Overview(pools, {handle.id: handle for handle in self.handles.active()})
+
+    def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
+        """Add so many resources to a pool, named on from its highest number; returns the names.
+
+        Raises:
+            NotFound: No such type.
+            InvalidRequest: A name is taken, or would be too long.
+        """
+        with self.state.transaction():
+            (pool,) = self.pools.pools(pool_type)
+            names = next_names(pool_type, count, (each.name for each in pool.resources))
+            self.pools.add_resources(pool_type, names)
+        return names
+
+    def _get(self, handle: Handle, *, again: bool, patience: Patience) -> Handle:
+        backend = self._backend(handle)
+        me = this_process()
+        journal = RecordJournal(
+            self.state, backend, handle, again=again, waiter=me, clock=self._clock
+        )
+        claimant = Claimant(handle.id, handle.holder_identity, handle.request, me)
+        pool_type = handle.request.type
+        patience = patience._replace(
+            watched=lambda: self._watched_at_head(pool_type), tend=self.recover
+        )
+        try:
+            if backend.remote:
+                self._acquire_remotely(backend, claimant, journal, patience)
+            else:
+                backend.acquire(claimant, journal, patience)
+        finally:
+            self._unlist(handle, handle.names)  # which a further acquisition gave back
+        held = journal.handle
+        if needs_keeper(held) and not journal.kept:
+            keeping.ensure(self.state)
+        if held.shared_dir is not None:
+            try:
+                shared.add(held.shared_dir, held.names)
+            except LeaseError:
+                self.release(whole(held))
+                with self.state.transaction():
+                    journal.gave_up()
+                raise
+        return held
+
+    def _unlist(self, handle: Handle, names: Collection[str]) -> None:
+        """Take names that a handle has given back out of its list.
+
+        They are free by now. Should the list not be writable, they are known to be out of date by
+        whoever next releases what is listed.
+        """
+        if handle.shared_dir is not None and names:
+            with contextlib.suppress(LeaseError):
+                self._take_out(handle.shared_dir, names)
+
+    def _take_out(self, shared_dir: str, names: Collection[str]) -> None:
+        """Take names out of a list, but for those that are held anew under that very list."""
+
+        def is_held(name: str) -> bool:
+            holder = self.handles.holding(name)
+            return holder is not None and holder.shared_dir == shared_dir
+
+        shared.remove(shared_dir, names, unless=is_held)
+
+    def _watched_at_head(self, pool_type: str) -> list[Process]:
+        """Whose end may free something for the head of a queue: those that were granted a lease
+        and have told nobody yet, and the keeper, which frees what other dead held."""
+        waiters = [h.waiter for h in self.handles.untold(pool_type) if h.waiter is not None]
+        # Also one that has nothing to keep yet: whoever gives it something wakes it, and not us.
+        keeper = keeping.registered(self.state)
+        return waiters if keeper is None else [*waiters, keeper]
+
+    def _acquire_remotely(
+        self, backend: Backend, claimant: Claimant, journal: RecordJournal, patience: Patience
+    ) -> None:
+        """Acquire from a server; what has arrived when it fails is given back, if need be later."""
+        pipe = NamedPipe(self.state.cancel_pipe(journal.handle.id))
+
+        def check() -> None:
+            pipe.renew()
+            record = self.handles.load(journal.handle.id)
+            if record is None or record.cancelled:
+                raise Cancelled(f"{journal.handle.id} was released while it waited")
+
+        interrupt = Interrupt(pipe.fd, select.POLLIN, check)
+        try:
+            backend.acquire(
+                claimant, journal, patience._replace(interrupts=(*patience.interrupts, interrupt))
+            )
+        except BaseException:
+            try:
+                self.release(whole(journal.handle))
+                journal.gave_up()
+            except LeaseError:
+                journal.leave_to_keeper()
+                keeping.ensure(self.state)
+            raise
+        finally:
+            pipe.close()
+
+    def _backend(self, handle: Handle) -> Backend:
+        key = (handle.backend, handle.settings)
+        if key not in self._backends:
+            self._backends[key] = open_backend(
+                handle.backend,
+                self.state,
+                settings=handle.settings,
+                lost=self._lost,
+                clock=self._clock,
+            )
+        return self._backends[key]
+
+    def _adopt(self, names: Sequence[str]) -> Handle | None:
+        """Put names that no handle here holds under one, so that they can be released.
+
+        A server that releases by name alone doesn't care who asks; a pool of ours does.
+        """
+        if not is_remote(self.backend_url):
+            return None
+        handle_id = new_id("adopted")
+        handle = Handle(
+            id=handle_id,
+            backend=self.backend_url,
+            request=Request("adopted", len(names)),
+            owner=self._caller.owner,
+            holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
+            state="held",
+            acquisition=1,
+            shared_dir=self._caller.shared_dir,
+            settings=self._settings,
+        )
+        with self.state.transaction():
+            self.handles.create(handle)
+            for name in names:
+                self.handles.arrived(handle, remote_lease(handle, name, self._clock.wall()))
+        return self.handles.require(handle_id)
+
+    def _lost(self, owner: str, names: Sequence[str]) -> None:
+        handle = self.handles.load(owner)
+        if handle is not None and handle.state == "acquiring":
+            self._forget_dead_waiter(handle)
+        elif handle is not None:
+            self.handles.drop(handle, names, now=self._clock.elapsed(), lost=True)
+            self.state.wake(self.state.runner_pipe(owner))
+
+    def _forget_dead_waiter(self, handle: Handle) -> None:
+        if handle.acquisition == 1:
+            self.handles.forget(handle.id)  # nobody has ever heard of it
+        else:
+            self.handles.release(handle, now=self._clock.elapsed())
+
+    def _current(self, target: Target) -> Handle | None:
+        return self.handles.current(target.handle_id, target.acquisition)
+
+    def _is_resource(self, name: str) -> bool:
+        try:
+            pools = self.pools.pools()
+        except NotSupported:
+            return True
+        return any(name == resource.name for pool in pools for resource in pool.resources)
+
+    def _check(self, request: Request) -> None:
+        check_url(self.backend_url)
+        if request.count < 1:
+            raise InvalidRequest(f"--count {request.count}: ask for at least 1")
+        if request.count > LARGEST_COUNT:
+            raise InvalidRequest(f"--count {request.count}: ask for at most {LARGEST_COUNT}")
+        if request.name is not None and request.count != 1:
+            raise InvalidRequest("--name means that one resource; leave out --count")
+        ttl = request.ttl_seconds
+        if ttl is not None and ttl < SHORTEST_TTL_SECONDS:
+            raise InvalidRequest(f"--ttl {ttl:g} is too short; it must be at least 2s")
+        if request.scope == "test":
+            shared_dir = self._caller.require_shared_dir()
+            if not os.path.isdir(shared_dir):
+                raise StateUnwritable(f"SHARED_DIR {shared_dir} is not a directory")
+
+
+def is_abandoned(handle: Handle) -> bool:
+    """Tell whether nobody is left who could use what a handle holds or waits for."""
+    return _dead(handle.guard) or _dead(handle.waiter)
+
+
+def _dead(process: Process | None) -> bool:
+    return process is not None and liveness(process) is Liveness.DEAD

@@ -1,0 +1,224 @@
+"""Signals, taken at a place of our choosing.
+
+A handler that raises wherever Python happens to be can strike between a commit and the line
+that remembers it. So while a `SignalTrap` is set, a signal is only noted and wakes whoever
+polls; the one place that can block without polling, the wait for `state.lock`, lets the signal
+raise there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from leasectl.errors import Interrupted, LeaseError
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+CLEAN_UP_SECONDS = 0.5
+_LOOK_SECONDS = 0.05
+
+_current: SignalTrap | SignalDescriptor | None = None
+_give_up_at: float | None = None
+
+
+class SignalTrap:
+    """Context manager that turns TERM, INT and HUP into a readable descriptor.
+
+    Signals that were ignored on entry stay ignored, as nohup(1) wants.
+
+    Attributes:
+        fd: Becomes readable when a signal arrived.
+        signum: The first signal that arrived, or None.
+    """
+
+    def __init__(self) -> None:
+        self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.signum: int | None = None
+        self._has_raised = False
+        self._raise_at_once = False
+        self._before: dict[int, Any] = {}
+        self._wakeup_before = -1
+
+    def __enter__(self) -> SignalTrap:
+        global _current
+        self._wakeup_before = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        for signum in ENDING:
+            if signal.getsignal(signum) != signal.SIG_IGN:
+                self._before[signum] = signal.signal(signum, self._note)
+        _current = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        global _current
+        _current = None
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.close(self.fd)
+        os.close(self._write_fd)
+
+    def check(self) -> None:
+        """Raise Interrupted when a signal has arrived."""
+        if self.signum is not None:
+            self._has_raised = True
+            raise Interrupted(self.signum)
+
+    def _note(self, signum: int, _frame: FrameType | None) -> None:
+        if self.signum is None:
+            self.signum = signum
+        if self._raise_at_once:
+            raise Interrupted(signum)
+
+    def flock(self, fd: int) -> None:
+        """Wait for an exclusive flock; a signal ends the wait with Interrupted.
+
+        Once it has, what is cleaned up afterwards may still take the lock, but not wait for long:
+        whoever holds it may be stopped, and a signal is to end this process.
+        """
+        if self._has_raised:
+            self._flock_soon(fd)
+            return
+        self._raise_at_once = True
+        try:
+            self.check()
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except Interrupted:
+            self._has_raised = True
+            raise
+        finally:
+            self._raise_at_once = False
+
+    def _flock_soon(self, fd: int) -> None:
+        deadline = time.monotonic() + CLEAN_UP_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    self.check()
+                time.sleep(0.01)
+
+
+def flock_exclusive(fd: int) -> None:
+    """Wait for an exclusive flock in the kernel's queue.
+
+    Raises:
+        Interrupted: A signal arrived while a `SignalTrap` is set, or one that ends a process waits
+            in a `SignalDescriptor`; the lock may be held or not.
+        LeaseError: It took longer than `lock_limit` allows; the lock may be held or not.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if _current is None:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        else:
+            _current.flock(fd)
+
+
+@contextmanager
+def lock_limit(seconds: float) -> Iterator[None]:
+    """Have waits for a lock inside fail once so many seconds are over.
+
+    Only beside a `SignalDescriptor`: what has a command to look after can't wait for whoever holds
+    the lock and is stopped.
+    """
+    global _give_up_at
+    _give_up_at = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        _give_up_at = None
+
+
+class SignalDescriptor:
+    """Blocked signals, read from a descriptor together with who sent them; see signalfd(2).
+
+    Python has no binding for it, and its own handlers don't get to know the sender.
+
+    Args:
+        signums: What to block and read, less what is ignored now.
+
+    Attributes:
+        fd: Readable when a signal has arrived.
+        mask_before: The signal mask on entry.
+    """
+
+    def __init__(self, signums: Iterable[int]) -> None:
+        import ctypes
+
+        global _current
+        wanted = {s for s in signums if signal.getsignal(s) != signal.SIG_IGN}
+        self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+        bits = sum(1 << (signum - 1) for signum in wanted)
+        mask = ctypes.create_string_buffer(bits.to_bytes(_SIGSET_BYTES, sys.byteorder))
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd: int = libc.signalfd(-1, mask, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self.fd < 0:
+            raise OSError(ctypes.get_errno(), "signalfd")
+        _current = self
+
+    def flock(self, fd: int) -> None:
+        """Wait for an exclusive flock, looking now and then whether there is a reason to stop."""
+        waiting = True
+
+        def look(_signum: int, _frame: FrameType | None) -> None:
+            if waiting:
+                _check_lock_wait()
+
+        before = signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            finally:
+                waiting = False
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def read(self) -> list[tuple[int, bool]]:
+        """Take what has arrived: (signal, whether a process sent it rather than the terminal)."""
+        arrived: list[tuple[int, bool]] = []
+        while True:
+            try:
+                info = os.read(self.fd, _SIGINFO.size)
+            except BlockingIOError:
+                return arrived
+            signum, _, code = _SIGINFO.unpack(info)
+            arrived.append((signum, code <= 0))  # SI_USER, SI_QUEUE, SI_TKILL; above: the kernel
+
+
+def _check_lock_wait() -> None:
+    arrived = signal.sigpending().intersection(ENDING)
+    if arrived:
+        raise Interrupted(min(arrived))
+    if _give_up_at is not None and time.monotonic() >= _give_up_at:
+        raise LeaseError("another process holds state.lock for too long; is it stopped?")
+
+
+_SIGSET_BYTES = 128
+_SIGINFO = struct.Struct("=Iii116x")
+
+
+def die_of(signum: int) -> None:
+    """End this process by a signal, as whoever sent it expects; no core is written."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if signum not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(signum, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})
+    os.kill(os.getpid(), signum)
+    # Only reached for signals whose default is not to end the process.
+    os._exit(128 + signum)

@@ -1,0 +1,213 @@
+"""What a release is about: from a path, names, or a scope to handles and acquisitions."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from leasectl import shared
+from leasectl.durations import printable
+from leasectl.errors import CorruptState, InvalidRequest, NotAllowed, NotFound
+from leasectl.handles import Handles
+from leasectl.model import Handle
+from leasectl.naming import is_name
+from leasectl.state import State
+
+_LONGEST_NAMES_FILE = 1 << 20
+
+
+class Caller(NamedTuple):
+    """On whose behalf requests are made.
+
+    Args:
+        owner: ``<job>/<build>`` in a job, else ``<user>@<host>``.
+        host: This machine's name.
+        shared_dir: Where names of scope ``test`` are listed, or None.
+    """
+
+    owner: str
+    host: str
+    shared_dir: str | None = None
+
+    def is_owner(self, owner: str) -> bool:
+        """Tell whether a lease's job and build are the caller's.
+
+        Outside a job the state directory, private to one user, and the host say as much. The
+        user's name may have changed: scripts give an arbitrary uid a passwd entry half-way.
+        """
+        outside = f"@{self.host}"
+        return owner == self.owner or (owner.endswith(outside) and self.owner.endswith(outside))
+
+    def require_shared_dir(self) -> str:
+        """The path of ``SHARED_DIR``, or InvalidRequest."""
+        if not self.shared_dir:
+            raise InvalidRequest("scope test needs SHARED_DIR, which is not set; or use scope step")
+        return self.shared_dir
+
+
+class Target(NamedTuple):
+    """What a release is about, pinned down before any delay.
+
+    Args:
+        handle_id: The handle.
+        acquisition: The release is void when the handle has moved on from it.
+        names: Some of what the handle holds; None for all.
+    """
+
+    handle_id: str
+    acquisition: int
+    names: tuple[str, ...] | None = None
+
+
+def whole(handle: Handle) -> Target:
+    """All that a handle's current acquisition holds or waits for."""
+    return Target(handle.id, handle.acquisition)
+
+
+class Targets:
+    """Finds what a caller means.
+
+    Args:
+        state: The opened state directory.
+        caller: Whose names may be released.
+        is_resource: Whether the backend knows a resource of that name.
+        adopt: Puts names that no handle holds under a new one; None where the backend wouldn't
+            release them.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        caller: Caller,
+        is_resource: Callable[[str], bool],
+        adopt: Callable[[Sequence[str]], Handle | None] = lambda _: None,
+    ) -> None:
+        self._state = state
+        self._handles = Handles(state)
+        self._caller = caller
+        self._is_resource = is_resource
+        self._adopt = adopt
+
+    def of_path(self, path: str) -> list[Target]:
+        """What ``--handle PATH`` means: a handle of ours, or a names file copied elsewhere.
+
+        An empty path means nothing: that is what ``acquire --optional`` prints without a lease.
+
+        Raises:
+            NotFound: No such file or handle.
+            NotAllowed: The file is another user's.
+        """
+        if not path:
+            return []
+        handle = self.handle_at(path)
+        return [whole(handle)] if handle else self.of_names(read_names(path))
+
+    def handle_at(self, path: str) -> Handle | None:
+        """The handle that a path or a bare id names; None for a path outside our directory.
+
+        Raises:
+            NotFound: It should be one of ours, and there is no such handle.
+        """
+        folder, name = os.path.split(path)
+        if folder and os.path.realpath(folder) != os.path.realpath(self._state.path("handles")):
+            return None
+        if not folder and not self._handles.load(name) and os.path.lexists(name):
+            return None
+        return self._handles.require(name)
+
+    def of_names(self, names: Sequence[str]) -> list[Target]:
+        """What bare names mean: the handles that hold them now; nothing for those that are free.
+
+        Raises:
+            NotFound: No such resource.
+            NotAllowed: Another job or build holds one.
+        """
+        by_handle: dict[str, tuple[Handle, list[str]]] = {}
+        unheld = []
+        for name in dict.fromkeys(names):
+            handle = self._handles.holding(name)
+            if handle is None:
+                self._require_resource(name)
+                unheld.append(name)
+            elif not self._caller.is_owner(handle.owner):
+                raise NotAllowed(
+                    f'"{name}" is held by {handle.holder_identity}, which is another job or build '
+                    f"than {self._caller.owner}; only its own can release it by name"
+                )
+            else:
+                by_handle.setdefault(handle.id, (handle, []))[1].append(name)
+        return [
+            Target(handle.id, handle.acquisition, tuple(some))
+            for handle, some in by_handle.values()
+        ] + self._adopted(unheld)
+
+    def of_scope_test(self) -> tuple[list[Target], list[str], list[str]]:
+        """What ``$SHARED_DIR/leases`` lists.
+
+        A name may long be somebody else's by now: it is only released from a handle that was
+        acquired with scope ``test`` under this very ``SHARED_DIR``.
+
+        Returns:
+            What to release; names that are out of date; names that are no resources of this
+            backend, and may be another's.
+        """
+        shared_dir = self._caller.require_shared_dir()
+        targets: list[Target] = []
+        stale: list[str] = []
+        unheld: list[str] = []
+        unknown: list[str] = []
+        for name in dict.fromkeys(shared.listed(shared_dir)):
+            handle = self._handles.holding(name)
+            if handle is None:
+                (unheld if self._is_resource(name) else unknown).append(name)
+            elif handle.shared_dir == shared_dir:
+                targets.append(Target(handle.id, handle.acquisition, (name,)))
+            else:
+                stale.append(name)
+        adopted = self._adopted(unheld)
+        return targets + adopted, stale if adopted else stale + unheld, unknown
+
+    def of_everything(self) -> list[Target]:
+        """All that this state directory's handles hold or wait for."""
+        return [whole(handle) for handle in self._handles.active()]
+
+    def _adopted(self, names: Sequence[str]) -> list[Target]:
+        handle = self._adopt(names) if names else None
+        return [] if handle is None else [whole(handle)]
+
+    def _require_resource(self, name: str) -> None:
+        if not self._is_resource(name):
+            raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+
+
+def read_names(path: str) -> list[str]:
+    """Read a names file that was copied somewhere.
+
+    Raises:
+        NotFound: There is no such file, or it is none.
+        NotAllowed: It is another user's, or not readable.
+        CorruptState: It holds something else than names.
+    """
+    shown = printable(path, longest=200)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        raise NotAllowed(f"handle {shown} belongs to somebody else and can't be read") from None
+    except (OSError, ValueError):
+        raise NotFound(f"no handle {shown}; list the held ones with: leasectl status") from None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotFound(f"{shown} is no handle: it is not a regular file")
+        if found.st_uid != os.geteuid():
+            raise NotAllowed(f"handle {shown} belongs to user {found.st_uid}")
+        text = os.read(fd, _LONGEST_NAMES_FILE + 1)
+    finally:
+        os.close(fd)
+    names = text.decode("utf-8", "replace").split("\n")
+    names = names[:-1] if names[-1] == "" else names
+    if len(text) > _LONGEST_NAMES_FILE or not all(map(is_name, names)):
+        raise CorruptState(f"{shown} is no handle: it holds something else than lease names")
+    return names

@@ -1,0 +1,89 @@
+# shellcheck shell=bash
+# What all the tests of the Bash functions share. A test's own folder is the current directory; the
+# shell that bats runs the test in has traps of bats', so everything about traps runs in scripts.
+
+ROOT=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+FUNCTIONS=$ROOT/leasectl/shell/leasectl.bash
+
+bats_load_library bats-support
+bats_load_library bats-assert
+
+# A state directory of the test's own, and no setting from outside.
+use_own_state() {
+  cd "$BATS_TEST_TMPDIR" || return
+  unset "${!LEASE_PROXY_@}" "${!CLUSTER_PROFILE_@}" "${!_LEASE__@}" SHARED_DIR JOB_NAME BUILD_ID
+  mkdir tmp
+  export TMPDIR=$BATS_TEST_TMPDIR/tmp LEASECTL_BACKEND=local: LEASECTL_STATE_DIR=$BATS_TEST_TMPDIR/state
+  export FUNCTIONS
+}
+
+# The keeper ends by itself when nothing is left for it to do.
+end_own_state() {
+  [[ ! -d ${LEASECTL_STATE_DIR-} ]] || leasectl release --all >/dev/null || :
+}
+
+make_pool() { # <type> [<count>]
+  leasectl pool create "$1" --count "${2:-1}" 2>/dev/null
+}
+
+# Prints how the command ended after what it printed itself.
+report_end() { # <command> [<argument>...]
+  python3 -SE "$BATS_TEST_DIRNAME/report_end.py" "$@" 3>&-
+}
+
+# Writes standard input to a script that begins with the functions, and makes it the test's `script`.
+script() { # [<word that sets options>...]
+  {
+    (($# == 0)) || printf 'set %s\n' "$*"
+    # shellcheck disable=SC2016 # the script expands it
+    printf 'source "$FUNCTIONS"\n'
+    cat
+  } >script
+}
+
+# Waits until a command succeeds; time is only a limit, never the measure.
+eventually() { # <command> [<argument>...]
+  local deadline=$((SECONDS + 10))
+  until "$@"; do
+    if ((SECONDS > deadline)); then
+      printf 'not within 10 s: %s\n' "$*"
+      return 1
+    fi
+    sleep 0.02
+  done
+}
+
+# Prints the names that handles hold, without leasectl, which would put right what is wrong.
+held() {
+  local handle name
+  for handle in "$LEASECTL_STATE_DIR"/handles/*; do
+    [[ ! -s $handle ]] || while IFS= read -r name || [[ $name ]]; do
+      printf '%s\n' "$name"
+    done <"$handle"
+  done
+}
+
+holds() { # [<name>...]
+  [[ $(held) == "$(printf '%s\n' "$@")" ]]
+}
+
+someone_waits() {
+  compgen -G "$LEASECTL_STATE_DIR/waiters/*" >/dev/null
+}
+
+nobody_waits() {
+  ! someone_waits
+}
+
+is_gone() { # <process id>
+  local stat=''
+  read -r stat 2>/dev/null <"/proc/$1/stat" || return 0
+  stat=${stat##*) }
+  [[ ${stat%% *} == Z ]]
+}
+
+line_count() { # <file>
+  local lines=()
+  mapfile -t lines <"$1"
+  printf '%s' "${#lines[@]}"
+}

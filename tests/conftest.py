@@ -1,0 +1,59 @@
+"""Fixtures that tests of several parts share."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.fixture import fault_proxy as fault_proxy
+from tests.support import Cli, CliOfAnotherUser, ManualClock
+
+# Enough on one Python: they run on all of them by themselves, test the tests, or sweep for minutes.
+ONCE = ("backends", "crash", "faults", "test_pyz.py", "test_documentation.py", "test_support.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what scripts/test runs on one Python only."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONCE:
+            item.add_marker(pytest.mark.once)
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    """Where a state directory may be made; nothing is there yet."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def cli(state_dir: Path, tmp_path: Path) -> Iterator[Cli]:
+    """``leasectl`` in real processes, on a state directory of its own."""
+    cli = Cli(state_dir, tmp_path)
+    yield cli
+    cli.close()
+
+
+@pytest.fixture
+def manual_clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def other_user(tmp_path: Path) -> Iterator[CliOfAnotherUser]:
+    """``leasectl`` as another user, in a folder of theirs that they can get at."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        home = Path(folder, "home")
+        home.mkdir()
+        cli = CliOfAnotherUser(home / "state", tmp_path)
+        os.chown(home, cli.uid, cli.uid)
+        cli.env["HOME"] = "/nonexistent"
+        yield cli
+        cli.close()

@@ -1,0 +1,131 @@
+"""The memory engine as a `World`: clients are threads, and time moves by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Callable
+
+from leasectl.engines.memory import MemoryEngine
+from leasectl.model import Lease, Request
+from tests.contract.world import Client, Hold, Participant, Pending
+from tests.support import ManualClock, eventually
+
+
+class MemoryWorld:
+    """One engine in this process."""
+
+    ttl_seconds = 10.0
+
+    def __init__(self) -> None:
+        self._lost: list[tuple[str, str]] = []
+        self.time = ManualClock()
+        self.engine = MemoryEngine(clock=self.time.clock, lost=self._note_lost)
+        self.pools = self.engine
+        self._clients: list[_Thread] = []
+
+    def client(self) -> Client:
+        client = _Thread(self, f"handle-{len(self._clients)}")
+        self._clients.append(client)
+        return client
+
+    def withdraw(self, client: Client) -> None:
+        self.engine.withdraw(client.owner)
+
+    def let_pass(self, seconds: float) -> None:
+        self.time.advance(seconds)
+        self.engine.wake_all()
+
+    def lost(self) -> list[tuple[str, str]]:
+        return self._lost
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.kill()
+
+    def _note_lost(self, owner: str, names: Sequence[str]) -> None:
+        self._lost += [(owner, name) for name in names]
+
+
+class _Thread:
+    """A client whose requests run in threads."""
+
+    def __init__(self, world: MemoryWorld, owner: str) -> None:
+        self.owner = owner
+        self._engine = world.engine
+        self._threads: list[threading.Thread] = []
+        self._wakeups = 0
+        self._timed_waits = 0
+        self._participant = Participant(
+            world.engine,
+            world.engine,
+            world.time.clock,
+            owner=owner,
+            process=None,
+            count_wakeup=self._count_wakeup,
+            count_timed_wait=self._count_timed_wait,
+        )
+
+    def acquire(self, request: Request, *, wait: float | None = 0) -> tuple[Lease, ...]:
+        return self._participant.acquire(request, wait)
+
+    def begin(self, request: Request, *, wait: float | None = None) -> Pending:
+        ending = self._run(lambda: self._participant.acquire(request, wait))
+        eventually(lambda: ending.done() or self._is_waiting())
+        return _Pending(ending)
+
+    def begin_rounds(self, request: Request, rounds: int) -> Callable[[], list[Hold]]:
+        ending = self._run(lambda: self._participant.rounds(request, rounds))
+        return lambda: ending.result(timeout=20)
+
+    def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        return self._participant.free(names)
+
+    def renew(self) -> tuple[str, ...]:
+        return self._participant.renew()
+
+    def kill(self) -> None:
+        self._engine.end_session(self.owner)
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def wakeups(self) -> int:
+        return self._wakeups
+
+    def timed_waits(self) -> int:
+        return self._timed_waits
+
+    def _count_wakeup(self) -> None:
+        self._wakeups += 1
+
+    def _count_timed_wait(self) -> None:
+        self._timed_waits += 1
+
+    def _is_waiting(self) -> bool:
+        return any(
+            entry.owner == self.owner for pool in self._engine.pools() for entry in pool.queue
+        )
+
+    def _run(self, work: Callable[[], Any]) -> Future[Any]:
+        ending: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                ending.set_result(work())
+            except BaseException as error:
+                ending.set_exception(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        return ending
+
+
+class _Pending:
+    def __init__(self, ending: Future[tuple[Lease, ...]]) -> None:
+        self._ending = ending
+        self.done = ending.done
+
+    def result(self) -> tuple[Lease, ...]:
+        return self._ending.result(timeout=10)

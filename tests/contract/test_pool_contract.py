@@ -1,0 +1,816 @@
+"""What holds of every pool, whatever engine keeps it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
+from leasectl.model import Lease, Pool, Request
+from tests.contract.world import Client, Hold, World
+from tests.support import eventually
+
+ONE = Request("T")
+TWO = Request("T", count=2)
+THREE = Request("T", count=3)
+
+
+def make_pool(world: World, capacity: int, pool_type: str = "T") -> None:
+    names = [f"{pool_type}--{number:02d}" for number in range(capacity)]
+    world.pools.create_pool(pool_type, names)
+
+
+def the_pool(world: World) -> Pool:
+    (pool,) = world.pools.pools("T")
+    return pool
+
+
+def names_of(leases: tuple[Lease, ...]) -> list[str]:
+    return [lease.name for lease in leases]
+
+
+def names_held(world: World) -> list[str]:
+    return [resource.name for resource in the_pool(world).resources if resource.lease]
+
+
+def run_rounds(world: World, requests: list[Request], rounds: int) -> list[Hold]:
+    """Let clients acquire and free at the same time; returns who held what when."""
+    endings = [world.client().begin_rounds(request, rounds) for request in requests]
+    return [hold for ending in endings for hold in ending()]
+
+
+def assert_exclusive(holds: list[Hold]) -> None:
+    by_name = sorted(holds, key=lambda hold: (hold.lease.name, hold.since))
+    for before, after in zip(by_name, by_name[1:]):
+        if before.lease.name == after.lease.name:
+            assert before.until <= after.since, (before, after)
+
+
+class TestExclusion:
+    def test_a_held_resource_is_not_granted_to_another(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        with pytest.raises(NoLease):
+            world.client().acquire(ONE)
+
+    def test_one_holder_may_hold_while_another_holds_another(self, world: World) -> None:
+        make_pool(world, 2)
+        held = world.client().acquire(ONE) + world.client().acquire(ONE)
+        assert sorted(names_of(held)) == ["T--00", "T--01"]
+
+    def test_pools_do_not_wait_for_each_other(self, world: World) -> None:
+        make_pool(world, 1)
+        make_pool(world, 1, "U")
+        world.client().acquire(ONE)
+        world.client().begin(ONE)
+        assert names_of(world.client().acquire(Request("U"))) == ["U--00"]
+
+    def test_at_no_instant_do_two_hold_one_resource(self, world: World) -> None:
+        make_pool(world, 2)
+        holds = run_rounds(world, [ONE] * 5, 8)
+        assert len(holds) == 40
+        assert_exclusive(holds)
+
+    def test_the_checker_of_exclusion_would_notice(self, world: World) -> None:
+        make_pool(world, 1)
+        (lease,) = world.client().acquire(ONE)
+        with pytest.raises(AssertionError):
+            assert_exclusive([Hold(lease, 1.0, 3.0), Hold(lease, 2.0, 4.0)])
+
+
+class TestAllOrNothing:
+    def test_a_group_gets_all_that_it_asks_for(self, world: World) -> None:
+        make_pool(world, 3)
+        leases = world.client().acquire(THREE)
+        assert names_of(leases) == ["T--00", "T--01", "T--02"]
+        assert len({lease.grant for lease in leases}) == 1
+
+    def test_a_group_that_can_not_have_all_holds_nothing_while_it_waits(self, world: World) -> None:
+        make_pool(world, 3)
+        world.client().acquire(ONE)
+        world.client().begin(THREE)
+        assert names_held(world) == ["T--00"]
+
+    def test_a_group_gets_all_at_once_when_the_last_one_comes_free(self, world: World) -> None:
+        make_pool(world, 3)
+        first, second, group = world.client(), world.client(), world.client()
+        first.acquire(ONE)
+        second.acquire(ONE)
+        pending = group.begin(THREE)
+        first.free()
+        assert names_held(world) == ["T--01"]
+        assert not pending.done()
+        second.free()
+        assert len(pending.result()) == 3
+
+    def test_groups_do_not_deadlock_on_what_each_holds_a_part_of(self, world: World) -> None:
+        make_pool(world, 4)
+        holds = run_rounds(world, [THREE, THREE, TWO, TWO, ONE], 6)
+        assert len(holds) == 6 * (3 + 3 + 2 + 2 + 1)
+        assert_exclusive(holds)
+
+    def test_more_than_the_pool_has_is_refused_at_once(self, world: World) -> None:
+        make_pool(world, 2)
+        with pytest.raises(InvalidRequest, match=r"2 resources.*--count 3"):
+            world.client().acquire(THREE, wait=None)
+        assert the_pool(world).queue == ()
+
+
+class TestFirstComeFirstServed:
+    def test_waiters_are_served_in_the_order_they_came(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        waiters = [world.client() for _ in range(4)]
+        pending = [waiter.begin(ONE) for waiter in waiters]
+        for position, before in enumerate([holder, *waiters[:-1]]):
+            before.free()
+            pending[position].result()
+            assert not any(later.done() for later in pending[position + 1 :])
+
+    def test_a_small_request_does_not_overtake_a_large_one(self, world: World) -> None:
+        make_pool(world, 2)
+        holder, large, small = world.client(), world.client(), world.client()
+        holder.acquire(ONE)
+        waiting_large = large.begin(TWO)
+        with pytest.raises(NoLease):
+            small.acquire(ONE)
+        waiting_small = small.begin(ONE)
+        holder.free()
+        assert len(waiting_large.result()) == 2
+        assert not waiting_small.done()
+
+    def test_grants_are_numbered_in_the_order_of_tickets(self, world: World) -> None:
+        make_pool(world, 2)
+        holds = run_rounds(world, [ONE] * 5, 6)
+        by_grant = sorted(holds, key=lambda hold: hold.lease.grant)
+        assert [hold.lease.grant for hold in by_grant] == list(range(1, 31))
+        tickets = [hold.lease.ticket for hold in by_grant]
+        assert tickets == sorted(set(tickets))
+
+    def test_grants_are_numbered_without_gaps_whatever_was_given_up(self, world: World) -> None:
+        make_pool(world, 1)
+        client, other = world.client(), world.client()
+        (first,) = client.acquire(ONE)
+        with pytest.raises(NoLease):
+            other.acquire(ONE)
+        client.free()
+        (second,) = other.acquire(ONE)
+        assert (first.grant, second.grant) == (1, 2)
+        assert first.ticket < second.ticket
+
+    def test_the_least_recently_acquired_comes_first(self, world: World) -> None:
+        make_pool(world, 3)
+        order = []
+        for _ in range(7):
+            client = world.client()
+            order += names_of(client.acquire(ONE))
+            client.free()
+        assert order == ["T--00", "T--01", "T--02"] * 2 + ["T--00"]
+
+    def test_the_order_of_acquiring_counts_not_that_of_giving_back(self, world: World) -> None:
+        make_pool(world, 2)
+        first, second = world.client(), world.client()
+        first.acquire(ONE)
+        second.acquire(ONE)
+        second.free()
+        first.free()
+        assert names_of(world.client().acquire(ONE)) == ["T--00"]
+
+    def test_the_queue_shows_who_waits_for_how_many_since_when(self, world: World) -> None:
+        make_pool(world, 2)
+        world.client().acquire(ONE)
+        group, single = world.client(), world.client()
+        group.begin(TWO)
+        world.let_pass(5)
+        single.begin(ONE)
+        queue = the_pool(world).queue
+        assert [(entry.owner, entry.count) for entry in queue] == [
+            (group.owner, 2),
+            (single.owner, 1),
+        ]
+        assert queue[1].since - queue[0].since >= 5
+        assert queue[0].holder_identity.endswith(group.owner)
+
+
+class TestTheDead:
+    def test_a_dead_waiter_at_the_head_does_not_block_the_queue(self, world: World) -> None:
+        make_pool(world, 1)
+        holder, dead, alive = world.client(), world.client(), world.client()
+        holder.acquire(ONE)
+        dead.begin(ONE)
+        pending = alive.begin(ONE)
+        dead.kill()
+        holder.free()
+        assert names_of(pending.result()) == ["T--00"]
+
+    def test_a_waiter_that_dies_after_the_release_does_not_block_the_queue(
+        self, world: World
+    ) -> None:
+        make_pool(world, 2)
+        holder, dead, alive = world.client(), world.client(), world.client()
+        holder.acquire(ONE)
+        dead.begin(TWO)
+        pending = alive.begin(ONE)
+        assert not pending.done()
+        dead.kill()
+        assert names_of(pending.result()) == ["T--01"]
+
+    def test_dead_ones_in_the_middle_do_not_block_the_queue(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        waiters = [world.client() for _ in range(5)]
+        pending = [waiter.begin(ONE) for waiter in waiters]
+        for waiter in waiters[1:4]:
+            waiter.kill()
+        holder.free()
+        pending[0].result()
+        waiters[0].free()
+        pending[4].result()
+
+    def test_a_death_in_the_middle_lets_nobody_overtake(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        first, dead, last = world.client(), world.client(), world.client()
+        waiting_first = first.begin(ONE)
+        dead.begin(ONE)
+        waiting_last = last.begin(ONE)
+        dead.kill()
+        eventually(lambda: len(the_pool(world).queue) == 2)
+        holder.free()
+        waiting_first.result()
+        assert not waiting_last.done()
+
+    def test_the_dead_do_not_show_in_the_queue(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        dead = world.client()
+        dead.begin(ONE)
+        dead.kill()
+        assert the_pool(world).queue == ()
+
+    def test_what_a_dead_holder_held_is_free_after_its_ttl(self, world: World) -> None:
+        make_pool(world, 1)
+        dead, waiter = world.client(), world.client()
+        dead.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        pending = waiter.begin(ONE)
+        dead.kill()
+        world.let_pass(world.ttl_seconds + 1)
+        assert names_of(pending.result()) == ["T--00"]
+
+
+class TestFences:
+    def test_fences_of_a_resource_only_grow(self, world: World) -> None:
+        make_pool(world, 1)
+        holds = run_rounds(world, [ONE] * 4, 6)
+        by_time = sorted(holds, key=lambda hold: hold.since)
+        fences = [hold.lease.fence for hold in by_time]
+        assert fences == sorted(set(fences))
+
+    def test_no_two_leases_of_a_group_share_a_fence(self, world: World) -> None:
+        make_pool(world, 3)
+        assert len({lease.fence for lease in world.client().acquire(THREE)}) == 3
+
+    def test_no_fence_comes_again_after_the_pool_was_made_anew(self, world: World) -> None:
+        make_pool(world, 1)
+        client = world.client()
+        (before,) = client.acquire(ONE)
+        client.free()
+        world.pools.delete_pool("T", force=False)
+        make_pool(world, 1)
+        (after,) = client.acquire(ONE)
+        assert after.fence > before.fence
+
+    def test_no_fence_comes_again_after_the_resource_was_made_anew(self, world: World) -> None:
+        make_pool(world, 2)
+        client = world.client()
+        (before,) = client.acquire(Request("T", name="T--00"))
+        client.free()
+        world.pools.remove_resources("T", ["T--00"], force=False)
+        world.pools.add_resources("T", ["T--00"])
+        (after,) = client.acquire(Request("T", name="T--00"))
+        assert after.fence > before.fence
+
+    def test_transitions_count_changes_of_the_holder_only(self, world: World) -> None:
+        make_pool(world, 1)
+        one, other = world.client(), world.client()
+        counted = []
+        for client in (one, one, other, one):
+            counted.append(client.acquire(ONE)[0].lease_transitions)
+            client.free()
+        assert counted == [0, 0, 1, 2]
+
+
+class TestNames:
+    def test_a_name_means_that_very_resource(self, world: World) -> None:
+        make_pool(world, 3)
+        assert names_of(world.client().acquire(Request("T", name="T--02"))) == ["T--02"]
+
+    def test_a_named_resource_that_is_held_is_waited_for(self, world: World) -> None:
+        make_pool(world, 2)
+        holder, waiter = world.client(), world.client()
+        holder.acquire(Request("T", name="T--00"))
+        pending = waiter.begin(Request("T", name="T--00"))
+        assert not pending.done()
+        holder.free()
+        assert names_of(pending.result()) == ["T--00"]
+
+    def test_another_resource_that_comes_free_is_not_taken_instead(self, world: World) -> None:
+        make_pool(world, 2)
+        wanted, other, waiter = world.client(), world.client(), world.client()
+        wanted.acquire(Request("T", name="T--00"))
+        other.acquire(Request("T", name="T--01"))
+        pending = waiter.begin(Request("T", name="T--00"))
+        other.free()
+        wanted.free()
+        assert names_of(pending.result()) == ["T--00"]
+
+    def test_an_unknown_name_is_refused_at_once(self, world: World) -> None:
+        make_pool(world, 1)
+        make_pool(world, 1, "U")
+        for name in ("T--99", "U--00"):
+            with pytest.raises(NotFound, match=name):
+                world.client().acquire(Request("T", name=name), wait=None)
+        assert the_pool(world).queue == ()
+
+    def test_an_unknown_type_is_refused_with_what_was_probably_meant(self, world: World) -> None:
+        make_pool(world, 1, "azure--install")
+        with pytest.raises(NotFound, match='did you mean "azure--install"'):
+            world.client().acquire(Request("azure--instal"), wait=None)
+
+    def test_an_unknown_type_is_refused_where_there_is_no_pool_at_all(self, world: World) -> None:
+        with pytest.raises(NotFound, match="pool create"):
+            world.client().acquire(ONE)
+
+
+class TestGivingUp:
+    def test_not_waiting_takes_what_is_free(self, world: World) -> None:
+        make_pool(world, 1)
+        assert len(world.client().acquire(ONE, wait=0)) == 1
+
+    def test_not_waiting_leaves_no_ticket(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        with pytest.raises(NoLease, match="1 of 1 held, 0 others waiting"):
+            world.client().acquire(ONE, wait=0)
+        assert the_pool(world).queue == ()
+
+    def test_not_waiting_does_not_jump_the_queue(self, world: World) -> None:
+        make_pool(world, 2)
+        world.client().acquire(ONE)
+        world.client().begin(TWO)
+        with pytest.raises(NoLease, match="1 of 2 held, 1 others waiting"):
+            world.client().acquire(ONE, wait=0)
+
+    def test_a_timeout_takes_the_ticket_away(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        pending = world.client().begin(ONE, wait=60)
+        world.let_pass(59)
+        assert len(the_pool(world).queue) == 1
+        world.let_pass(2)
+        with pytest.raises(NoLease, match="within 1m"):
+            pending.result()
+        assert the_pool(world).queue == ()
+
+    def test_a_timeout_at_the_head_lets_the_next_one_try(self, world: World) -> None:
+        make_pool(world, 2)
+        world.client().acquire(ONE)
+        large = world.client().begin(TWO, wait=60)
+        small = world.client().begin(ONE)
+        world.let_pass(61)
+        with pytest.raises(NoLease):
+            large.result()
+        assert len(small.result()) == 1
+
+    def test_what_was_had_in_time_is_kept_beyond_the_deadline(self, world: World) -> None:
+        make_pool(world, 1)
+        client = world.client()
+        client.acquire(ONE, wait=1)
+        world.let_pass(60)
+        assert client.renew() == ("T--00",)
+
+    def test_a_request_can_be_withdrawn_while_it_waits(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        waiter = world.client()
+        pending = waiter.begin(ONE)
+        world.withdraw(waiter)
+        with pytest.raises(Cancelled):
+            pending.result()
+        assert the_pool(world).queue == ()
+
+    def test_withdrawing_the_head_lets_the_next_one_try(self, world: World) -> None:
+        make_pool(world, 2)
+        world.client().acquire(ONE)
+        large = world.client()
+        waiting_large = large.begin(TWO)
+        waiting_small = world.client().begin(ONE)
+        world.withdraw(large)
+        assert len(waiting_small.result()) == 1
+        with pytest.raises(Cancelled):
+            waiting_large.result()
+
+    def test_who_gave_up_can_ask_again(self, world: World) -> None:
+        make_pool(world, 1)
+        holder, waiter = world.client(), world.client()
+        holder.acquire(ONE)
+        pending = waiter.begin(ONE)
+        world.withdraw(waiter)
+        with pytest.raises(Cancelled):
+            pending.result()
+        again = waiter.begin(ONE)
+        holder.free()
+        assert len(again.result()) == 1
+
+
+class TestTtl:
+    def test_an_expired_lease_is_free_for_others(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        with pytest.raises(NoLease):
+            world.client().acquire(ONE)
+        world.let_pass(world.ttl_seconds + 1)
+        assert names_held(world) == []
+        assert len(world.client().acquire(ONE)) == 1
+
+    def test_the_holder_of_an_expired_lease_is_told_once(self, world: World) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        holder.acquire(Request("T", count=2, ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds + 1)
+        world.client().acquire(TWO)
+        the_pool(world)
+        assert world.lost() == [(holder.owner, "T--00"), (holder.owner, "T--01")]
+
+    def test_a_waiter_gets_an_expired_lease_though_nobody_touches_the_pool(
+        self, world: World
+    ) -> None:
+        make_pool(world, 1)
+        world.client().acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        pending = world.client().begin(ONE)
+        world.let_pass(world.ttl_seconds + 1)
+        assert len(pending.result()) == 1
+
+    def test_renewing_gives_the_full_time_again(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        for _ in range(3):
+            world.let_pass(world.ttl_seconds * 0.6)
+            assert holder.renew() == ("T--00",)
+        with pytest.raises(NoLease):
+            world.client().acquire(ONE)
+        assert world.lost() == []
+
+    def test_renewing_dates_the_lease(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        (lease,) = holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds / 2)
+        holder.renew()
+        (resource,) = the_pool(world).resources
+        assert resource.lease is not None
+        assert resource.lease.acquire_time == lease.acquire_time
+        assert resource.lease.renew_time - lease.renew_time >= world.ttl_seconds / 2
+        assert resource.lease.lease_duration_seconds == world.ttl_seconds
+
+    def test_renewing_after_the_expiry_does_not_bring_it_back(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds + 1)
+        assert holder.renew() == ()
+        assert world.lost() == [(holder.owner, "T--00")]
+        assert len(world.client().acquire(ONE)) == 1
+
+    def test_renewing_after_another_got_it_does_not_touch_the_others(self, world: World) -> None:
+        make_pool(world, 1)
+        holder, other = world.client(), world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds + 1)
+        other.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds / 2)
+        assert holder.renew() == ()
+        world.let_pass(world.ttl_seconds / 2 + 1)
+        assert other.renew() == ()
+
+    def test_a_lease_without_ttl_never_expires(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        world.let_pass(1e6)
+        with pytest.raises(NoLease):
+            world.client().acquire(ONE)
+        assert holder.renew() == ("T--00",)
+
+    def test_a_resource_may_be_held_without_ttl_after_one_with(self, world: World) -> None:
+        make_pool(world, 1)
+        first, second = world.client(), world.client()
+        first.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        first.free()
+        second.acquire(ONE)
+        world.let_pass(world.ttl_seconds + 1)
+        assert second.renew() == ("T--00",)
+        assert world.lost() == []
+
+
+class TestRelease:
+    def test_twice_is_once(self, world: World) -> None:
+        make_pool(world, 1)
+        client = world.client()
+        client.acquire(ONE)
+        assert client.free() == ("T--00",)
+        assert client.free() == ()
+
+    def test_some_may_be_given_back_and_the_others_kept(self, world: World) -> None:
+        make_pool(world, 3)
+        client = world.client()
+        client.acquire(THREE)
+        assert client.free(["T--01"]) == ("T--01",)
+        assert names_held(world) == ["T--00", "T--02"]
+        assert client.free() == ("T--00", "T--02")
+
+    def test_what_another_holds_is_not_freed(self, world: World) -> None:
+        make_pool(world, 2)
+        client, other = world.client(), world.client()
+        client.acquire(ONE)
+        other.acquire(ONE)
+        assert client.free(["T--01", "T--00", "T--77"]) == ("T--00",)
+        assert names_held(world) == ["T--01"]
+
+    def test_a_stale_owner_frees_nothing(self, world: World) -> None:
+        make_pool(world, 1)
+        stale, other = world.client(), world.client()
+        stale.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds + 1)
+        other.acquire(ONE)
+        assert stale.free(["T--00"]) == ()
+        assert stale.free() == ()
+        assert other.renew() == ("T--00",)
+
+    def test_an_expired_lease_is_lost_not_released(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds + 1)
+        assert holder.free() == ()
+        assert world.lost() == [(holder.owner, "T--00")]
+
+    def test_giving_back_does_not_count_as_loss(self, world: World) -> None:
+        make_pool(world, 1)
+        client = world.client()
+        client.acquire(ONE)
+        client.free()
+        assert world.lost() == []
+
+
+class TestWaking:
+    def test_a_hand_off_wakes_only_who_moves_up(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        waiters = [world.client() for _ in range(6)]
+        pending = [waiter.begin(ONE) for waiter in waiters]
+        for position, before in enumerate([holder, *waiters[:-1]]):
+            before.free()
+            pending[position].result()
+        # Once to hear that it is at the head now, and once that there is something to have.
+        assert all(1 <= waiter.wakeups() <= 2 for waiter in waiters)
+
+    def test_those_further_behind_sleep_on(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        waiters = [world.client() for _ in range(4)]
+        pending = [waiter.begin(ONE) for waiter in waiters]
+        for _ in range(3):
+            holder.free()
+            pending[0].result()
+            holder, waiters, pending = waiters[0], waiters[1:], pending[1:]
+            assert [waiter.wakeups() for waiter in waiters[1:]] == [0] * len(waiters[1:])
+
+    def test_nobody_looks_from_time_to_time(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        waiters = [world.client() for _ in range(3)]
+        pending = [waiter.begin(ONE) for waiter in waiters]
+        for before, waiting in zip([holder, *waiters], pending):
+            before.free()
+            waiting.result()
+        assert [waiter.timed_waits() for waiter in waiters] == [0, 0, 0]
+
+    def test_a_time_limit_would_be_noticed(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        waiter = world.client()
+        waiter.begin(ONE, wait=60)
+        eventually(lambda: waiter.timed_waits() == 1)
+
+
+class TestPools:
+    def test_a_new_pool_is_free(self, world: World) -> None:
+        make_pool(world, 2)
+        pool = the_pool(world)
+        assert (pool.type, pool.capacity, pool.held, pool.queue) == ("T", 2, 0, ())
+        assert [resource.name for resource in pool.resources] == ["T--00", "T--01"]
+
+    def test_a_pool_shows_who_holds_what(self, world: World) -> None:
+        make_pool(world, 2)
+        client = world.client()
+        (lease,) = client.acquire(Request("T", labels=(("pr", "7"),)))
+        held, free = the_pool(world).resources
+        assert held.lease == lease
+        assert held.owner == client.owner
+        assert lease.labels == (("pr", "7"),)
+        assert (free.lease, free.owner) == (None, None)
+
+    def test_all_pools_are_listed_by_type(self, world: World) -> None:
+        for pool_type in ("b", "c", "a"):
+            make_pool(world, 1, pool_type)
+        assert [pool.type for pool in world.pools.pools()] == ["a", "b", "c"]
+
+    def test_a_pool_is_made_once(self, world: World) -> None:
+        make_pool(world, 1)
+        with pytest.raises(InvalidRequest, match="pool add"):
+            world.pools.create_pool("T", ["other"])
+        assert [resource.name for resource in the_pool(world).resources] == ["T--00"]
+
+    def test_a_name_is_in_one_pool_only(self, world: World) -> None:
+        make_pool(world, 1)
+        with pytest.raises(InvalidRequest, match='"T--00" is already in pool "T"'):
+            world.pools.create_pool("U", ["U--00", "T--00"])
+        with pytest.raises(InvalidRequest, match='"T--00" is already in pool "T"'):
+            world.pools.add_resources("T", ["T--01", "T--00"])
+        assert [(pool.type, pool.capacity) for pool in world.pools.pools()] == [("T", 1)]
+
+    @pytest.mark.parametrize("where", ["create", "add"])
+    def test_a_name_given_twice_is_refused(self, world: World, where: str) -> None:
+        make_pool(world, 1)
+        with pytest.raises(InvalidRequest, match="T--07"):
+            if where == "create":
+                world.pools.create_pool("U", ["T--07", "T--07"])
+            else:
+                world.pools.add_resources("T", ["T--07", "T--07"])
+        assert [(pool.type, pool.capacity) for pool in world.pools.pools()] == [("T", 1)]
+
+    def test_an_added_resource_serves_the_waiter_at_the_head(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        pending = world.client().begin(ONE)
+        world.pools.add_resources("T", ["T--05"])
+        assert names_of(pending.result()) == ["T--05"]
+
+    def test_several_added_resources_serve_several_waiters(self, world: World) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        pending = [world.client().begin(ONE) for _ in range(3)]
+        world.pools.add_resources("T", ["a", "b", "c"])
+        assert [names_of(each.result()) for each in pending] == [["a"], ["b"], ["c"]]
+
+    def test_a_free_resource_is_removed(self, world: World) -> None:
+        make_pool(world, 2)
+        world.pools.remove_resources("T", ["T--00"], force=False)
+        assert [resource.name for resource in the_pool(world).resources] == ["T--01"]
+
+    def test_removing_what_is_not_there_is_refused(self, world: World) -> None:
+        make_pool(world, 2)
+        make_pool(world, 1, "U")
+        for name in ("T--77", "U--00"):
+            with pytest.raises(NotFound, match=name):
+                world.pools.remove_resources("T", ["T--00", name], force=False)
+        assert the_pool(world).capacity == 2
+
+    def test_a_name_to_remove_may_be_given_twice(self, world: World) -> None:
+        make_pool(world, 2)
+        world.pools.remove_resources("T", ["T--00", "T--00"], force=False)
+        assert the_pool(world).capacity == 1
+
+    def test_a_held_resource_is_not_removed(self, world: World) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        holder.acquire(Request("T", name="T--01"))
+        with pytest.raises(NotAllowed, match=f"T--01.*{holder.owner}.*--force"):
+            world.pools.remove_resources("T", ["T--00", "T--01"], force=False)
+        assert the_pool(world).capacity == 2
+        assert holder.renew() == ("T--01",)
+
+    def test_a_resource_whose_lease_has_expired_is_removed(self, world: World) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        holder.acquire(Request("T", name="T--01", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds + 1)
+        world.pools.remove_resources("T", ["T--01"], force=False)
+        assert the_pool(world).capacity == 1
+        assert world.lost() == [(holder.owner, "T--01")]
+
+    def test_a_held_resource_is_removed_by_force_and_its_holder_told(self, world: World) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        holder.acquire(ONE)
+        world.pools.remove_resources("T", ["T--00"], force=True)
+        assert world.lost() == [(holder.owner, "T--00")]
+        assert holder.renew() == ()
+        assert holder.free() == ()
+        assert the_pool(world).capacity == 1
+
+    def test_a_waiter_for_more_than_is_left_is_refused(self, world: World) -> None:
+        make_pool(world, 3)
+        world.client().acquire(ONE)
+        group, single = world.client().begin(THREE), world.client().begin(TWO)
+        world.pools.remove_resources("T", ["T--02"], force=False)
+        with pytest.raises(InvalidRequest, match=r"2 resources.*--count 3"):
+            group.result()
+        assert not single.done()
+        assert len(the_pool(world).queue) == 1
+
+    def test_a_waiter_for_a_name_that_is_removed_is_refused(self, world: World) -> None:
+        make_pool(world, 2)
+        world.client().acquire(ONE)
+        pending = world.client().begin(Request("T", name="T--00"))
+        world.pools.remove_resources("T", ["T--00"], force=True)
+        with pytest.raises(NotFound, match="T--00"):
+            pending.result()
+
+    def test_a_pool_in_use_is_not_deleted(self, world: World) -> None:
+        make_pool(world, 1)
+        client = world.client()
+        client.acquire(ONE)
+        with pytest.raises(NotAllowed, match=r"1 held, 0 waiting.*--force"):
+            world.pools.delete_pool("T", force=False)
+        assert client.renew() == ("T--00",)
+
+    def test_a_pool_that_is_waited_for_is_not_deleted(self, world: World) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        holder.acquire(ONE)
+        world.client().begin(TWO)
+        with pytest.raises(NotAllowed, match=r"1 held, 1 waiting"):
+            world.pools.delete_pool("T", force=False)
+        assert len(the_pool(world).queue) == 1
+
+    def test_a_pool_deleted_by_force_tells_its_holders_and_its_waiters(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        pending = [world.client().begin(ONE) for _ in range(3)]
+        world.pools.delete_pool("T", force=True)
+        for each in pending:
+            with pytest.raises(LeaseError, match='no pool "T"'):
+                each.result()
+        assert world.lost() == [(holder.owner, "T--00")]
+        assert holder.renew() == ()
+        assert world.pools.pools() == ()
+
+    def test_a_waiter_of_a_deleted_pool_does_not_wait_in_the_new_one(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        pending = world.client().begin(ONE)
+        world.pools.delete_pool("T", force=True)
+        make_pool(world, 1)
+        with pytest.raises(LeaseError):
+            pending.result()
+        assert names_held(world) == []
+        assert the_pool(world).queue == ()
+
+    def test_deleting_or_showing_what_is_not_there_is_refused(self, world: World) -> None:
+        make_pool(world, 1, "azure")
+        with pytest.raises(NotFound, match='did you mean "azure"'):
+            world.pools.delete_pool("azur", force=True)
+        with pytest.raises(NotFound, match='did you mean "azure"'):
+            world.pools.pools("azur")
+
+
+def test_whatever_clients_do_the_store_stays_sound(world: World) -> None:
+    """Random steps of many clients; after each, the store says what a model says."""
+    chance = random.Random(7)
+    make_pool(world, 4)
+    clients = [world.client() for _ in range(5)]
+    held: dict[Client, set[str]] = {client: set() for client in clients}
+    fences = itertools.count()
+    last_fence = next(fences)
+    for _ in range(120):
+        client = chance.choice(clients)
+        if held[client]:
+            some = {name for name in sorted(held[client]) if chance.random() < 0.6}
+            assert set(client.free(sorted(some))) == some
+            held[client] -= some
+        else:
+            count = chance.randint(1, 3)
+            free = 4 - sum(map(len, held.values()))
+            try:
+                leases = client.acquire(Request("T", count=count))
+            except NoLease:
+                assert free < count
+            else:
+                assert free >= count
+                assert min(lease.fence for lease in leases) > last_fence
+                last_fence = max(lease.fence for lease in leases)
+                held[client] = set(names_of(leases))
+        assert names_held(world) == sorted(set().union(*held.values()))

@@ -1,0 +1,195 @@
+"""The words that the contract is written in, for every engine alike.
+
+A `World` is one store with pools in it. Its clients acquire and free at the same time, may be
+killed, and live in a time that the test lets pass. To put another engine under the contract,
+write such a class for it and add it to `WORLDS` in conftest.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Callable, Protocol
+
+from leasectl.backends.base import Journal, Patience
+from leasectl.backends.pool import Acquisition, PoolBackend
+from leasectl.clock import Clock
+from leasectl.engines.base import Engine, PoolAdmin
+from leasectl.liveness import Process
+from leasectl.model import Claimant, Lease, Request
+
+
+class Pending(Protocol):
+    """A request that a client has made and that may still be waiting."""
+
+    def done(self) -> bool:
+        """Tell whether it has come to an end."""
+
+    def result(self) -> tuple[Lease, ...]:
+        """Wait for its end: what was had, or the error raised."""
+
+
+class Client(Protocol):
+    """One participant: a process, or what stands for one.
+
+    Attributes:
+        owner: Under which it holds leases.
+    """
+
+    owner: str
+
+    def acquire(self, request: Request, *, wait: float | None = 0) -> tuple[Lease, ...]:
+        """Acquire, by default without waiting."""
+
+    def begin(self, request: Request, *, wait: float | None = None) -> Pending:
+        """Start to acquire; returns once the request is in the queue, or has ended already."""
+
+    def begin_rounds(self, request: Request, rounds: int) -> Callable[[], list[Hold]]:
+        """Start to acquire and free so many times; call what is returned to wait for the end."""
+
+    def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Give back; returns the names that were this client's own."""
+
+    def renew(self) -> tuple[str, ...]:
+        """Renew; returns the names that the client still holds."""
+
+    def kill(self) -> None:
+        """End it at once, whatever it is doing; nothing of it runs afterwards."""
+
+    def wakeups(self) -> int:
+        """How often its waits have returned."""
+
+    def timed_waits(self) -> int:
+        """How often it has waited with a time limit."""
+
+
+class World(Protocol):
+    """A store, its clients and its time.
+
+    Attributes:
+        ttl_seconds: A ttl as short as the store can do.
+    """
+
+    ttl_seconds: float
+
+    @property
+    def pools(self) -> PoolAdmin:
+        """The store's pools."""
+
+    def client(self) -> Client:
+        """A new participant."""
+
+    def withdraw(self, client: Client) -> None:
+        """Take a client's request out of the queue, as a release of its handle does."""
+
+    def let_pass(self, seconds: float) -> None:
+        """Have this much time go by for the store and all its clients."""
+
+    def lost(self) -> list[tuple[str, str]]:
+        """The owners, each with a name, that were told of a lease they lost."""
+
+    def close(self) -> None:
+        """End all clients."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """That a client held a lease, from after it was granted to before it was given back."""
+
+    lease: Lease
+    since: float
+    until: float
+
+
+class NoJournal:
+    """The contract is about the store, not about handles' records."""
+
+    def enqueuing(self) -> None:
+        """Not noted."""
+
+    def granted(self, leases: Sequence[Lease]) -> None:
+        """Not noted."""
+
+    def gave_up(self) -> None:
+        """Not noted."""
+
+
+class Participant:
+    """What a client does, in its own thread or process.
+
+    Args:
+        engine: Its view of the store.
+        pools: The same.
+        clock: The store's.
+        owner: Under which it holds leases.
+        process: Whose death makes its tickets void, for stores that ask.
+        count_wakeup: Called when a wait has returned.
+        count_timed_wait: Called before a wait with a time limit.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        pools: PoolAdmin,
+        clock: Clock,
+        *,
+        owner: str,
+        process: Process | None,
+        count_wakeup: Callable[[], None],
+        count_timed_wait: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._backend = _CountingBackend("contract:", engine, pools, clock=clock)
+        self._backend.count_wakeup = count_wakeup
+        self._backend.count_timed_wait = count_timed_wait
+        self._owner = owner
+        self._process = process
+
+    def acquire(self, request: Request, wait: float | None) -> tuple[Lease, ...]:
+        claimant = Claimant(self._owner, f"job/1/host/{self._owner}", request, self._process)
+        return self._backend.acquire(claimant, NoJournal(), Patience(wait_seconds=wait))
+
+    def rounds(self, request: Request, rounds: int) -> list[Hold]:
+        holds = []
+        for _ in range(rounds):
+            leases = self.acquire(request, None)
+            since = time.monotonic()
+            time.sleep(0.0005)  # others get the chance to break in
+            until = time.monotonic()
+            self.free(None)
+            holds += [Hold(lease, since, until) for lease in leases]
+        return holds
+
+    def free(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        with self._engine.atomic():
+            return self._engine.free(self._owner, names)
+
+    def renew(self) -> tuple[str, ...]:
+        with self._engine.atomic():
+            return self._engine.renew(self._owner)
+
+
+class _CountingBackend(PoolBackend):
+    """The pool algorithm, with its sleeps counted."""
+
+    count_wakeup: Callable[[], None]
+    count_timed_wait: Callable[[], None]
+
+    def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
+        steps = super().acquisition(claimant, journal, patience)
+        try:
+            nap = next(steps)
+            while True:
+                if nap.until is not None:
+                    self.count_timed_wait()
+                try:
+                    woken = yield nap
+                except BaseException as reason:
+                    nap = steps.throw(reason)
+                else:
+                    self.count_wakeup()
+                    nap = steps.send(woken)
+        except StopIteration as end:
+            leases: tuple[Lease, ...] = end.value
+            return leases

@@ -1,0 +1,73 @@
+"""Processes that take and give back leases, and write down what they saw."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable
+
+from leasectl.backends.base import Patience
+from leasectl.liveness import this_process
+from leasectl.model import Handle, Request
+from leasectl.service import Service
+from leasectl.state import State
+from leasectl.targets import Caller
+from tests.crash.forking import ending, fork
+from tests.crash.history import Recorder
+
+CONTENDER = "contender@host"
+Choose = Callable[[random.Random], Request]
+
+
+class Participant:
+    """A long-lived process's way to leases, with a history.
+
+    Args:
+        directory: The state directory.
+        history: The file that the history goes to.
+        guarded: The process guards its leases: when it is killed, they are freed.
+    """
+
+    def __init__(self, directory: Path, history: Path, *, guarded: bool = False) -> None:
+        state = State.open(str(directory))
+        self._guard = this_process() if guarded else None
+        self.service = Service(state, backend_url="local:", caller=Caller(CONTENDER, "host"))
+        self._recorder = Recorder(history)
+
+    def hold(self, request: Request, seconds: float = 0.0) -> Handle:
+        """Acquire, hold for a moment and release."""
+        handle = self.service.acquire(request, patience=Patience(), guard=self._guard)
+        self._recorder.write("granted", handle.id, handle.leases)
+        self.service.told(handle)
+        time.sleep(seconds)
+        self._recorder.write("releasing", handle.id, handle.leases)
+        self.service.finish(handle)
+        return handle
+
+
+@contextmanager
+def contention(directory: Path, history: Path, choices: Sequence[Choose]) -> Iterator[list[int]]:
+    """Have one process for each choice take leases over and over until the block is left."""
+    stop_read, stop_write = os.pipe()
+
+    def contend(number: int, choose: Choose) -> None:
+        os.close(stop_write)
+        rng = random.Random(number)
+        participant = Participant(directory, history)
+        while not select.select([stop_read], [], [], 0)[0]:
+            participant.hold(choose(rng), seconds=rng.random() / 500)
+            time.sleep(rng.random() / 100)
+
+    pids = [fork(lambda n=n, c=c: contend(n, c)) for n, c in enumerate(choices)]  # type: ignore[misc]
+    try:
+        yield pids
+    finally:
+        os.close(stop_write)
+        codes = [ending(pid, timeout=20.0) for pid in pids]
+        os.close(stop_read)
+    assert codes == [0] * len(pids)

@@ -1,0 +1,59 @@
+"""Killing a process at its k-th call into the system, for each k.
+
+Between two calls into the system a process changes nothing that others can see. So killing it
+before and after each of them, one after the other, leaves nothing out and nothing to luck.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+from types import FrameType
+from typing import Any
+
+# time, sys, builtins and the like do nothing that others can see.
+_MODULES = {"posix", "fcntl", "select", "_signal", "_io", "_sqlite3", "resource"}
+_generation = 0
+_count = 0
+_hooked = False
+
+
+def kill_at(number: int, *, generation: int = 0) -> None:
+    """KILL this process at its event of that number, counting from 1.
+
+    Args:
+        number: Each call into the system is two events: right before and right after it.
+        generation: 0 for this process, 1 for those that it forks, 2 for those that they fork.
+    """
+
+    def count(_frame: FrameType, event: str, function: Any) -> None:
+        global _count
+        if event not in ("c_call", "c_return") or not _is_into_the_system(function):
+            return
+        if _generation != generation:
+            return
+        _count += 1
+        if _count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    global _hooked, _generation, _count
+    _generation = _count = 0
+    if not _hooked:
+        os.register_at_fork(after_in_child=_be_born)
+        _hooked = True
+    sys.setprofile(count)
+
+
+def _be_born() -> None:
+    global _generation, _count
+    _generation += 1
+    _count = 0
+
+
+def _is_into_the_system(function: Any) -> bool:
+    if getattr(function, "__module__", None) in _MODULES:
+        return True
+    owner = getattr(function, "__self__", None)
+    return isinstance(owner, (sqlite3.Connection, sqlite3.Cursor))

@@ -1,0 +1,91 @@
+"""What is true of the package as a whole."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import leasectl
+
+PACKAGE = Path(leasectl.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imported_names(source: str) -> Iterator[str]:
+    """The top-level names of what a module imports, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module.partition(".")[0]
+
+
+def is_in_standard_library(name: str) -> bool:
+    # sys.stdlib_module_names would say, from Python 3.10 on.
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return False
+    if spec.origin in ("built-in", "frozen"):
+        return True
+    origin = Path(spec.origin)
+    return (
+        Path(sysconfig.get_path("stdlib")) in origin.parents
+        and "site-packages" not in origin.parts
+        and "dist-packages" not in origin.parts
+    )
+
+
+def declared_dependencies() -> set[str]:
+    """The distributions that every install of leasectl brings along, without the extras."""
+    requirements = importlib.metadata.requires("leasectl") or []
+    names = (re.match(r"[\w.-]+", each) for each in requirements if "extra ==" not in each)
+    return {name.group().lower() for name in names if name}
+
+
+def test_the_version_that_code_sees_is_the_installed_one() -> None:
+    assert leasectl.__version__ == importlib.metadata.version("leasectl")
+
+
+def files_to_ship(package: Path) -> set[str]:
+    return {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*")
+        if path.suffix in {".py", ".bash"} or path.name == "py.typed"
+    }
+
+
+def test_an_install_has_every_file_of_the_package() -> None:
+    # -I: this process would find the source first.
+    command = [sys.executable, "-I", "-c", "import leasectl; print(leasectl.__file__)"]
+    installed = Path(subprocess.check_output(command, text=True).strip()).parent
+    assert files_to_ship(installed) == files_to_ship(PACKAGE)
+
+
+def test_the_package_depends_on_four_libraries() -> None:
+    assert declared_dependencies() == {"click", "filelock", "httpx", "tenacity"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_a_module_imports_only_what_an_install_brings_along(path: Path) -> None:
+    foreign = {
+        name
+        for name in imported_names(path.read_text(encoding="utf-8"))
+        if name != "leasectl" and not is_in_standard_library(name)
+    }
+    assert foreign <= declared_dependencies()
+
+
+def test_an_undeclared_import_would_be_noticed() -> None:
+    source = "import os\ndef f():\n    from pytest.x import y\n"
+    names = set(imported_names(source))
+    assert names == {"os", "pytest"}
+    assert [name for name in names if not is_in_standard_library(name)] == ["pytest"]
