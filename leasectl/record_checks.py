@@ -23,7 +23,7 @@ from leasectl.findings import FAIL, OK, WARN, Check, Finding, counted, listed
 from leasectl.handles import Handles, renews_itself
 from leasectl.liveness import own_pid_namespace
 from leasectl.model import Handle
-from leasectl.service import Service, is_abandoned
+from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import whole
 
@@ -309,7 +309,7 @@ def _start_keeper(service: Service) -> str:
 
 def dead_holders(service: Service) -> Finding:
     """Are there leases of those who have died?"""
-    abandoned = [handle for handle in service.handles.active() if is_abandoned(handle)]
+    abandoned = [handle for handle in service.handles.active() if service.is_abandoned(handle)]
     if not abandoned:
         return Finding(OK, "none")
     return Finding(
@@ -352,7 +352,7 @@ def foreign(service: Service) -> Finding:
         handle
         for handle in service.handles.active()
         if any(p and p.pid_namespace != here for p in (handle.guard, handle.waiter))
-        and not is_abandoned(handle)
+        and not service.is_abandoned(handle)
     ]
     if not from_elsewhere:
         return Finding(OK, "none in another pid namespace")

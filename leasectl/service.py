@@ -274,7 +274,7 @@ class Service:
         """
         with contextlib.suppress(LeaseError):
             for handle in self.handles.untold():
-                if is_abandoned(handle) and not self._backend(handle).remote:
+                if self.is_abandoned(handle) and not self._backend(handle).remote:
                     self.release(whole(handle))
             if keeping.running(self.state) is not None:
                 return
@@ -289,9 +289,23 @@ class Service:
             if self.handles.any_watched():
                 keeping.ensure(self.state)
 
+    def is_abandoned(self, handle: Handle) -> bool:
+        """Tell whether nobody is left who could use what a handle holds or waits for.
+
+        A command that has told of its grant ends a moment later, perhaps just between the reading
+        of the record and the look at the process. So what the record says of a dead process
+        counts only if it still says so afterwards.
+        """
+        if _dead(handle.guard):
+            return True
+        if not _dead(handle.waiter):
+            return False
+        current = self.handles.current(handle.id, handle.acquisition)
+        return current is not None and current.waiter == handle.waiter
+
     def due(self) -> list[Target]:
         """What the keeper has to release now: for the dead, and because its time has come."""
-        abandoned = [whole(handle) for handle in self.handles.watched() if is_abandoned(handle)]
+        abandoned = [whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)]
         now = self._clock.elapsed()
         return abandoned + [
             Target(handle_id, acquisition, (name,) if name else None)
@@ -312,7 +326,7 @@ class Service:
         """
         self.recover()
         for handle in self.handles.active():
-            if is_abandoned(handle) and not self._backend(handle).remote:
+            if self.is_abandoned(handle) and not self._backend(handle).remote:
                 self.release(whole(handle))
         with self.state.transaction():
             pools = self.pools.pools(pool_type)
@@ -493,11 +507,6 @@ class Service:
             shared_dir = self._caller.require_shared_dir()
             if not os.path.isdir(shared_dir):
                 raise StateUnwritable(f"SHARED_DIR {shared_dir} is not a directory")
-
-
-def is_abandoned(handle: Handle) -> bool:
-    """Tell whether nobody is left who could use what a handle holds or waits for."""
-    return _dead(handle.guard) or _dead(handle.waiter)
 
 
 def _dead(process: Process | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+from typing import Callable
 
 import pytest
 
@@ -19,8 +20,9 @@ from leasectl.errors import (
     NotSupported,
 )
 from leasectl.handles import KEEP_UNGUARDED_SECONDS
-from leasectl.liveness import identify, this_process
+from leasectl.liveness import Liveness, Process, identify, this_process
 from leasectl.model import Request
+from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import Target, whole
 from tests.service.desk import ONE, Desk
@@ -101,6 +103,30 @@ class TestAcquire:
         # each acquisition looks at two.
         assert len(os.listdir(desk.directory / "handles")) <= 15
         assert len(desk.state.query("SELECT id FROM handle")) <= 15
+
+
+@pytest.mark.parametrize(
+    "look",
+    [Service.recover, Service.inspect, lambda service: [service.release(t) for t in service.due()]],
+    ids=["a next command", "status", "the keeper"],
+)
+def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, look: Callable[[Service], object]
+) -> None:
+    desk.pool(1)
+    handle = desk.service.acquire(
+        Request("T", release_after_seconds=60.0), patience=Patience(wait_seconds=0)
+    )
+
+    def tells_and_ends(process: Process) -> Liveness:
+        if desk.record(handle).waiter == process:
+            desk.service.told(handle)
+        return Liveness.DEAD
+
+    monkeypatch.setattr("leasectl.service.liveness", tells_and_ends)
+    look(desk.service)
+    assert desk.held() == {"T--00": handle.id}
+    assert desk.record(handle).waiter is None
 
 
 class TestRelease:
