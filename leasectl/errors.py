@@ -8,6 +8,7 @@
     ├── CorruptState            65   corrupt state, or from a newer version
     ├── NotFound                66   no such type, resource or handle
     ├── BackendUnreachable      69   backend unreachable
+    │   └── CantListen               or serve can't be reached: its address can't be had
     ├── StateUnwritable         73   state directory or handle can't be written
     ├── NoLease                 75   no lease before the deadline
     │   └── Cancelled                released, or its guard ended, while waiting
@@ -53,6 +54,10 @@ class BackendUnreachable(LeaseError):
     """The backend doesn't answer."""
 
     exit_code = 69
+
+
+class CantListen(BackendUnreachable):
+    """The address to serve on is taken, not ours, or not allowed."""
 
 
 class StateUnwritable(LeaseError):

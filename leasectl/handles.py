@@ -96,9 +96,17 @@ class Handles:
             return self._select(where)
         return self._select(where + " AND type = ?", pool_type)
 
-    def holding(self, name: str) -> Handle | None:
-        """The handle that holds a resource."""
-        found = self._select("WHERE id IN (SELECT handle FROM lease WHERE name = ?)", name)
+    def holding(self, name: str, *, prefer: str = "") -> Handle | None:
+        """The handle that holds a resource.
+
+        Where `leasectl serve` and its clients share a state directory there are two: one for each
+        side of the connection. Then it is the one of the preferred backend.
+        """
+        found = self._select(
+            "WHERE id IN (SELECT handle FROM lease WHERE name = ?) ORDER BY backend <> ?",
+            name,
+            prefer,
+        )
         return found[0] if found else None
 
     def create(self, handle: Handle) -> None:
@@ -254,6 +262,20 @@ class Handles:
         """All armed releases: handle id, name or '', acquisition, due time."""
         rows = self._state.query("SELECT handle, name, acquisition, due FROM timer ORDER BY due")
         return [(str(h), str(n), int(a), float(d)) for h, n, a, d in rows]
+
+    def answered(self, handle: Handle) -> bool:
+        """Record, before an answer tells of a grant, that from here on somebody may know of it.
+
+        Returns:
+            Whether the acquisition still is the current one, and held.
+        """
+        self._state.db.execute("DELETE FROM timer WHERE handle = ?", (handle.id,))
+        self.count_lost_replies(handle, 1)
+        return self.told(handle, guard=None, runner=None)
+
+    def confirm(self, handle: Handle) -> None:
+        """Record that the answer which told of a grant has arrived."""
+        self.count_lost_replies(handle, 0)
 
     def renewed(self, handle: Handle, wall: float) -> None:
         """Record a heartbeat."""

@@ -86,7 +86,7 @@ class RecordJournal:
         Its release was carried out and the answer lost, or the server has lost the lease. Were the
         record left alone, the next try to release it would hit the new grant.
         """
-        other = self._handles.holding(name)
+        other = self._handles.holding(name, prefer=self.handle.backend)
         if other is not None and other.backend == self.handle.backend:
             self._handles.drop(other, [name], now=self._clock.elapsed(), lost=True)
         self._handles.given_back(self.handle.backend, name, self._waiter)

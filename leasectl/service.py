@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 
 from leasectl import keeping, shared
 from leasectl.backends.base import Backend, Patience
 from leasectl.backends.opening import check_url, is_remote, open_backend, open_pools
 from leasectl.clock import Clock
 from leasectl.engines.base import Interrupt, PoolAdmin
-from leasectl.engines.wake import NamedPipe
+from leasectl.engines.wake import Nap, NamedPipe
 from leasectl.errors import (
     Cancelled,
     InvalidRequest,
@@ -58,7 +58,9 @@ class Service:
     ) -> None:
         self.state = state
         self.handles = Handles(state)
-        self.targets = Targets(state, caller, self._is_resource, self._adopt)
+        self.targets = Targets(
+            state, caller, self._is_resource, self._adopt, backend=backend_url
+        )
         self.backend_url = backend_url
         self._clock = clock or Clock()
         self._caller = caller
@@ -94,26 +96,36 @@ class Service:
         Raises:
             LeaseError: Nothing was had, and nothing has changed.
         """
-        self._check(request)
-        handle_id = new_id(request.type)
-        handle = Handle(
-            id=handle_id,
-            backend=self.backend_url,
-            request=request,
-            owner=self._caller.owner,
-            holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
-            state="acquiring",
-            acquisition=1,
-            guard=guard,
-            waiter=this_process(),
-            runner=this_process() if followed else None,
-            shared_dir=self._caller.shared_dir if request.scope == "test" else None,
-            settings=self._settings,
+        handle = self._new_handle(request, new_id(request.type))._replace(
+            guard=guard, runner=this_process() if followed else None
         )
         self._backend(handle)  # may take long to load; a keeper with nothing to keep would end
         if needs_keeper(handle):
             keeping.ensure(self.state)
         return self._get(handle, again=False, patience=patience)
+
+    def acquisition(
+        self, request: Request, *, handle_id: str, patience: Patience
+    ) -> Generator[Nap, set[int], Handle]:
+        """What `acquire` does, as a generator of the naps in between: for one process that waits
+        for thousands. Requests have scope ``step`` and nothing that the keeper would have to do.
+
+        Args:
+            request: What is wanted.
+            handle_id: The id of the new handle; there must be no record of it.
+            patience: How long to wait; whoever drives the generator sees to interrupts.
+
+        Raises:
+            NotSupported: The backend can only block.
+            LeaseError: As `acquire`.
+        """
+        handle = self._new_handle(request, handle_id)
+        backend = self._backend(handle)
+        journal = self._journal(backend, handle, again=False)
+        yield from backend.acquisition(
+            _claimant(handle), journal, self._heedful(patience, request.type)
+        )
+        return journal.handle
 
     def reacquire(self, handle_id: str, *, patience: Patience) -> Handle:
         """Release what a handle still holds and get the same again, in one step.
@@ -223,10 +235,15 @@ class Service:
         if names:
             self._take_out(self._caller.require_shared_dir(), names)
 
-    def arm(self, target: Target, delay_seconds: float) -> None:
+    def arm(self, target: Target, delay_seconds: float, *, again: bool = True) -> None:
         """Have the keeper release later; an earlier arming of the same is replaced.
 
         Nothing happens when the handle no longer holds what was meant.
+
+        Args:
+            target: What to release.
+            delay_seconds: How long from now.
+            again: A `reacquire` of the whole handle is to arm it again.
         """
         keeping.ensure(self.state)
         with self.state.transaction():
@@ -234,7 +251,7 @@ class Service:
             if handle is None:
                 return
             due = self._clock.elapsed() + delay_seconds
-            if target.names is None:
+            if target.names is None and again:
                 self.handles.remember_release_after(handle, delay_seconds)
             for name in target.names or ("",):
                 self.handles.arm(handle, due, name)
@@ -347,15 +364,9 @@ class Service:
 
     def _get(self, handle: Handle, *, again: bool, patience: Patience) -> Handle:
         backend = self._backend(handle)
-        me = this_process()
-        journal = RecordJournal(
-            self.state, backend, handle, again=again, waiter=me, clock=self._clock
-        )
-        claimant = Claimant(handle.id, handle.holder_identity, handle.request, me)
-        pool_type = handle.request.type
-        patience = patience._replace(
-            watched=lambda: self._watched_at_head(pool_type), tend=self.recover
-        )
+        journal = self._journal(backend, handle, again=again)
+        claimant = _claimant(handle)
+        patience = self._heedful(patience, handle.request.type)
         try:
             if backend.remote:
                 self._acquire_remotely(backend, claimant, journal, patience)
@@ -376,6 +387,32 @@ class Service:
                 raise
         return held
 
+    def _new_handle(self, request: Request, handle_id: str) -> Handle:
+        self._check(request)
+        return Handle(
+            id=handle_id,
+            backend=self.backend_url,
+            request=request,
+            owner=self._caller.owner,
+            holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
+            state="acquiring",
+            acquisition=1,
+            waiter=this_process(),
+            shared_dir=self._caller.shared_dir if request.scope == "test" else None,
+            settings=self._settings,
+        )
+
+    def _journal(self, backend: Backend, handle: Handle, *, again: bool) -> RecordJournal:
+        return RecordJournal(
+            self.state, backend, handle, again=again, waiter=this_process(), clock=self._clock
+        )
+
+    def _heedful(self, patience: Patience, pool_type: str) -> Patience:
+        """Patience that at the head of the queue also heeds what the dead hold."""
+        return patience._replace(
+            watched=lambda: self._watched_at_head(pool_type), tend=self.recover
+        )
+
     def _unlist(self, handle: Handle, names: Collection[str]) -> None:
         """Take names that a handle has given back out of its list.
 
@@ -390,7 +427,7 @@ class Service:
         """Take names out of a list, but for those that are held anew under that very list."""
 
         def is_held(name: str) -> bool:
-            holder = self.handles.holding(name)
+            holder = self.handles.holding(name, prefer=self.backend_url)
             return holder is not None and holder.shared_dir == shared_dir
 
         shared.remove(shared_dir, names, unless=is_held)
@@ -507,6 +544,10 @@ class Service:
             shared_dir = self._caller.require_shared_dir()
             if not os.path.isdir(shared_dir):
                 raise StateUnwritable(f"SHARED_DIR {shared_dir} is not a directory")
+
+
+def _claimant(handle: Handle) -> Claimant:
+    return Claimant(handle.id, handle.holder_identity, handle.request, this_process())
 
 
 def _dead(process: Process | None) -> bool:

@@ -75,6 +75,7 @@ class Targets:
         is_resource: Whether the backend knows a resource of that name.
         adopt: Puts names that no handle holds under a new one; None where the backend wouldn't
             release them.
+        backend: Whose handle is meant where two hold the same name.
     """
 
     def __init__(
@@ -83,12 +84,15 @@ class Targets:
         caller: Caller,
         is_resource: Callable[[str], bool],
         adopt: Callable[[Sequence[str]], Handle | None] = lambda _: None,
+        *,
+        backend: str = "",
     ) -> None:
         self._state = state
         self._handles = Handles(state)
         self._caller = caller
         self._is_resource = is_resource
         self._adopt = adopt
+        self._backend = backend
 
     def of_path(self, path: str) -> list[Target]:
         """What ``--handle PATH`` means: a handle of ours, or a names file copied elsewhere.
@@ -127,7 +131,7 @@ class Targets:
         by_handle: dict[str, tuple[Handle, list[str]]] = {}
         unheld = []
         for name in dict.fromkeys(names):
-            handle = self._handles.holding(name)
+            handle = self._handles.holding(name, prefer=self._backend)
             if handle is None:
                 self._require_resource(name)
                 unheld.append(name)
@@ -159,7 +163,7 @@ class Targets:
         unheld: list[str] = []
         unknown: list[str] = []
         for name in dict.fromkeys(shared.listed(shared_dir)):
-            handle = self._handles.holding(name)
+            handle = self._handles.holding(name, prefer=self._backend)
             if handle is None:
                 (unheld if self._is_resource(name) else unknown).append(name)
             elif handle.shared_dir == shared_dir:

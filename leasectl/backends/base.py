@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Callable, NamedTuple, Protocol
 
 from leasectl.engines.base import Interrupt
+from leasectl.engines.wake import Nap
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease
+
+
+# An acquisition as a generator: it yields each sleep it needs and is sent what woke it.
+Acquisition = Generator[Nap, "set[int]", "tuple[Lease, ...]"]
 
 
 class Journal(Protocol):
@@ -122,6 +127,15 @@ class Backend(Protocol):
             Cancelled: The request was withdrawn.
             NotFound: No such type or resource.
             InvalidRequest: It can never be had.
+        """
+
+    def acquisition(
+        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
+    ) -> Acquisition:
+        """What `acquire` does, for whoever waits for many at once.
+
+        Raises:
+            NotSupported: The backend can only block.
         """
 
     def withdraw(self, owner: str) -> None:

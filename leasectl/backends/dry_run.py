@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from leasectl.backends.base import Journal, Patience
+from leasectl.backends.base import Acquisition, Journal, Patience
 from leasectl.model import Claimant, Lease
 from leasectl.state import State
 
@@ -32,6 +32,10 @@ class DryRunBackend:
             journal.enqueuing()
             journal.granted(())
         return ()
+
+    def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
+        return self.acquire(claimant, journal, patience)
+        yield  # never reached; it makes this a generator
 
     def withdraw(self, owner: str) -> None:
         """Nobody ever waits."""

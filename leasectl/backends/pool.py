@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from leasectl.backends.base import Journal, Patience, Progress
+from leasectl.backends.base import Acquisition, Journal, Patience, Progress
 from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration
 from leasectl.engines.base import Engine, PoolAdmin, TicketGone, Waiter
@@ -23,8 +23,6 @@ from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
 
 TEND_AGAIN_SECONDS = 1.0
-
-Acquisition = Generator[Nap, "set[int]", "tuple[Lease, ...]"]
 
 
 class _View(NamedTuple):

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from leasectl.backends.base import Patience, Progress, RemoteJournal
+from leasectl.backends.base import Acquisition, Patience, Progress, RemoteJournal
 from leasectl.backends.connection import Answer, Connection, Loss, NotSent, TimeOver
 from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration, printable
@@ -61,6 +61,14 @@ class ProxyBackend:
 
     def atomic(self) -> AbstractContextManager[object]:
         return nullcontext()
+
+    def acquisition(
+        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
+    ) -> Acquisition:
+        raise NotSupported(
+            f"leases of {self.url} can't be handed on: it is a lease proxy itself; only those of "
+            "local: can"
+        )
 
     def withdraw(self, owner: str) -> None:
         """The process that waits gives up itself; see `Journal`."""

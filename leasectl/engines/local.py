@@ -18,7 +18,7 @@ from leasectl.engines import refusals
 from leasectl.engines.base import LostListener, TicketGone
 from leasectl.engines.wake import NamedPipe, ProcessWatch
 from leasectl.handles import encode_labels
-from leasectl.liveness import Liveness, Process, liveness, parse_process
+from leasectl.liveness import Liveness, Process, liveness, parse_process, this_process
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state import State
 
@@ -318,7 +318,9 @@ class PipeWaiter:
         self, *, predecessor: Ticket | None, processes: Sequence[Process]
     ) -> tuple[frozenset[int], bool]:
         before_me = predecessor.claimant.process if predecessor else None
-        self._watch.update([*processes, before_me] if before_me else processes)
+        others = [*processes, before_me] if before_me else processes
+        # Not ourselves: in a process with thousands of waiters that would be a pidfd for each.
+        self._watch.update([each for each in others if each != this_process()])
         return frozenset((self._pipe.fd, *self._watch.fds())), self._watch.any_ended
 
     def heard(self, woken: Set[int]) -> bool:

@@ -1,0 +1,234 @@
+"""The lease proxy's protocol: its paths, methods, codes and texts, as ci-operator's has them.
+
+``POST /lease/acquire?type=T&count=N`` and ``POST /lease/release`` with ``{"names": [...]}``. What is
+ours beside that: an `Idempotency-Key` is sent back to say that it was heeded; a release of no names
+with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+from collections.abc import Awaitable, Mapping
+from typing import Callable
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
+from leasectl.naming import LONGEST_TYPE, is_name
+from leasectl.server.answers import Answer, Granted, names_answer, quoted, refusal
+from leasectl.server.connection import SCOPE_KEY, Connection
+from leasectl.server.desk import Desk, NotReleased
+from leasectl.server.grants import LONGEST_KEY, is_key
+from leasectl.server.metrics import Meter
+from leasectl.service import LARGEST_COUNT
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+LONGEST_BODY_BYTES = 1 << 20
+_COUNT = re.compile(r"[0-9]{1,19}", re.ASCII)
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(
+    desk: Desk, meter: Meter, *, token: str | None, warn: Callable[[str], None]
+) -> ASGIApp:
+    """Make the ASGI application.
+
+    Args:
+        desk: What does the work.
+        meter: What ``/metrics`` shows beside the pools.
+        token: Clients have to show it as a bearer token; None: no need.
+        warn: Called with a line for the server's operator.
+    """
+    api = _Api(desk, meter)
+
+    def at(path: str, method: str, handler: Handler, *, open_: bool = False) -> Route:
+        return Route(path, _Endpoint(method, handler, None if open_ else token, warn))
+
+    return Router(
+        [
+            at("/lease/acquire", "POST", api.acquire),
+            at("/lease/release", "POST", api.release),
+            at("/metrics", "GET", api.metrics),
+            at("/healthz", "GET", api.healthz, open_=True),
+        ],
+        redirect_slashes=False,
+        default=refusal(404, "404 page not found"),
+    )
+
+
+class _Endpoint:
+    """One path: its method, who may use it, and what an unforeseen error looks like."""
+
+    def __init__(
+        self, method: str, handler: Handler, token: str | None, warn: Callable[[str], None]
+    ) -> None:
+        self._method = method
+        self._handler = handler
+        self._token = token
+        self._warn = warn
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self._answer(Request(scope, receive))
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if request.method not in (self._method, "HEAD" if self._method == "GET" else ""):
+            return refusal(
+                405,
+                f"Method {request.method} not allowed, {self._method} requests only.",
+                {"Allow": self._method},
+            )
+        if self._token is not None and not _shows(request, self._token):
+            return refusal(401, "bearer token required", {"WWW-Authenticate": "Bearer"})
+        try:
+            return await self._handler(request)
+        except Exception as error:
+            self._warn(f"{request.method} {request.url.path} failed: {type(error).__name__}: {error}")
+            return refusal(500, f"unexpected failure: {type(error).__name__}")
+
+
+def _shows(request: Request, token: str) -> bool:
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(shown.encode(), token.encode())
+
+
+class _Api:
+    """What the paths do."""
+
+    def __init__(self, desk: Desk, meter: Meter) -> None:
+        self._desk = desk
+        self._meter = meter
+
+    async def acquire(self, request: Request) -> Response:
+        key = request.headers.get(IDEMPOTENCY_KEY)
+        answer = await self._acquire(request, key)
+        return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
+
+    async def _acquire(self, request: Request, key: str | None) -> Answer:
+        pool_type = request.query_params.get("type", "")
+        count = request.query_params.get("count") or "1"
+        if not pool_type:
+            return refusal(400, "type is required")
+        if not _COUNT.fullmatch(count) or int(count) > LARGEST_COUNT:
+            return refusal(400, f'parameter "count" is not valid: {count[:100]}')
+        if key is not None and not is_key(key):
+            return _bad_key()
+        if int(count) == 0:
+            return names_answer([])
+        connection: Connection = request.scope[SCOPE_KEY]
+        try:
+            if not is_name(pool_type) or len(pool_type) > LONGEST_TYPE:
+                raise NotFound(pool_type)
+            handle = await self._desk.acquire(
+                pool_type,
+                int(count),
+                client=request.client.host if request.client else "",
+                key=key,
+                gone=connection.gone,
+            )
+        except LeaseError as error:
+            status, reason = _why_not(error)
+            return refusal(status, f"Failed to acquire lease {quoted(pool_type)}: {reason}")
+        return Granted(
+            handle.names, connection, lambda delivery: self._desk.answered(handle, delivery)
+        )
+
+    async def release(self, request: Request) -> Response:
+        key = request.headers.get(IDEMPOTENCY_KEY)
+        if key is not None and not is_key(key):
+            return _bad_key()
+        try:
+            names = _parse_names(await _body(request))
+        except ValueError as error:
+            return refusal(400, f"unmarshal request body: {error}")
+        answer = self._release(names, key)
+        return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
+
+    def _release(self, names: list[str], key: str | None) -> Answer:
+        try:
+            if key is not None and not names:
+                self._desk.withdraw(key)
+            self._desk.release(names, key=key)
+        except NotReleased as error:
+            done = " ".join(error.released)
+            return refusal(500, f"Failed to release lease {error.name}: {error}\nReleased: {done}")
+        except LeaseError as error:
+            return refusal(500, f"Failed to release: {error}")
+        return Answer(204)
+
+    async def healthz(self, request: Request) -> Response:
+        if self._desk.is_closing:
+            return refusal(503, "shutting down")
+        try:
+            self._desk.service.state.query("SELECT 1 FROM pool LIMIT 1")
+        except LeaseError as error:
+            return refusal(503, str(error))
+        return PlainTextResponse("ok\n")
+
+    async def metrics(self, request: Request) -> Response:
+        text = self._meter.text(self._desk.service.pools.pools())
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+def _why_not(error: LeaseError) -> tuple[int, str]:
+    """The code and the words for a request that got nothing; ci-operator's where it has some."""
+    if isinstance(error, NotFound):
+        return 404, "resource type not found"
+    if isinstance(error, InvalidRequest):
+        return 400, str(error)
+    if type(error) is NoLease:
+        return 500, f"context deadline exceeded: {error}"
+    return 500, str(error)
+
+
+def _bad_key() -> Answer:
+    return refusal(400, f"{IDEMPOTENCY_KEY} is not 1 to {LONGEST_KEY} printable ASCII characters")
+
+
+async def _body(request: Request) -> bytes:
+    """The whole body.
+
+    Raises:
+        ValueError: It is too long, or its client went away before it was there.
+    """
+    connection: Connection = request.scope[SCOPE_KEY]
+    reading = asyncio.ensure_future(_read(request))
+    await asyncio.wait((reading, connection.gone), return_when=asyncio.FIRST_COMPLETED)
+    if not reading.done():
+        reading.cancel()
+        raise ValueError("unexpected EOF")
+    return reading.result()
+
+
+async def _read(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LONGEST_BODY_BYTES:
+            raise ValueError(f"more than {LONGEST_BODY_BYTES} bytes")
+    return body
+
+
+def _parse_names(body: bytes) -> list[str]:
+    """Read what is to be released; as in Go, what isn't there is empty."""
+    if not body:
+        raise ValueError("unexpected end of JSON input")
+    try:
+        decoded = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ValueError("invalid JSON") from None
+    if decoded is None:
+        return []
+    if not isinstance(decoded, Mapping):
+        raise ValueError("not an object")
+    names = decoded.get("names") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("names are not a list of strings")
+    return names

@@ -1,0 +1,133 @@
+"""One client's connection: when the client goes away, and whether its answer has arrived.
+
+As Go's net/http has it: the end of what a client sends (it closed, or only half-closed) is the end
+of its request, but not of the connection, so that an answer still reaches who has half-closed.
+uvicorn would close both halves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from leasectl.server.delivery import Delivery, Wire, judge, look_at
+
+# Where a request's scope has its connection.
+SCOPE_KEY = "leasectl.connection"
+
+# A client that vanished is noticed after a minute, while it waits or when it is answered.
+_SOCKET_OPTIONS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+)
+_FIRST_LOOK_SECONDS = 0.001
+_LONGEST_PAUSE_SECONDS = 0.25
+# An acknowledged answer counts as read when the client closes in good order, sends something, or
+# has not reset the connection for so long: whoever is killed with the answer unread resets it.
+_ALIVE_SECONDS = 0.25
+
+
+class Connection(H11Protocol):
+    """uvicorn's connection, open as long as one half of it is.
+
+    Attributes:
+        gone: Done when the client has sent the end of its half, or the connection was lost.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        inner = self.app
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            scope[SCOPE_KEY] = self
+            await inner(scope, receive, send)
+
+        self.app = app
+        self.gone: asyncio.Future[None] = self.loop.create_future()
+        self._stirred = asyncio.Event()
+        self._at_the_end: Wire | None = None
+
+    # ---- what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        sock = transport.get_extra_info("socket")
+        for option in _SOCKET_OPTIONS:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(*option)
+
+    def data_received(self, data: bytes) -> None:
+        self._stirred.set()
+        super().data_received(data)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        self._note_gone()
+        if self.cycle is None or self.cycle.response_complete:
+            return False
+        self.cycle.keep_alive = False  # there won't be another request
+        return True  # the half that we write to stays open
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        with contextlib.suppress(OSError):
+            self._at_the_end = look_at(self.transport.get_extra_info("socket"))
+        self._note_gone()
+        super().connection_lost(exc)
+
+    def _note_gone(self) -> None:
+        self._stirred.set()
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    # ---- what answers are sent by
+
+    def look(self) -> Wire:
+        """How the connection is, or was at its end."""
+        if self._at_the_end is None:
+            with contextlib.suppress(OSError):
+                return look_at(self.transport.get_extra_info("socket"))
+        return self._at_the_end or Wire(closed=True, acknowledged=0, pending=0)
+
+    async def delivery(self, before: Wire) -> Delivery:
+        """Wait until it is known what became of the answer that was just written.
+
+        Args:
+            before: How the connection was before that.
+        """
+        self._stirred.clear()
+        pause = _FIRST_LOOK_SECONDS
+        while True:
+            fate = self._fate(before)
+            if fate is not None:
+                break
+            await self._stir_or(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        if fate is not Delivery.DELIVERED:
+            return fate
+        until = self.loop.time() + _ALIVE_SECONDS
+        while not self._stirred.is_set() and self.loop.time() < until:
+            # In pieces: after the end of the client's half nobody tells of a reset.
+            half_closed = self.gone.done()
+            await self._stir_or(_ALIVE_SECONDS / 10 if half_closed else _ALIVE_SECONDS)
+            if self.look().closed:
+                break
+        return self._fate(before) or Delivery.DELIVERED
+
+    def _fate(self, before: Wire) -> Delivery | None:
+        closing = self._at_the_end is not None
+        buffered = 0 if closing else self.transport.get_write_buffer_size()
+        return judge(before, self.look(), buffered=buffered)
+
+    async def _stir_or(self, seconds: float) -> None:
+        """Sleep, at most until the client does something."""
+        if self._stirred.is_set():
+            await asyncio.sleep(seconds)
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._stirred.wait(), seconds)

@@ -1,0 +1,289 @@
+"""What the server does with leases: waits for them on behalf of clients, and gives them back.
+
+A grant goes through three stages, each of them on record. Until its answer is about to be written
+only this process knows of it, and its death undoes it. From then on somebody may know, so it
+outlives the server: it is *unconfirmed*. With the answer delivered it is a held lease like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Callable
+
+from leasectl.backends.base import Patience
+from leasectl.clock import Clock
+from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
+from leasectl.liveness import Liveness, liveness, this_process
+from leasectl.model import Handle
+from leasectl.server.delivery import Delivery
+from leasectl.server.grants import covers, is_served, key_of, served_id, served_request
+from leasectl.server.metrics import Meter
+from leasectl.server.naps import nap_through
+from leasectl.server.withdrawn import Withdrawn
+from leasectl.service import Service
+from leasectl.targets import Target, whole
+
+# What is granted to a key and can't be delivered is given back if nobody asks for it again for so
+# long; a client that lives asks within seconds.
+CONFIRM_SECONDS = 600.0
+
+
+class NotReleased(LeaseError):
+    """Names couldn't be given back.
+
+    Args:
+        name: The first that couldn't.
+        released: Those before it.
+    """
+
+    def __init__(self, name: str, reason: str, released: Sequence[str]) -> None:
+        super().__init__(reason)
+        self.name = name
+        self.released = tuple(released)
+
+
+class _Wait:
+    """One acquisition under way, and how many requests wait for its outcome."""
+
+    def __init__(self, task: asyncio.Task[Handle], key: str | None) -> None:
+        self.task = task
+        self.key = key
+        self.listeners = 0
+        self.is_over = False
+
+    def end(self) -> None:
+        """Take it out of the queue; nothing happens to one that has come to its end."""
+        if not self.task.done():
+            self.is_over = True
+            self.task.cancel()
+
+
+class Desk:
+    """The leases of all clients; everything happens in one thread.
+
+    Args:
+        service: On the state directory and backend that are served.
+        acquire_seconds: How long a request may wait.
+        clock: Where times come from.
+        meter: Told of grants.
+        warn: Called with a line for the server's operator.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        acquire_seconds: float,
+        clock: Clock,
+        meter: Meter,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.service = service
+        self._acquire_seconds = acquire_seconds
+        self._clock = clock
+        self._meter = meter
+        self._warn = warn
+        self._waits: dict[str, _Wait] = {}
+        self._withdrawn = Withdrawn(clock=clock)
+        self._closing = False
+
+    # ---- acquire
+
+    async def acquire(
+        self,
+        pool_type: str,
+        count: int,
+        *,
+        client: str,
+        key: str | None,
+        gone: asyncio.Future[None],
+    ) -> Handle:
+        """Get leases for a client, or find those that its key was granted before.
+
+        The grant is unconfirmed from the return of this on; `answered` says what became of it.
+
+        Args:
+            pool_type: A type.
+            count: How many, at least 1.
+            client: Its address, for people.
+            key: Its `Idempotency-Key`.
+            gone: Done when the client no longer waits.
+
+        Raises:
+            Cancelled: The client went away, the server ends, or the request was withdrawn.
+            LeaseError: As `Service.acquire`.
+        """
+        handle_id = served_id(pool_type, key)
+        handle = self._granted_before(handle_id, count)
+        if handle is None:
+            handle = await self._wait(handle_id, pool_type, count, client, key, gone)
+        with self.service.state.transaction():
+            if not self.service.handles.answered(handle):
+                raise Cancelled("the lease was released before it could be told of")
+        return handle
+
+    def _granted_before(self, handle_id: str, count: int) -> Handle | None:
+        """The grant that a key has, if it has one that counts."""
+        handle = self.service.handles.load(handle_id)
+        if handle is None or handle_id in self._waits:
+            return None
+        if handle.state == "held" and not self._is_left_over(handle):
+            if handle.request.count != count:
+                raise InvalidRequest(
+                    f"the Idempotency-Key was used with count={handle.request.count} before"
+                )
+            return handle
+        if handle.state != "released" and not self._is_left_over(handle):
+            raise LeaseError("another server waits with the same Idempotency-Key")
+        self.service.finish(handle)
+        return None
+
+    def _is_left_over(self, handle: Handle) -> bool:
+        """Tell whether a server was killed before it could tell of it."""
+        return handle.waiter is not None and liveness(handle.waiter) is Liveness.DEAD
+
+    async def _wait(
+        self,
+        handle_id: str,
+        pool_type: str,
+        count: int,
+        client: str,
+        key: str | None,
+        gone: asyncio.Future[None],
+    ) -> Handle:
+        if self._closing:
+            raise Cancelled("context canceled: the server is shutting down")
+        if key is not None and self._withdrawn.covers(key):
+            raise Cancelled("context canceled: its client has given this request up")
+        while handle_id in self._waits and self._waits[handle_id].is_over:
+            await asyncio.wait((self._waits[handle_id].task,))
+        wait = self._waits.get(handle_id)
+        if wait is None:
+            wait = self._start(handle_id, pool_type, count, client, key)
+        wait.listeners += 1
+        try:
+            await asyncio.wait((wait.task, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wait.listeners -= 1
+            if not wait.listeners:
+                wait.end()
+        if wait.is_over:
+            await asyncio.wait((wait.task,))
+        if not wait.task.done() or wait.task.cancelled():
+            why = ": the server is shutting down" if self._closing else ""
+            raise Cancelled(f"context canceled{why}")
+        return wait.task.result()
+
+    def _start(
+        self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
+    ) -> _Wait:
+        request = served_request(pool_type, count, client=client, key=key)
+        steps = self.service.acquisition(
+            request, handle_id=handle_id, patience=Patience(wait_seconds=self._acquire_seconds)
+        )
+        since = self._clock.elapsed()
+
+        async def acquire() -> Handle:
+            handle = await nap_through(steps, now=self._clock.elapsed)
+            self._meter.granted(pool_type, self._clock.elapsed() - since)
+            return handle
+
+        def forget(task: asyncio.Task[Handle]) -> None:
+            del self._waits[handle_id]
+            if not task.cancelled():
+                task.exception()  # there may be nobody left who would ask for it
+
+        wait = _Wait(asyncio.ensure_future(acquire()), key)
+        wait.task.add_done_callback(forget)
+        self._waits[handle_id] = wait
+        return wait
+
+    # ---- after the answer
+
+    def answered(self, handle: Handle, delivery: Delivery) -> None:
+        """Settle a grant once it is known what became of its answer.
+
+        What was delivered is confirmed. What wasn't goes back: at once if nobody can ask for it
+        again, else after a while. Of what is unsure nothing but a mark remains: to free what
+        somebody may use would be worse than to leave it to a person.
+        """
+        try:
+            with self.service.state.transaction():
+                current = self.service.handles.current(handle.id, handle.acquisition)
+                if current is None or not current.lost_replies:
+                    return  # released meanwhile, or confirmed by another connection
+                if delivery is Delivery.DELIVERED:
+                    self.service.handles.confirm(current)
+                elif delivery is Delivery.UNDELIVERED and key_of(current) is None:
+                    self.service.finish(current)
+            if delivery is Delivery.UNDELIVERED and key_of(current) is not None:
+                self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
+        except LeaseError as error:
+            self._warn(f"{handle.id} stays unconfirmed: {error}")
+
+    # ---- release
+
+    def release(self, names: Sequence[str], *, key: str | None) -> None:
+        """Give names back, in order.
+
+        Args:
+            names: As they were granted by a server on this state directory.
+            key: The client's `Idempotency-Key`: only what was granted with it is released.
+
+        Raises:
+            NotReleased: At the first that can't be released; those before it are.
+        """
+        released: list[str] = []
+        for name in names:
+            try:
+                self._release_one(name, key)
+            except LeaseError as error:
+                raise NotReleased(name, str(error), released) from error
+            released.append(name)
+
+    def _release_one(self, name: str, key: str | None) -> None:
+        service = self.service
+        with service.state.transaction():
+            handle = service.handles.holding(name, prefer=service.backend_url)
+            if handle is None or not self._may_release(handle, key):
+                raise NotFound(f"no resource name {name}")
+            service.release(Target(handle.id, handle.acquisition, (name,)))
+            left = service.handles.load(handle.id)
+            if left is not None and left.state == "released":
+                service.handles.forget(handle.id)
+
+    def _may_release(self, handle: Handle, key: str | None) -> bool:
+        if handle.backend != self.service.backend_url or not is_served(handle):
+            return False
+        if handle.state != "held" or handle.waiter == this_process():
+            return False  # no answer has named it yet
+        granted_with = key_of(handle)
+        return key is None or granted_with is None or covers(key, granted_with)
+
+    def withdraw(self, key: str) -> None:
+        """Undo all that was asked for with a key, or one that begins with it, now and later.
+
+        Raises:
+            LeaseError: Something couldn't be given back.
+        """
+        self._withdrawn.add(key)
+        for wait in list(self._waits.values()):
+            if wait.key is not None and covers(key, wait.key):
+                wait.end()
+        for handle in self.service.handles.active():
+            granted_with = key_of(handle)
+            if handle.state == "held" and granted_with is not None and covers(key, granted_with):
+                self.service.finish(handle)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """End all waits; whatever has been granted stays as it is."""
+        self._closing = True
+        for wait in list(self._waits.values()):
+            wait.end()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing

@@ -1,0 +1,54 @@
+"""Served leases as records: what a grant to a client looks like, and how it is found again.
+
+A served handle has two labels: who asked, and the `Idempotency-Key` it was asked with. Its id is made
+of the key, so that a repeated key finds its grant, whichever process made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from leasectl.handles import new_id
+from leasectl.model import Handle, Request
+
+# ":" keeps them apart from the labels that people can give.
+_CLIENT = "serve:client"
+_KEY = "serve:key"
+LONGEST_KEY = 400
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a header's value can be kept as a key."""
+    return 0 < len(text) <= LONGEST_KEY and text.isascii() and text.isprintable()
+
+
+def served_request(pool_type: str, count: int, *, client: str, key: str | None) -> Request:
+    """What a client asks for, as a record keeps it."""
+    labels = ((_CLIENT, client), *(((_KEY, key),) if key is not None else ()))
+    return Request(pool_type, count, labels=labels)
+
+
+def served_id(pool_type: str, key: str | None) -> str:
+    """The handle's id for a request with this key."""
+    if key is None:
+        return new_id(pool_type)
+    return f"{pool_type}-{hashlib.sha256(key.encode()).hexdigest()[:20]}"
+
+
+def is_served(handle: Handle) -> bool:
+    """Tell whether a handle was made for a client of a server."""
+    return any(name == _CLIENT for name, _ in handle.request.labels)
+
+
+def key_of(handle: Handle) -> str | None:
+    """The key that a grant was asked for with."""
+    return next((value for name, value in handle.request.labels if name == _KEY), None)
+
+
+def covers(key: str, other: str) -> bool:
+    """Tell whether a key means a request: it is the request's, or one of the parts it begins with.
+
+    The keys of our own client are ``<handle>/<acquisition>/<index>``, and it gives up and releases
+    by ``<handle>/<acquisition>``.
+    """
+    return other == key or other.startswith(f"{key}/")

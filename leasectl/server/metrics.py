@@ -1,0 +1,65 @@
+"""What Prometheus reads, in its text format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from leasectl.model import Pool
+
+_BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
+
+
+class Meter:
+    """Counts grants, and how long they were waited for, since the server started."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
+
+    def granted(self, pool_type: str, waited_seconds: float) -> None:
+        """Count a grant."""
+        counts = self._counts.setdefault(pool_type, [0] * (len(_BUCKETS) + 1))
+        bucket = next((n for n, most in enumerate(_BUCKETS) if waited_seconds <= most), -1)
+        counts[bucket] += 1
+        self._seconds[pool_type] = self._seconds.get(pool_type, 0.0) + waited_seconds
+
+    def text(self, pools: Sequence[Pool]) -> str:
+        """All metrics.
+
+        Args:
+            pools: As they are now; who waits in them without this server counts as well.
+        """
+        lines = [
+            *_gauge("resources_held", "Resources held", {p.type: p.held for p in pools}),
+            *_gauge(
+                "resources_free", "Resources free", {p.type: p.capacity - p.held for p in pools}
+            ),
+            *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
+            *_head("grants_total", "Grants by this server since it started", "counter"),
+            *(f"leasectl_grants_total{{{_type(t)}}} {sum(c)}" for t, c in self._counts.items()),
+            *_head("wait_seconds", "How long grants were waited for", "histogram"),
+            *self._histogram(),
+        ]
+        return "\n".join([*lines, ""])
+
+    def _histogram(self) -> Iterable[str]:
+        for pool_type, counts in self._counts.items():
+            label, total = _type(pool_type), 0
+            for most, count in zip([*map("{:g}".format, _BUCKETS), "+Inf"], counts):
+                total += count
+                yield f'leasectl_wait_seconds_bucket{{{label},le="{most}"}} {total}'
+            yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds[pool_type]:.6f}"
+            yield f"leasectl_wait_seconds_count{{{label}}} {total}"
+
+
+def _gauge(name: str, meaning: str, values: dict[str, int]) -> list[str]:
+    lines = [f"leasectl_{name}{{{_type(each)}}} {value}" for each, value in values.items()]
+    return [*_head(name, meaning, "gauge"), *lines]
+
+
+def _head(name: str, meaning: str, kind: str) -> list[str]:
+    return [f"# HELP leasectl_{name} {meaning}.", f"# TYPE leasectl_{name} {kind}"]
+
+
+def _type(pool_type: str) -> str:
+    return f'type="{pool_type}"'  # a type has nothing that would have to be escaped

@@ -1,0 +1,72 @@
+"""Sleeping in an event loop, beside thousands of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Callable, TypeVar
+
+from leasectl.engines.wake import Nap
+
+Result = TypeVar("Result")
+
+# asyncio counts on a clock that stops in suspend; a longer sleep is cut into such pieces.
+_LONGEST_SLEEP_SECONDS = 3600.0
+
+
+async def nap_through(
+    steps: Generator[Nap, set[int], Result], *, now: Callable[[], float]
+) -> Result:
+    """Do the naps of a generator one after the other: `sleep_through` as a coroutine.
+
+    Cancelling it throws CancelledError into the generator, which puts everything right before
+    the cancellation goes on.
+
+    Args:
+        steps: What waits.
+        now: The clock, in seconds.
+
+    Returns:
+        What the generator returns.
+    """
+    try:
+        nap = next(steps)
+        while True:
+            try:
+                woken = await _sleep(nap, now)
+            except BaseException as reason:
+                nap = steps.throw(reason)
+            else:
+                nap = steps.send(woken)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+async def _sleep(nap: Nap, now: Callable[[], float]) -> set[int]:
+    """Sleep until a descriptor has something to say, or the time has come."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    woken: set[int] = set()
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    def wake(fd: int) -> None:
+        woken.add(fd)
+        end()
+
+    timer = None
+    if nap.until is not None:
+        timer = loop.call_later(min(max(0.0, nap.until - now()), _LONGEST_SLEEP_SECONDS), end)
+    for fd in nap.fds:
+        loop.add_reader(fd, wake, fd)
+    try:
+        await over
+    finally:
+        for fd in nap.fds:
+            loop.remove_reader(fd)
+        if timer is not None:
+            timer.cancel()
+    return woken

@@ -1,0 +1,143 @@
+"""The server process: its socket, its loop, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Callable
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from leasectl.clock import Clock
+from leasectl.errors import CantListen
+from leasectl.server.api import make_app
+from leasectl.server.connection import Connection
+from leasectl.server.desk import Desk
+from leasectl.server.metrics import Meter
+from leasectl.service import Service
+
+BACKLOG = 4096
+# Long enough for answers on their way; waits are ended, not waited for.
+_SHUTDOWN_SECONDS = 5
+_KEEP_ALIVE_SECONDS = 30
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Take an address.
+
+    Args:
+        host: A name or an address.
+        port: 0 for any that is free.
+
+    Raises:
+        CantListen: It can't be had.
+    """
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.listen(BACKLOG)
+        except BaseException:
+            bound.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CantListen(
+            f"can't listen on {where}: {reason}; choose another address with --listen, "
+            "or port 0 for one that is free"
+        ) from error
+    bound.setblocking(False)
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """The URL under which this machine reaches a listening socket."""
+    host, port = bound.getsockname()[:2]
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+def serve(
+    service: Service,
+    bound: socket.socket,
+    *,
+    acquire_seconds: float,
+    token: str | None,
+    ready: Callable[[], None],
+    warn: Callable[[str], None],
+) -> None:
+    """Serve until TERM, INT or HUP.
+
+    Args:
+        service: On the state directory and backend to serve.
+        bound: A listening socket.
+        acquire_seconds: How long a request may wait for its lease.
+        token: What clients must show; None: nothing.
+        ready: Called as soon as requests are answered.
+        warn: Called with a line for the server's operator.
+    """
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # two for each waiter
+    clock, meter = Clock(), Meter()
+    desk = Desk(service, acquire_seconds=acquire_seconds, clock=clock, meter=meter, warn=warn)
+    app = make_app(desk, meter, token=token, warn=warn)
+    asyncio.run(_serve(app, bound, desk, ready))
+
+
+async def _serve(
+    app: ASGIApp, bound: socket.socket, desk: Desk, ready: Callable[[], None]
+) -> None:
+    server = _Server(_config(app), ready)
+
+    def end() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        desk.close()
+
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(signum) != signal.SIG_IGN:
+            loop.add_signal_handler(signum, end)
+    await server.serve(sockets=[bound])
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, without its own signal handlers, that tells when it is there."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
