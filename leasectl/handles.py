@@ -16,6 +16,8 @@ from leasectl.model import Handle, Labels, Lease, Request
 from leasectl.naming import is_name
 from leasectl.state import State
 
+# Who asked a server of ours; ":" keeps it apart from the labels that people can give.
+SERVED_LABEL = "serve:client"
 KEEP_UNGUARDED_SECONDS = 24 * 3600.0
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _COLUMNS = (
@@ -441,6 +443,11 @@ def needs_keeper(handle: Handle) -> bool:
     remote = handle.waiter is not None and handle.backend.startswith("http")
     followed = handle.guard is not None or handle.runner is not None
     return followed or delayed or remote or renews_itself(handle)
+
+
+def is_served(handle: Handle) -> bool:
+    """Tell whether a handle was made for a client of `leasectl serve`."""
+    return any(name == SERVED_LABEL for name, _ in handle.request.labels)
 
 
 def renews_itself(handle: Handle) -> bool:

@@ -137,7 +137,8 @@ class Handle(NamedTuple):
         release_at: When the keeper releases it, seconds of CLOCK_BOOTTIME.
         lost: Its leases went away while it held them.
         settings: How to talk to the backend, in the backend's own form.
-        lost_replies: Answers that may have carried a grant and never came.
+        lost_replies: Answers that may have carried a grant and never came; for one that a server
+            granted, answers of its own of which it doesn't know whether they arrived.
         cancelled: The process that acquires has been asked to give up.
     """
 

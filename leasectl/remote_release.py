@@ -12,6 +12,9 @@ from leasectl.model import Handle
 from leasectl.state import State
 from leasectl.targets import Target
 
+# The type of the handle that names are put under which no handle here holds.
+ADOPTED = "adopted"
+
 
 class RemoteRelease:
     """Releases by asking the server, name by name.
@@ -47,6 +50,8 @@ class RemoteRelease:
             names = handle.names if target.names is None else target.names
             self._handles.start_giving_back(handle.backend, names, this_process())
         released = self._send(backend, handle, names)
+        if target.names is None and _may_have_more(handle):
+            list(backend.release(_key(handle), ()))
         with self._state.transaction():
             current = self._handles.current(target.handle_id, target.acquisition)
             if current is not None and not current.names:
@@ -56,7 +61,7 @@ class RemoteRelease:
     def _send(self, backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
         released = []
         try:
-            for name in backend.release(handle.id, names):
+            for name in backend.release(_key(handle), names):
                 with self._state.transaction():
                     self._handles.given_back(handle.backend, name, this_process())
                     current = self._handles.current(handle.id, handle.acquisition)
@@ -68,6 +73,21 @@ class RemoteRelease:
             with self._state.transaction():
                 self._handles.stopped_giving_back(handle.backend, names, this_process())
         return tuple(released)
+
+
+def _key(handle: Handle) -> str:
+    """What the server knows the acquisition by; empty for names of which we don't know whose."""
+    return "" if handle.request.type == ADOPTED else f"{handle.id}/{handle.acquisition}"
+
+
+def _may_have_more(handle: Handle) -> bool:
+    """Tell whether the server may have granted what the record doesn't know of.
+
+    An answer was lost, or whoever acquired was killed, perhaps while it was on its way. The
+    process that acquires has its own way to undo what it asked for, and is in a hurry.
+    """
+    killed = handle.state == "acquiring" and handle.waiter is not None
+    return bool(handle.lost_replies or killed) and handle.waiter != this_process()
 
 
 def _somebody_else_acquires(handle: Handle) -> bool:

@@ -12,7 +12,7 @@ from leasectl.backends.base import Backend, Patience
 from leasectl.backends.opening import check_url, is_remote, open_backend, open_pools
 from leasectl.clock import Clock
 from leasectl.engines.base import Interrupt, PoolAdmin
-from leasectl.engines.wake import Nap, NamedPipe
+from leasectl.engines.wake import NamedPipe, Nap
 from leasectl.errors import (
     Cancelled,
     InvalidRequest,
@@ -28,7 +28,7 @@ from leasectl.journal import RecordJournal, remote_lease
 from leasectl.liveness import Liveness, Process, liveness, this_process
 from leasectl.model import Claimant, Handle, Overview, Pool, Request
 from leasectl.naming import next_names
-from leasectl.remote_release import RemoteRelease
+from leasectl.remote_release import ADOPTED, RemoteRelease
 from leasectl.state import State
 from leasectl.targets import Caller, Target, Targets, whole
 
@@ -58,9 +58,7 @@ class Service:
     ) -> None:
         self.state = state
         self.handles = Handles(state)
-        self.targets = Targets(
-            state, caller, self._is_resource, self._adopt, backend=backend_url
-        )
+        self.targets = Targets(state, caller, self._is_resource, self._adopt, backend=backend_url)
         self.backend_url = backend_url
         self._clock = clock or Clock()
         self._caller = caller
@@ -322,7 +320,9 @@ class Service:
 
     def due(self) -> list[Target]:
         """What the keeper has to release now: for the dead, and because its time has come."""
-        abandoned = [whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)]
+        abandoned = [
+            whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)
+        ]
         now = self._clock.elapsed()
         return abandoned + [
             Target(handle_id, acquisition, (name,) if name else None)
@@ -458,15 +458,21 @@ class Service:
                 claimant, journal, patience._replace(interrupts=(*patience.interrupts, interrupt))
             )
         except BaseException:
-            try:
-                self.release(whole(journal.handle))
+            if self._gave_back(journal.handle):
                 journal.gave_up()
-            except LeaseError:
+            else:
                 journal.leave_to_keeper()
                 keeping.ensure(self.state)
             raise
         finally:
             pipe.close()
+
+    def _gave_back(self, handle: Handle) -> bool:
+        """Give back what has arrived; tell whether the server is known to have nothing left."""
+        with contextlib.suppress(LeaseError):
+            self.release(whole(handle))
+            return not handle.lost_replies
+        return False
 
     def _backend(self, handle: Handle) -> Backend:
         key = (handle.backend, handle.settings)
@@ -487,11 +493,11 @@ class Service:
         """
         if not is_remote(self.backend_url):
             return None
-        handle_id = new_id("adopted")
+        handle_id = new_id(ADOPTED)
         handle = Handle(
             id=handle_id,
             backend=self.backend_url,
-            request=Request("adopted", len(names)),
+            request=Request(ADOPTED, len(names)),
             owner=self._caller.owner,
             holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
             state="held",

@@ -25,6 +25,7 @@ LAYERS = (
     ("targets", "keeping", "journal", "remote_release", "service"),
     ("keeper", "child", "lease_watch", "runner"),
     ("findings", "machine_checks", "record_checks", "diagnosis"),
+    ("server",),
     ("shell", "cli", "__main__"),
     ("pyz",),
     ("pyz",),

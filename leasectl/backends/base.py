@@ -11,7 +11,6 @@ from leasectl.engines.wake import Nap
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease
 
-
 # An acquisition as a generator: it yields each sleep it needs and is sent what woke it.
 Acquisition = Generator[Nap, "set[int]", "tuple[Lease, ...]"]
 
@@ -144,7 +143,8 @@ class Backend(Protocol):
     def release(self, owner: str, names: Sequence[str]) -> Iterable[str]:
         """Give names back; those that really were this owner's. Twice is once.
 
-        A remote backend yields each as it is done, and raises in the end if one couldn't be.
+        A remote backend yields each as it is done, and raises in the end if one couldn't be. Its
+        owner is the journal's key, and no names are whatever that key may have been granted.
         """
 
     def renew(self, owner: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Callable, NamedTuple
 
 import httpx
 
-from leasectl.backends.settings import Settings
+from leasectl.backends.settings import Settings, read_token
 from leasectl.clock import Clock, earliest
 from leasectl.durations import printable
 from leasectl.engines.base import Interrupt
@@ -25,7 +25,6 @@ from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NoLeas
 LINGER_SECONDS = 0.5
 _CONNECT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 1 << 20
-_LONGEST_TOKEN_BYTES = 64 * 1024
 # A server that vanished is noticed after a minute, however long the wait may last.
 _KEEP_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -119,7 +118,9 @@ class Connection:
                 exchange.close()
             return exchange.answer()
 
-    def tell(self, path: str, body: object, *, seconds: float) -> Answer:
+    def tell(
+        self, path: str, body: object, *, headers: Mapping[str, str], seconds: float
+    ) -> Answer:
         """POST JSON and wait for the answer for so many seconds at most.
 
         Raises:
@@ -127,7 +128,8 @@ class Connection:
         """
         now = self._clock.elapsed
         with self._client() as client:
-            exchange = _Exchange(client, client.build_request("POST", self._url + path, json=body))
+            request = client.build_request("POST", self._url + path, json=body, headers=headers)
+            exchange = _Exchange(client, request)
             try:
                 # Not httpx's time limit, which a server that drips can stretch for ever.
                 if not sleep(
@@ -158,7 +160,7 @@ class Connection:
     def _client(self) -> httpx.Client:
         headers = {"Connection": "close"}
         if self._settings.token_file:
-            headers["Authorization"] = f"Bearer {_read_token(self._settings.token_file)}"
+            headers["Authorization"] = f"Bearer {read_token(self._settings.token_file)}"
         verify = self._verify()
         timeout = httpx.Timeout(None, connect=_CONNECT_SECONDS)
         if self._settings.trust_env:
@@ -256,14 +258,3 @@ def _translate(url: str, error: httpx.HTTPError, sent: bool | None = None) -> Le
     if before or sent is False:
         return NotSent(f"can't reach {url}: {detail}; is the server there?")
     return Loss(f"no answer from {url}: {detail}")
-
-
-def _read_token(path: str) -> str:
-    try:
-        with open(path, encoding="ascii") as file:
-            token = file.read(_LONGEST_TOKEN_BYTES).strip()
-    except (OSError, UnicodeError) as error:
-        raise CorruptState(f"token file {path}: {error}") from error
-    if not token or not token.isprintable() or " " in token:
-        raise CorruptState(f"token file {path} holds no bearer token")
-    return token

@@ -34,8 +34,8 @@ class DryRunBackend:
         return ()
 
     def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
+        yield from ()
         return self.acquire(claimant, journal, patience)
-        yield  # never reached; it makes this a generator
 
     def withdraw(self, owner: str) -> None:
         """Nobody ever waits."""

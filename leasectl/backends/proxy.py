@@ -3,7 +3,8 @@
 The server queues, and renews for the whole job. It has no request keys: a reply that is lost
 may have carried a grant, so a request is repeated at most once for each loss, and the record
 says that a lease may be lost. `leasectl serve` speaks the same protocol and honours the key that
-every request carries: it sends it back, and then nothing was lost.
+every request carries: it sends it back, and then nothing was lost. There a release frees only what
+its acquisition got, and one of no names undoes a request whose answer was lost.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Callable, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
@@ -29,10 +31,15 @@ MOST_LOSSES = 3
 # With a part in hand the rest is waited for this long, times 1 to 2, before all is given back:
 # two jobs that each hold what the other waits for would wait for ever.
 PART_SECONDS = 45.0
+# Whoever gives up wants to end.
+UNDO_SECONDS = 0.3
 LONGEST_BACK_OFF_SECONDS = 60.0
 # The server doesn't say that it makes a request wait; one that takes this long does.
 FIRST_REPORT_SECONDS = 1.0
 IDEMPOTENCY_KEY = "Idempotency-Key"
+
+
+Result = TypeVar("Result")
 
 
 class Refused(BackendUnreachable):
@@ -91,14 +98,20 @@ class ProxyBackend:
     def release(self, owner: str, names: Sequence[str]) -> Iterator[str]:
         """Give names back, one a request; yields each as soon as it is certain.
 
+        Args:
+            owner: The key of the acquisition that got them; empty when that isn't known.
+            names: What the server called them. None of them: whatever the key has been granted.
+
         Raises:
             BackendUnreachable: In the end, when one couldn't be given back in time.
         """
+        if not names and owner:
+            self.undo(owner)
         until = self._clock.elapsed() + self._release_seconds
         failure: BackendUnreachable | None = None
         for name in names:
             try:
-                self.give_back(name, until)
+                self.give_back(name, owner, until)
             except BackendUnreachable as error:
                 failure = failure or error
             else:
@@ -106,11 +119,13 @@ class ProxyBackend:
         if failure is not None:
             raise failure
 
-    def give_back(self, name: str, until: float | None = None) -> None:
+    def give_back(self, name: str, key: str, until: float | None = None) -> None:
         """Release one name; that it isn't leased (any more) is as good.
 
         Args:
             name: What the server called it.
+            key: Of the acquisition that got it: a server that heeds keys doesn't release what it
+                has granted to somebody else since. Empty when that isn't known.
             until: When to stop trying, CLOCK_BOOTTIME in seconds.
 
         Raises:
@@ -122,11 +137,46 @@ class ProxyBackend:
             left = end - self._clock.elapsed()
             if left <= 0:
                 raise Refused(f"{self.url} was given no time to release {printable(name)}")
-            answer = self._connection.tell("/lease/release", {"names": [name]}, seconds=left)
+            answer = self._connection.tell(
+                "/lease/release", {"names": [name]}, headers=_with_key(key), seconds=left
+            )
             if answer.status not in (200, 204) and "no resource name" not in answer.text:
                 raise Refused(_words(self.url, answer))
 
-        Retrying(
+        self._until_it_works(once, end)
+
+    def undo(self, key: str, *, seconds: float | None = None) -> bool:
+        """Give back whatever was granted to requests with a key, and end those that wait.
+
+        It is a release of no names, which means nothing to a server that doesn't heed keys.
+
+        Args:
+            key: Of a request or an acquisition.
+            seconds: Try once, for so long; None: as often and as long as a release.
+
+        Returns:
+            Whether the server heeds keys: then nothing is leased under this one any more.
+
+        Raises:
+            BackendUnreachable: It is not certain that it was undone.
+        """
+        end = self._clock.elapsed() + (self._release_seconds if seconds is None else seconds)
+
+        def once() -> bool:
+            answer = self._connection.tell(
+                "/lease/release",
+                {"names": []},
+                headers=_with_key(key),
+                seconds=max(0.0, end - self._clock.elapsed()),
+            )
+            if answer.status not in (200, 204):
+                raise Refused(_words(self.url, answer))
+            return _heeds(answer, key)
+
+        return once() if seconds is not None else self._until_it_works(once, end)
+
+    def _until_it_works(self, once: Callable[[], Result], end: float) -> Result:
+        return Retrying(
             retry=retry_if_exception_type((NotSent, Loss, Refused)),
             wait=wait_random_exponential(multiplier=0.1, max=1),
             stop=lambda state: self._clock.elapsed() + state.upcoming_sleep >= end,
@@ -160,6 +210,7 @@ class _Acquisition:
         self._tried_at = self._failing_since = self._start
         self._asked = 0
         self._losses = 0
+        self._key = journal.key
 
     def __call__(self) -> tuple[Lease, ...]:
         back_off = 1.0
@@ -190,7 +241,7 @@ class _Acquisition:
             if lease is not None:
                 return lease
             # An older release of this name is still under way and could hit the new grant.
-            self._backend.give_back(name)
+            self._backend.give_back(name, key)
             self._pause(random.uniform(0.1, 1))
 
     def _ask(self, key: str, until: float | None) -> str:
@@ -222,6 +273,7 @@ class _Acquisition:
             self._patience.warn(f"{state.outcome.exception()}; trying again")
 
     def _ask_once(self, key: str, until: float | None) -> str:
+        self._key = key
         while True:
             try:
                 answer = self._connection.ask(
@@ -238,7 +290,7 @@ class _Acquisition:
                 self._note_loss(loss)
 
     def _name_in(self, answer: Answer, key: str) -> str:
-        if answer.headers.get(IDEMPOTENCY_KEY.lower()) == key:
+        if _heeds(answer, key):
             self._journal.found()
         if answer.status == 200:
             return self._only_name(_names_in(answer))
@@ -259,7 +311,7 @@ class _Acquisition:
         if len(names) == 1 and is_name(names[0]):
             return names[0]
         for name in names:
-            self._backend.give_back(name)
+            self._backend.give_back(name, self._key)
         raise BackendUnreachable(
             f"{self._backend.url} granted what can't be a name or wasn't asked for "
             f"({printable(','.join(names))}); it was given back"
@@ -280,17 +332,24 @@ class _Acquisition:
         names = _names_in(answer) if answer is not None and answer.status == 200 else None
         for name in names or ():
             if not is_name(name) or self._journal.arrived(name) is None:
-                self._backend.give_back(name)
-        if answer is None:
+                self._backend.give_back(name, self._key)
+        if answer is None and not self._is_undone():
             self._journal.lost_reply()
             self._patience.warn(
                 f"{self._backend.url} didn't answer that it has stopped waiting; a lease of "
                 f"{self._request.type} may stay leased until the job ends"
             )
 
+    def _is_undone(self) -> bool:
+        """Undo a request that was given up and had no answer, if the server can do that now."""
+        try:
+            return self._backend.undo(self._key, seconds=UNDO_SECONDS)
+        except BackendUnreachable:
+            return False
+
     def _give_all_back(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
-            self._backend.give_back(lease.name)
+            self._backend.give_back(lease.name, self._journal.key)
             self._journal.returned(lease.name)
 
     def _pause(self, seconds: float) -> None:
@@ -321,6 +380,15 @@ def _check(request: Request, patience: Patience) -> None:
     ):
         if given:
             raise NotSupported(f"{option} is not supported by the lease proxy; local: can do it")
+
+
+def _with_key(key: str) -> dict[str, str]:
+    return {IDEMPOTENCY_KEY: key} if key else {}
+
+
+def _heeds(answer: Answer, key: str) -> bool:
+    """Tell whether the server heeds keys: it sends them back."""
+    return answer.headers.get(IDEMPOTENCY_KEY.lower()) == key
 
 
 def _names_in(answer: Answer) -> list[str] | None:

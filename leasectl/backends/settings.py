@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from leasectl.errors import CorruptState
+
 RELEASE_SECONDS = 10.0
+_LONGEST_TOKEN_BYTES = 64 * 1024
 
 
 class Settings(NamedTuple):
@@ -47,3 +50,15 @@ def parse_settings(text: str) -> Settings:
         return Settings()
     token_file, ca_file, trust, seconds = text.split("\n")
     return Settings(token_file or None, ca_file or None, trust == "trust", float(seconds))
+
+
+def read_token(path: str) -> str:
+    """Read a bearer token from its file; CorruptState when there is none in it."""
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(_LONGEST_TOKEN_BYTES).strip()
+    except (OSError, UnicodeError) as error:
+        raise CorruptState(f"token file {path}: {error}") from error
+    if not token or not token.isprintable() or " " in token:
+        raise CorruptState(f"token file {path} holds no bearer token")
+    return token

@@ -27,6 +27,7 @@ COMMANDS = (
     "cat",
     "status",
     "pool",
+    "serve",
     "init",
     "doctor",
     "completion",

@@ -16,7 +16,7 @@ from leasectl.cli.table import Column, output_width, shorten, table
 from leasectl.clock import boottime_seconds, rfc3339
 from leasectl.durations import format_duration, printable
 from leasectl.engines.base import Interrupt
-from leasectl.handles import renews_itself
+from leasectl.handles import is_served, renews_itself
 from leasectl.liveness import own_pid_namespace
 from leasectl.model import Handle, Overview, Pool, QueueEntry, Resource
 from leasectl.naming import check_type
@@ -62,8 +62,9 @@ def command(*, pool_type: str | None, watch: bool, as_json: bool, backend: str |
     """Show pools, who holds what, and who waits.
 
     HELD FOR is the time since the grant. GUARD is the process whose end releases the lease;
-    an unguarded one stays until it is released, or ends as ENDS says. With --json, times are RFC
-    3339 in UTC; with --watch as well, there is one object a line.
+    an unguarded one stays until it is released, or ends as ENDS says. An unconfirmed one was
+    granted by serve, which doesn't know that its client has heard of it. With --json, times are
+    RFC 3339 in UTC; with --watch as well, there is one object a line.
     """
     service = open_service(backend)
     if watch:
@@ -183,7 +184,12 @@ def _resource_fields(resource: Resource, overview: Overview) -> dict[str, object
     fields = lease_fields(
         resource.lease, guard_pid=guard.guard.pid if guard and guard.guard else None
     )
-    return {"name": resource.name, "state": "held", **{key: fields[key] for key in _LEASE_KEYS}}
+    unconfirmed = guard is not None and _is_unconfirmed(guard)
+    return {
+        "name": resource.name,
+        "state": "unconfirmed" if unconfirmed else "held",
+        **{key: fields[key] for key in _LEASE_KEYS},
+    }
 
 
 _LEASE_KEYS = (
@@ -285,10 +291,17 @@ def _guard_of(resource: Resource, overview: Overview) -> Handle | None:
 
 
 def _guard_text(handle: Handle | None) -> str:
+    if handle is not None and _is_unconfirmed(handle):
+        return "unconfirmed"
     if handle is None or handle.guard is None:
         return "unguarded"
     elsewhere = handle.guard.pid_namespace != own_pid_namespace()
     return f"pid {handle.guard.pid}{' elsewhere' if elsewhere else ''}"
+
+
+def _is_unconfirmed(handle: Handle) -> bool:
+    """Tell whether a server has granted it and doesn't know that its client heard of it."""
+    return is_served(handle) and handle.lost_replies > 0
 
 
 def _ends_text(resource: Resource, handle: Handle | None) -> str:

@@ -1,8 +1,8 @@
 """The lease proxy's protocol: its paths, methods, codes and texts, as ci-operator's has them.
 
-``POST /lease/acquire?type=T&count=N`` and ``POST /lease/release`` with ``{"names": [...]}``. What is
-ours beside that: an `Idempotency-Key` is sent back to say that it was heeded; a release of no names
-with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``.
+``POST /lease/acquire?type=T&count=N`` and ``POST /lease/release`` with ``{"names": [...]}``. What
+is ours beside that: an `Idempotency-Key` is sent back to say that it was heeded; a release of no
+names with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class _Endpoint:
         try:
             return await self._handler(request)
         except Exception as error:
-            self._warn(f"{request.method} {request.url.path} failed: {type(error).__name__}: {error}")
+            self._warn(
+                f"{request.method} {request.url.path} failed: {type(error).__name__}: {error}"
+            )
             return refusal(500, f"unexpected failure: {type(error).__name__}")
 
 
@@ -161,7 +163,7 @@ class _Api:
             return refusal(500, f"Failed to release lease {error.name}: {error}\nReleased: {done}")
         except LeaseError as error:
             return refusal(500, f"Failed to release: {error}")
-        return Answer(204)
+        return Answer(status_code=204)
 
     async def healthz(self, request: Request) -> Response:
         if self._desk.is_closing:

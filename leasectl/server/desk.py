@@ -14,10 +14,11 @@ from typing import Callable
 from leasectl.backends.base import Patience
 from leasectl.clock import Clock
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
+from leasectl.handles import is_served
 from leasectl.liveness import Liveness, liveness, this_process
 from leasectl.model import Handle
 from leasectl.server.delivery import Delivery
-from leasectl.server.grants import covers, is_served, key_of, served_id, served_request
+from leasectl.server.grants import covers, key_of, served_id, served_request
 from leasectl.server.metrics import Meter
 from leasectl.server.naps import nap_through
 from leasectl.server.withdrawn import Withdrawn

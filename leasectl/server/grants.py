@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 
-from leasectl.handles import new_id
+from leasectl.handles import SERVED_LABEL, new_id
 from leasectl.model import Handle, Request
 
-# ":" keeps them apart from the labels that people can give.
-_CLIENT = "serve:client"
 _KEY = "serve:key"
 LONGEST_KEY = 400
 
@@ -24,7 +22,7 @@ def is_key(text: str) -> bool:
 
 def served_request(pool_type: str, count: int, *, client: str, key: str | None) -> Request:
     """What a client asks for, as a record keeps it."""
-    labels = ((_CLIENT, client), *(((_KEY, key),) if key is not None else ()))
+    labels = ((SERVED_LABEL, client), *(((_KEY, key),) if key is not None else ()))
     return Request(pool_type, count, labels=labels)
 
 
@@ -33,11 +31,6 @@ def served_id(pool_type: str, key: str | None) -> str:
     if key is None:
         return new_id(pool_type)
     return f"{pool_type}-{hashlib.sha256(key.encode()).hexdigest()[:20]}"
-
-
-def is_served(handle: Handle) -> bool:
-    """Tell whether a handle was made for a client of a server."""
-    return any(name == _CLIENT for name, _ in handle.request.labels)
 
 
 def key_of(handle: Handle) -> str | None:

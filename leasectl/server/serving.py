@@ -93,9 +93,7 @@ def serve(
     asyncio.run(_serve(app, bound, desk, ready))
 
 
-async def _serve(
-    app: ASGIApp, bound: socket.socket, desk: Desk, ready: Callable[[], None]
-) -> None:
+async def _serve(app: ASGIApp, bound: socket.socket, desk: Desk, ready: Callable[[], None]) -> None:
     server = _Server(_config(app), ready)
 
     def end() -> None:

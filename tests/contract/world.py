@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable, Protocol
 
-from leasectl.backends.base import Journal, Patience
-from leasectl.backends.pool import Acquisition, PoolBackend
+from leasectl.backends.base import Acquisition, Journal, Patience
+from leasectl.backends.pool import PoolBackend
 from leasectl.clock import Clock
 from leasectl.engines.base import Engine, PoolAdmin
 from leasectl.liveness import Process

@@ -38,8 +38,9 @@ class LeaseApi:
         poll_seconds: Waiters look again this often, as the real one does every 3 s; None: at once
             when something becomes free.
         idempotent: Honour `Idempotency-Key`, which the real one doesn't: a repeated key gets the
-            same names until one of them is released; a release with a key releases only what was
-            granted with it, so that a repeated one can't free what is somebody else's by now.
+            same names until one of them is released; a release with a key, or a part that keys
+            begin with, releases only what was granted with it, so that a repeated one can't free
+            what is somebody else's by now. One of no names releases all that its key has.
     """
 
     def __init__(
@@ -163,6 +164,17 @@ class LeaseApi:
             names = _parse_names(exchange.request.body)
         except ValueError as error:
             return refusal(400, f"unmarshal request body: {error}")
+        answer = self._release_all(exchange, names or self._undone(exchange))
+        key = self._key(exchange)
+        return answer if key is None else answer._replace(headers=(("Idempotency-Key", key),))
+
+    def _undone(self, exchange: Exchange) -> list[str]:
+        """What a release of no names gives back: all that was granted with its key."""
+        key = self._key(exchange)
+        granted = [names for each, names in self._by_key.items() if key and _covers(key, each)]
+        return [name for names in granted for name in names]
+
+    def _release_all(self, exchange: Exchange, names: Sequence[str]) -> Answer:
         released: list[str] = []
         for name in names:
             try:
@@ -199,11 +211,17 @@ class LeaseApi:
 
     def _check_key(self, exchange: Exchange, name: str) -> None:
         key = self._key(exchange)
-        if key is not None and name not in self._by_key.get(key, []):
+        granted = [names for each, names in self._by_key.items() if key and _covers(key, each)]
+        if key is not None and not any(name in names for names in granted):
             raise NotReleased(f"no resource name {name}")
 
     def _forget_key_of(self, name: str) -> None:
         self._by_key = {key: names for key, names in self._by_key.items() if name not in names}
+
+
+def _covers(key: str, other: str) -> bool:
+    """Whether a key is the other or one of the parts that it begins with."""
+    return other == key or other.startswith(f"{key}/")
 
 
 def _fail_at(exchange: Exchange, unit: int) -> None:

@@ -1,0 +1,143 @@
+"""``leasectl serve``: the lease proxy's protocol in front of this machine's pools."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import os
+import re
+import shlex
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from leasectl.cli.context import open_service
+from leasectl.cli.output import emit, note
+from leasectl.durations import parse_duration, printable
+from leasectl.errors import InvalidRequest, NotSupported
+
+if TYPE_CHECKING:
+    import socket
+
+EXAMPLE = """\b
+Example:
+  source <(leasectl serve --print-env)
+  server=$!
+  h=$(leasectl acquire -t azure--install --backend "$LEASE_PROXY_SERVER_URL")
+  leasectl release --handle "$h"
+  kill "$server"
+"""
+
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Read ``HOST:PORT`` or ``[IPv6]:PORT``; InvalidRequest when it is neither."""
+    found = _ADDRESS.fullmatch(text)
+    if not found or int(found["port"]) > 65535:
+        raise InvalidRequest(f'"{printable(text)}" is no address; write it like 127.0.0.1:8080')
+    return found["six"] or found["host"], int(found["port"])
+
+
+@click.command(epilog=EXAMPLE)
+@click.option(
+    "--listen",
+    "address",
+    type=parse_address,
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to be reached; port 0 is any that is free.",
+)
+@click.option(
+    "--print-env",
+    is_flag=True,
+    help="Print what a shell has to export for its scripts to use this server.",
+)
+@click.option(
+    "--acquire-timeout",
+    "acquire_seconds",
+    type=parse_duration,
+    default="120m",
+    show_default=True,
+    metavar="D",
+    help="A request that has waited for so long is told that no lease could be had.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="Clients have to show the bearer token in this file, as they do when LEASECTL_TOKEN_FILE "
+    "names one. Default: no need.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
+@click.option(
+    "--backend",
+    metavar="URL",
+    help="Whose leases to hand out: local:. Default: LEASECTL_BACKEND, else local:.",
+)
+def command(
+    *,
+    address: tuple[str, int],
+    print_env: bool,
+    acquire_seconds: float,
+    token_file: str | None,
+    quiet: bool,
+    backend: str | None,
+) -> None:
+    """Serve the lease proxy's protocol in front of the embedded pool.
+
+    Prints its address, or with --print-env what to export, once it answers; then it lets go of
+    stdout and serves until TERM, INT or HUP. Scripts made for ci-operator's lease proxy run on it
+    unchanged. A client that goes away while it waits gives up its place. What is leased stays
+    leased when the server ends, and the next server on the same state directory knows it. GET
+    /healthz tells whether it works and /metrics what Prometheus wants to know.
+    """
+    _require_extra()
+    from leasectl.backends.settings import read_token
+    from leasectl.server.serving import listen, serve, url_of
+
+    token = None if token_file is None else read_token(token_file)
+    # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
+    service = open_service(backend or os.environ.get("LEASECTL_BACKEND") or "local:")
+    service.pools.pools()  # refused by backends that have none
+    bound = listen(*address)
+    url = url_of(bound)
+    _warn_of_strangers(bound, token)
+
+    def ready() -> None:
+        emit(f"export LEASE_PROXY_SERVER_URL={shlex.quote(url)}\n" if print_env else f"{url}\n")
+        if print_env and not os.isatty(1):
+            # In the background of a shell, whose Ctrl-C is not for this.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _let_go_of_stdout()
+        if not quiet:
+            note(f"serving {service.backend_url} of {service.state.directory} at {url}")
+
+    serve(service, bound, acquire_seconds=acquire_seconds, token=token, ready=ready, warn=note)
+
+
+def _require_extra() -> None:
+    missing = [name for name in ("starlette", "uvicorn") if not importlib.util.find_spec(name)]
+    if missing:
+        raise NotSupported(
+            f"serve needs {' and '.join(missing)}, not installed here; install with: "
+            "pip install 'leasectl[serve]'"
+        )
+
+
+def _warn_of_strangers(bound: socket.socket, token: str | None) -> None:
+    host = bound.getsockname()[0]
+    if token is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+        note(
+            f"anybody who reaches {host} can take and give back leases: there is no --token-file, "
+            "and nothing is encrypted"
+        )
+
+
+def _let_go_of_stdout() -> None:
+    """Whoever reads the address waits for the end of it, not for the end of the server."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
