@@ -2,7 +2,7 @@
 
 A grant goes through three stages, each of them on record. Until its answer is about to be written
 only this process knows of it, and its death undoes it. From then on somebody may know, so it
-outlives the server: it is *unconfirmed*. With the answer delivered it is a held lease like any other.
+outlives the server: it is *unconfirmed*. With the answer delivered it is a lease like any other.
 """
 
 from __future__ import annotations

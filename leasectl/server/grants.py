@@ -1,7 +1,7 @@
 """Served leases as records: what a grant to a client looks like, and how it is found again.
 
-A served handle has two labels: who asked, and the `Idempotency-Key` it was asked with. Its id is made
-of the key, so that a repeated key finds its grant, whichever process made it.
+A served handle has two labels: who asked, and the `Idempotency-Key` it was asked with. Its id is
+made of the key, so that a repeated key finds its grant, whichever process made it.
 """
 
 from __future__ import annotations
