@@ -30,6 +30,7 @@ class RecordJournal:
     Attributes:
         handle: The record as this acquisition has made it.
         kept: Whether a keeper was there when the grant was recorded.
+        unsettled: The server may have granted what couldn't be undone yet.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class RecordJournal:
         clock: Clock,
     ) -> None:
         self.kept = False
+        self.unsettled = False
         self._state = state
         self._handles = Handles(state)
         self._backend = backend
@@ -97,6 +99,9 @@ class RecordJournal:
 
     def lost_reply(self) -> None:
         self._count_lost_replies(self.handle.lost_replies + 1)
+
+    def to_undo(self) -> None:
+        self.unsettled = True
 
     def found(self) -> None:
         if self.handle.lost_replies:

@@ -49,7 +49,7 @@ class RemoteRelease:
                 return ()
             names = handle.names if target.names is None else target.names
             self._handles.start_giving_back(handle.backend, names, this_process())
-        released = self._send(backend, handle, names)
+        released = self._send(backend, handle, names) if names else ()
         if target.names is None and _may_have_more(handle):
             list(backend.release(_key(handle), ()))
         with self._state.transaction():
@@ -84,7 +84,7 @@ def _may_have_more(handle: Handle) -> bool:
     """Tell whether the server may have granted what the record doesn't know of.
 
     An answer was lost, or whoever acquired was killed, perhaps while it was on its way. The
-    process that acquires has its own way to undo what it asked for, and is in a hurry.
+    process that acquires has its own way to undo what it asked for.
     """
     killed = handle.state == "acquiring" and handle.waiter is not None
     return bool(handle.lost_replies or killed) and handle.waiter != this_process()

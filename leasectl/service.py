@@ -458,21 +458,18 @@ class Service:
                 claimant, journal, patience._replace(interrupts=(*patience.interrupts, interrupt))
             )
         except BaseException:
-            if self._gave_back(journal.handle):
-                journal.gave_up()
-            else:
+            try:
+                self.release(whole(journal.handle))
+            except LeaseError:
+                journal.unsettled = True
+            if journal.unsettled:
                 journal.leave_to_keeper()
                 keeping.ensure(self.state)
+            else:
+                journal.gave_up()
             raise
         finally:
             pipe.close()
-
-    def _gave_back(self, handle: Handle) -> bool:
-        """Give back what has arrived; tell whether the server is known to have nothing left."""
-        with contextlib.suppress(LeaseError):
-            self.release(whole(handle))
-            return not handle.lost_replies
-        return False
 
     def _backend(self, handle: Handle) -> Backend:
         key = (handle.backend, handle.settings)

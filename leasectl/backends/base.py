@@ -56,6 +56,9 @@ class RemoteJournal(Journal, Protocol):
     def lost_reply(self) -> None:
         """An answer was lost that may have carried a grant."""
 
+    def to_undo(self) -> None:
+        """What lost answers may have carried couldn't be undone now; somebody has to go on."""
+
     def found(self) -> None:
         """The server recognised a repeated request: what was lost has been found again."""
 

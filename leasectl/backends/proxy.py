@@ -91,7 +91,12 @@ class ProxyBackend:
     ) -> tuple[Lease, ...]:
         _check(claimant.request, patience)
         journal.enqueuing()
-        leases = _Acquisition(self, self._connection, claimant, journal, patience, self._clock)()
+        acquisition = _Acquisition(self, self._connection, claimant, journal, patience, self._clock)
+        try:
+            leases = acquisition()
+        except BaseException:
+            acquisition.undo_losses()
+            raise
         journal.granted(leases)
         return leases
 
@@ -333,19 +338,22 @@ class _Acquisition:
         for name in names or ():
             if not is_name(name) or self._journal.arrived(name) is None:
                 self._backend.give_back(name, self._key)
-        if answer is None and not self._is_undone():
+        if answer is None:
+            self._losses += 1
             self._journal.lost_reply()
             self._patience.warn(
                 f"{self._backend.url} didn't answer that it has stopped waiting; a lease of "
                 f"{self._request.type} may stay leased until the job ends"
             )
 
-    def _is_undone(self) -> bool:
-        """Undo a request that was given up and had no answer, if the server can do that now."""
-        try:
-            return self._backend.undo(self._key, seconds=UNDO_SECONDS)
-        except BackendUnreachable:
-            return False
+    def undo_losses(self) -> None:
+        """Give back what lost answers may have carried, if the server knows of keys."""
+        if self._losses:
+            try:
+                if self._backend.undo(self._journal.key, seconds=UNDO_SECONDS):
+                    self._journal.found()
+            except BackendUnreachable:
+                self._journal.to_undo()
 
     def _give_all_back(self, leases: Sequence[Lease]) -> None:
         for lease in leases:

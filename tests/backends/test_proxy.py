@@ -164,7 +164,10 @@ class TestLosses:
         finished = cli("acquire", "-t", "T")
         assert finished.code == 69
         assert cli.query("SELECT state FROM handle") == []
-        assert len(proxy.history().of("request")) == 3
+        assert proxy.leased == []
+        *asked, undone = proxy.history().of("request")
+        assert [each["path"] for each in asked] == ["/lease/acquire"] * 3
+        assert undone["body"] == '{"names":[]}'
 
     @pytest.mark.parametrize("fault", ["500", "reset-connect times=1", "reset-before", "delay"])
     def test_what_passes_is_got_over(
@@ -466,6 +469,9 @@ class _Journal(NoJournal):
         """Not noted."""
 
     def lost_reply(self) -> None:
+        """Not noted."""
+
+    def to_undo(self) -> None:
         """Not noted."""
 
     def found(self) -> None:

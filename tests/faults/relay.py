@@ -102,9 +102,13 @@ class Relay:
 
     def _note_releases(self, exchange: Exchange) -> dict[str, str | None]:
         key = exchange.request.headers.get("idempotency-key")
+        # One of no names undoes all that was asked for with its key.
+        names = _names(exchange.request.body) or [
+            name for name, granted_with in self._leased.items() if key and granted_with
+        ]
         given_up = {
             name: self._leased.pop(name)
-            for name in dict.fromkeys(_names(exchange.request.body))
+            for name in dict.fromkeys(names)
             if name in self._leased and _may_release(key, self._leased[name])
         }
         for name in given_up:

@@ -29,6 +29,13 @@ class Serving:
         self.url = first_line(self._started)
         self.pid = self._started.pid
 
+    @classmethod
+    def at(cls, url: str) -> Serving:
+        """A server that somebody else started."""
+        serving = cls.__new__(cls)
+        serving.url = url
+        return serving
+
     def connect(self) -> RawClient:
         return RawClient(self.url)
 
@@ -40,7 +47,7 @@ class Serving:
     def waiter(self, pool_type: str, **headers: str) -> RawClient:
         """A client that has asked for a lease and hasn't got it."""
         client = self.connect()
-        client.start_acquire(pool_type, **headers)
+        client.start_acquire(pool_type, 1, **headers)
         return client
 
     def pause(self) -> None:

@@ -120,7 +120,7 @@ def test_a_grant_that_a_killed_server_told_nobody_of_is_undone(
     server = cli.spawn([sys.executable, "-c", _DIES_AT, "granted", "serve", "-q"])
     address = first_line(server)
     with pytest.raises(GONE), RawClient(address) as client:
-        client.acquire("T", **key)
+        client.acquire("T", 1, **key)
     assert server.finish().code == -signal.SIGKILL
     assert held(cli, "T") == ["T--00"]
     assert states(cli, "T") == ["free", "free"]
@@ -134,7 +134,7 @@ def test_a_grant_of_which_nobody_knows_whether_it_was_told_can_be_found(
         server = cli.spawn([sys.executable, "-c", _DIES_AT, "answered", "serve", "-q"])
         address = first_line(server)
         with pytest.raises(GONE), RawClient(address) as client:
-            client.acquire("T", **keys)
+            client.acquire("T", 1, **keys)
         server.finish()
     assert states(cli, "T") == ["unconfirmed", "unconfirmed"]
     with serve().connect() as client:

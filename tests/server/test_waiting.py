@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import resource
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
@@ -124,7 +125,7 @@ def test_what_a_killed_holder_had_is_handed_on(shared: Serving, single: str) -> 
 
 @pytest.mark.timeout(100)
 def test_2000_waiting_clients_cost_coroutines(
-    cli: Cli, serve: Serve, record_property: pytest.RecordProperty
+    cli: Cli, serve: Serve, record_property: Callable[[str, object], None]
 ) -> None:
     count = 2000
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
