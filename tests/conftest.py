@@ -13,7 +13,15 @@ from tests.faults.fixture import fault_proxy as fault_proxy
 from tests.support import Cli, CliOfAnotherUser, ManualClock
 
 # Enough on one Python: they run on all of them by themselves, test the tests, or sweep for minutes.
-ONCE = ("backends", "crash", "faults", "test_pyz.py", "test_documentation.py", "test_support.py")
+ONCE = (
+    "backends",
+    "crash",
+    "faults",
+    "server",
+    "test_pyz.py",
+    "test_documentation.py",
+    "test_support.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

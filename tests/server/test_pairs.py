@@ -23,6 +23,10 @@ _COMMANDS = (
     "leasectl.cli.release",
     "leasectl.backends.connection",
     "leasectl.backends.proxy",
+    "certifi",
+    "encodings.idna",
+    "httpcore",
+    "pwd",
 )
 
 
@@ -80,7 +84,7 @@ class _Client:
 def test_500_pairs_from_32_processes_lose_nothing_whatever_the_network_loses(
     cli: Cli, serve: Serve, fault_proxy: StartFaultProxy, tmp_path: Path
 ) -> None:
-    cli.pool("T", *(f"T--{number}" for number in range(8)))
+    cli.pool("T", *(f"T--{number}" for number in range(16)))
     server = serve()
     relay = fault_proxy(upstream=server.url, faults=(FAULTS,))
     for module in _COMMANDS:
