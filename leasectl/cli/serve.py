@@ -86,7 +86,7 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Serve the lease proxy's protocol in front of the embedded pool.
+    """Answer as a lease proxy does, from the embedded pool.
 
     Prints its address, or with --print-env what to export, once it answers; then it lets go of
     stdout and serves until TERM, INT or HUP. Scripts made for ci-operator's lease proxy run on it
