@@ -265,19 +265,18 @@ class Handles:
         rows = self._state.query("SELECT handle, name, acquisition, due FROM timer ORDER BY due")
         return [(str(h), str(n), int(a), float(d)) for h, n, a, d in rows]
 
-    def answered(self, handle: Handle) -> bool:
-        """Record, before an answer tells of a grant, that from here on somebody may know of it.
+    def answered(self, handle: Handle, *, confirmed: bool) -> bool:
+        """Record that an answer is about to tell of a grant, or that it has arrived.
+
+        From the first on somebody may know of the grant, so it outlives the process that got it.
+        With either, nothing is armed any more that was to give it back for want of a listener.
 
         Returns:
             Whether the acquisition still is the current one, and held.
         """
         self._state.db.execute("DELETE FROM timer WHERE handle = ?", (handle.id,))
-        self.count_lost_replies(handle, 1)
+        self.count_lost_replies(handle, 0 if confirmed else 1)
         return self.told(handle, guard=None, runner=None)
-
-    def confirm(self, handle: Handle) -> None:
-        """Record that the answer which told of a grant has arrived."""
-        self.count_lost_replies(handle, 0)
 
     def renewed(self, handle: Handle, wall: float) -> None:
         """Record a heartbeat."""

@@ -120,7 +120,7 @@ class Desk:
         if handle is None:
             handle = await self._wait(handle_id, pool_type, count, client, key, gone)
         with self.service.state.transaction():
-            if not self.service.handles.answered(handle):
+            if not self.service.handles.answered(handle, confirmed=False):
                 raise Cancelled("the lease was released before it could be told of")
         return handle
 
@@ -164,6 +164,8 @@ class Desk:
             wait = self._start(handle_id, pool_type, count, client, key)
         wait.listeners += 1
         try:
+            # What is free is had, before anybody looks whether the client is still there.
+            await asyncio.sleep(0)
             await asyncio.wait((wait.task, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             wait.listeners -= 1
@@ -215,7 +217,7 @@ class Desk:
                 if current is None or not current.lost_replies:
                     return  # released meanwhile, or confirmed by another connection
                 if delivery is Delivery.DELIVERED:
-                    self.service.handles.confirm(current)
+                    self.service.handles.answered(current, confirmed=True)
                 elif delivery is Delivery.UNDELIVERED and key_of(current) is None:
                     self.service.finish(current)
             if delivery is Delivery.UNDELIVERED and key_of(current) is not None:

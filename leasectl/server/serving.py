@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 from collections.abc import Iterator
-from typing import Callable
+from typing import Any, Callable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -90,10 +90,16 @@ def serve(
     clock, meter = Clock(), Meter()
     desk = Desk(service, acquire_seconds=acquire_seconds, clock=clock, meter=meter, warn=warn)
     app = make_app(desk, meter, token=token, warn=warn)
-    asyncio.run(_serve(app, bound, desk, ready))
+    asyncio.run(_serve(app, bound, desk, ready, warn))
 
 
-async def _serve(app: ASGIApp, bound: socket.socket, desk: Desk, ready: Callable[[], None]) -> None:
+async def _serve(
+    app: ASGIApp,
+    bound: socket.socket,
+    desk: Desk,
+    ready: Callable[[], None],
+    warn: Callable[[str], None],
+) -> None:
     server = _Server(_config(app), ready)
 
     def end() -> None:
@@ -101,7 +107,13 @@ async def _serve(app: ASGIApp, bound: socket.socket, desk: Desk, ready: Callable
         server.should_exit = True
         desk.close()
 
+    def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # Such as too many open files: asyncio waits a second, and goes on.
+        error = context.get("exception")
+        warn(f"{context['message']}" + (f": {error}" if error else ""))
+
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(failed)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(signum) != signal.SIG_IGN:
             loop.add_signal_handler(signum, end)

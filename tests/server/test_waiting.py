@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.raw_client import RawClient
 from tests.server.conftest import Serve
-from tests.server.serving import Serving, held, waiting
+from tests.server.serving import Serving, held, states, waiting
 from tests.support import Cli, eventually
 
 
@@ -87,6 +87,34 @@ def test_a_grant_that_races_the_going_away_is_not_lost(cli: Cli, serve: Serve, h
         names = got.names if got.status == 200 else []
         assert client.read_to_end() == b""
     eventually(lambda: waiting(cli, "T") == 0 and held(cli, "T") == names)
+
+
+def test_what_is_free_is_had_by_who_asks_and_half_closes_at_once(
+    shared: Serving, pool: str
+) -> None:
+    shared.pause()
+    client = shared.waiter(pool)
+    client.half_close()
+    shared.go_on()
+    names = client.read_answer().names
+    assert client.read_to_end() == b""
+    eventually(lambda: states(shared.cli, pool) == ["held", "free"])
+    assert held(shared.cli, pool) == names
+    client.close()
+
+
+def test_more_clients_than_it_may_have_open_files_come_later(cli: Cli, serve: Serve) -> None:
+    cli.pool("T")
+    server = serve()
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (30, 30))
+    clients = [server.connect() for _ in range(40)]
+    for client in clients:
+        client.close()
+    with server.connect() as client:
+        assert client.acquire("T").names == ["T--00"]
+    finished = server.end()
+    assert finished.code == 0
+    assert all("Too many open files" in line for line in finished.err.splitlines())
 
 
 def test_waiting_ends_with_the_proxys_words_when_its_time_is_over(cli: Cli, serve: Serve) -> None:
