@@ -25,6 +25,10 @@ BACKLOG = 4096
 # Long enough for answers on their way; waits are ended, not waited for.
 _SHUTDOWN_SECONDS = 5
 _KEEP_ALIVE_SECONDS = 30
+_TELL_AGAIN_SECONDS = 60.0
+# A waiting client takes two: its connection and its pipe.
+_FILES_PER_CLIENT = 2
+_OTHER_FILES = 64
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -85,8 +89,6 @@ def serve(
         ready: Called as soon as requests are answered.
         warn: Called with a line for the server's operator.
     """
-    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # two for each waiter
     clock, meter = Clock(), Meter()
     desk = Desk(service, acquire_seconds=acquire_seconds, clock=clock, meter=meter, warn=warn)
     app = make_app(desk, meter, token=token, warn=warn)
@@ -100,17 +102,23 @@ async def _serve(
     ready: Callable[[], None],
     warn: Callable[[str], None],
 ) -> None:
-    server = _Server(_config(app), ready)
+    server = _Server(_config(app, _most_clients()), ready)
 
     def end() -> None:
         server.force_exit = server.should_exit
         server.should_exit = True
         desk.close()
 
+    told: dict[str, float] = {}
+
     def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        # Such as too many open files: asyncio waits a second, and goes on.
-        error = context.get("exception")
-        warn(f"{context['message']}" + (f": {error}" if error else ""))
+        # Such as too many open files, which asyncio tells once for each place in the backlog.
+        line = f"{context['message']}: {context.get('exception')}"
+        if server.should_exit:
+            return  # what it had planned for later finds the socket closed
+        if loop.time() - told.get(line, -_TELL_AGAIN_SECONDS) >= _TELL_AGAIN_SECONDS:
+            told[line] = loop.time()
+            warn(line)
 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(failed)
@@ -120,7 +128,14 @@ async def _serve(
     await server.serve(sockets=[bound])
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _most_clients() -> int:
+    """How many clients there may be at once; more of them are told to come again later."""
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    return max(1, (most_files - _OTHER_FILES) // _FILES_PER_CLIENT)
+
+
+def _config(app: ASGIApp, most_clients: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,
@@ -132,6 +147,7 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         backlog=BACKLOG,
+        limit_concurrency=most_clients,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )

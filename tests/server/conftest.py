@@ -45,4 +45,4 @@ def single(shared: Serving) -> str:
 @pytest.fixture
 def serve(cli: Cli) -> Serve:
     """Start servers on the test's own state directory."""
-    return lambda *options: Serving(cli, *options)
+    return lambda *options, **more: Serving(cli, *options, **more)

@@ -18,14 +18,18 @@ class Serving:
     Args:
         cli: Whose state directory it serves.
         options: More words of its command line.
+        max_files: How many open files it may have; None for what this process may.
 
     Attributes:
         url: Its address.
     """
 
-    def __init__(self, cli: Cli, *options: str) -> None:
+    def __init__(self, cli: Cli, *options: str, max_files: int | None = None) -> None:
         self.cli = cli
-        self._started = cli.start("serve", "-q", *options)
+        command = cli.command("serve", "-q", *options)
+        if max_files is not None:
+            command = ["bash", "-c", f'ulimit -n {max_files} && exec "$@"', "bash", *command]
+        self._started = cli.spawn(command)
         self.url = first_line(self._started)
         self.pid = self._started.pid
 
