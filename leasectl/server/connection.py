@@ -53,6 +53,7 @@ class Connection(H11Protocol):
         self.gone: asyncio.Future[None] = self.loop.create_future()
         self._stirred = asyncio.Event()
         self._at_the_end: Wire | None = None
+        self._was_reset = False
 
     # ---- what the event loop calls
 
@@ -75,6 +76,7 @@ class Connection(H11Protocol):
         return True  # the half that we write to stays open
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._was_reset = exc is not None
         with contextlib.suppress(OSError):
             self._at_the_end = look_at(self.transport.get_extra_info("socket"))
         self._note_gone()
@@ -110,14 +112,29 @@ class Connection(H11Protocol):
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
         if fate is not Delivery.DELIVERED:
             return fate
+        return Delivery.DELIVERED if await self._is_read() else Delivery.UNSURE
+
+    async def _is_read(self) -> bool:
+        """Tell whether what was acknowledged was read as well, as far as that shows."""
+        half_closed = self.gone.done()
+        if not half_closed and self._is_last():
+            with contextlib.suppress(OSError):
+                # For clients that read to the end, whatever the answer's head says.
+                self.transport.get_extra_info("socket").shutdown(socket.SHUT_WR)
         until = self.loop.time() + _ALIVE_SECONDS
         while not self._stirred.is_set() and self.loop.time() < until:
-            # In pieces: after the end of the client's half nobody tells of a reset.
-            half_closed = self.gone.done()
             await self._stir_or(_ALIVE_SECONDS / 10 if half_closed else _ALIVE_SECONDS)
-            if self.look().closed:
-                break
-        return self._fate(before) or Delivery.DELIVERED
+            # After the end of the client's half, nobody tells of a reset.
+            if half_closed and self.look().closed:
+                return False
+        return not self._was_reset
+
+    def _is_last(self) -> bool:
+        """Tell whether the client has said that it won't ask again on this connection."""
+        said = [value.lower() for name, value in self.headers if name == b"connection"]
+        if self.scope["http_version"] == "1.0":
+            return b"keep-alive" not in said
+        return b"close" in said
 
     def _fate(self, before: Wire) -> Delivery | None:
         closing = self._at_the_end is not None

@@ -16,9 +16,9 @@ from leasectl.clock import Clock
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.handles import is_served
 from leasectl.liveness import Liveness, liveness, this_process
-from leasectl.model import Handle
+from leasectl.model import Handle, Request
 from leasectl.server.delivery import Delivery
-from leasectl.server.grants import covers, key_of, served_id, served_request
+from leasectl.server.grants import covers, key_in, served_id, served_request
 from leasectl.server.metrics import Meter
 from leasectl.server.naps import nap_through
 from leasectl.server.withdrawn import Withdrawn
@@ -47,9 +47,10 @@ class NotReleased(LeaseError):
 class _Wait:
     """One acquisition under way, and how many requests wait for its outcome."""
 
-    def __init__(self, task: asyncio.Task[Handle], key: str | None) -> None:
+    def __init__(self, task: asyncio.Task[Handle], request: Request) -> None:
         self.task = task
-        self.key = key
+        self.count = request.count
+        self.key = key_in(request)
         self.listeners = 0
         self.is_over = False
 
@@ -130,10 +131,7 @@ class Desk:
         if handle is None or handle_id in self._waits:
             return None
         if handle.state == "held" and not self._is_left_over(handle):
-            if handle.request.count != count:
-                raise InvalidRequest(
-                    f"the Idempotency-Key was used with count={handle.request.count} before"
-                )
+            _check_same(handle.request.count, count)
             return handle
         if handle.state != "released" and not self._is_left_over(handle):
             raise LeaseError("another server waits with the same Idempotency-Key")
@@ -162,6 +160,7 @@ class Desk:
         wait = self._waits.get(handle_id)
         if wait is None:
             wait = self._start(handle_id, pool_type, count, client, key)
+        _check_same(wait.count, count)
         wait.listeners += 1
         try:
             # What is free is had, before anybody looks whether the client is still there.
@@ -197,7 +196,7 @@ class Desk:
             if not task.cancelled():
                 task.exception()  # there may be nobody left who would ask for it
 
-        wait = _Wait(asyncio.ensure_future(acquire()), key)
+        wait = _Wait(asyncio.ensure_future(acquire()), request)
         wait.task.add_done_callback(forget)
         self._waits[handle_id] = wait
         return wait
@@ -218,9 +217,9 @@ class Desk:
                     return  # released meanwhile, or confirmed by another connection
                 if delivery is Delivery.DELIVERED:
                     self.service.handles.answered(current, confirmed=True)
-                elif delivery is Delivery.UNDELIVERED and key_of(current) is None:
+                elif delivery is Delivery.UNDELIVERED and key_in(current.request) is None:
                     self.service.finish(current)
-            if delivery is Delivery.UNDELIVERED and key_of(current) is not None:
+            if delivery is Delivery.UNDELIVERED and key_in(current.request) is not None:
                 self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
         except LeaseError as error:
             self._warn(f"{handle.id} stays unconfirmed: {error}")
@@ -261,8 +260,8 @@ class Desk:
             return False
         if handle.state != "held" or handle.waiter == this_process():
             return False  # no answer has named it yet
-        granted_with = key_of(handle)
-        return key is None or granted_with is None or covers(key, granted_with)
+        granted_with = key_in(handle.request)
+        return key is None or (granted_with is not None and covers(key, granted_with))
 
     def withdraw(self, key: str) -> None:
         """Undo all that was asked for with a key, or one that begins with it, now and later.
@@ -275,7 +274,7 @@ class Desk:
             if wait.key is not None and covers(key, wait.key):
                 wait.end()
         for handle in self.service.handles.active():
-            granted_with = key_of(handle)
+            granted_with = key_in(handle.request)
             if handle.state == "held" and granted_with is not None and covers(key, granted_with):
                 self.service.finish(handle)
 
@@ -290,3 +289,8 @@ class Desk:
     @property
     def is_closing(self) -> bool:
         return self._closing
+
+
+def _check_same(before: int, now: int) -> None:
+    if before != now:
+        raise InvalidRequest(f"the Idempotency-Key was used with count={before} before")

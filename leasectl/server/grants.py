@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 
 from leasectl.handles import SERVED_LABEL, new_id
-from leasectl.model import Handle, Request
+from leasectl.model import Request
 
 _KEY = "serve:key"
 LONGEST_KEY = 400
@@ -33,9 +33,9 @@ def served_id(pool_type: str, key: str | None) -> str:
     return f"{pool_type}-{hashlib.sha256(key.encode()).hexdigest()[:20]}"
 
 
-def key_of(handle: Handle) -> str | None:
-    """The key that a grant was asked for with."""
-    return next((value for name, value in handle.request.labels if name == _KEY), None)
+def key_in(request: Request) -> str | None:
+    """The key that a client's request came with."""
+    return next((value for name, value in request.labels if name == _KEY), None)
 
 
 def covers(key: str, other: str) -> bool:

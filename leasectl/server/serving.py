@@ -140,6 +140,7 @@ def _config(app: ASGIApp, most_clients: int) -> uvicorn.Config:
         app,
         http=Connection,
         ws="none",
+        interface="asgi3",
         lifespan="off",
         log_config=None,
         log_level="critical",

@@ -130,8 +130,10 @@ class Relay:
 
 def _may_release(key: str | None, granted_with: str | None) -> bool:
     """Whether a server that looks at keys would let it: one key is the other or begins with it."""
-    if key is None or granted_with is None:
+    if key is None:
         return True
+    if granted_with is None:
+        return False
     return key.startswith(granted_with) or granted_with.startswith(key)
 
 
