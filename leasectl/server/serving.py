@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import resource
 import signal
 import socket
@@ -89,6 +90,8 @@ def serve(
         ready: Called as soon as requests are answered.
         warn: Called with a line for the server's operator.
     """
+    # Its warnings are of writing to clients that are gone, which is told to whom it concerns.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     clock, meter = Clock(), Meter()
     desk = Desk(service, acquire_seconds=acquire_seconds, clock=clock, meter=meter, warn=warn)
     app = make_app(desk, meter, token=token, warn=warn)
