@@ -112,16 +112,17 @@ async def _serve(
         server.should_exit = True
         desk.close()
 
-    told: dict[str, float] = {}
+    told: dict[type, float] = {}
 
     def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # Such as too many open files, which asyncio tells once for each place in the backlog.
-        line = f"{context['message']}: {context.get('exception')}"
         if server.should_exit:
             return  # what it had planned for later finds the socket closed
-        if loop.time() - told.get(line, -_TELL_AGAIN_SECONDS) >= _TELL_AGAIN_SECONDS:
-            told[line] = loop.time()
-            warn(line)
+        error = context.get("exception")
+        since = loop.time() - told.get(type(error), -_TELL_AGAIN_SECONDS)
+        if since >= _TELL_AGAIN_SECONDS:
+            told[type(error)] = loop.time()
+            warn(f"{context['message']}: {error}")
 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(failed)
