@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 
 from leasectl.durations import printable
 from leasectl.server.connection import Connection
-from leasectl.server.delivery import Delivery
 
 
 class Answer(Response):
@@ -48,23 +47,20 @@ class Granted(Answer):
     Args:
         names: What was granted.
         connection: Where it is sent.
-        settle: Told what became of it; not called when the server is ended meanwhile.
+        settle: Told whether it has arrived; not called when the server is ended meanwhile.
     """
 
     def __init__(
         self,
         names: Sequence[str],
         connection: Connection,
-        settle: Callable[[Delivery], None],
+        settle: Callable[[bool], None],
     ) -> None:
         super().__init__(_names_body(names), media_type="application/json")
         self._connection = connection
         self._settle = settle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        before = self._connection.look()
-        if before.closed:
-            self._settle(Delivery.UNDELIVERED)
         await send(
             {
                 "type": "http.response.start",
@@ -74,8 +70,7 @@ class Granted(Answer):
         )
         # Its length is in the head: for the client this is the end already.
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
-        if not before.closed:
-            self._settle(await self._connection.delivery(before))
+        self._settle(await self._connection.has_delivered())
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -139,7 +139,7 @@ class _Api:
             status, reason = _why_not(error)
             return refusal(status, f"Failed to acquire lease {quoted(pool_type)}: {reason}")
         return Granted(
-            handle.names, connection, lambda delivery: self._desk.answered(handle, delivery)
+            handle.names, connection, lambda delivered: self._desk.answered(handle, delivered)
         )
 
     async def release(self, request: Request) -> Response:

@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from leasectl.server.delivery import Delivery, Wire, judge, look_at
+from leasectl.server.delivery import GONE, Wire, has_arrived, look_at
 
 # Where a request's scope has its connection.
 SCOPE_KEY = "leasectl.connection"
@@ -94,25 +94,19 @@ class Connection(H11Protocol):
         if self._at_the_end is None:
             with contextlib.suppress(OSError):
                 return look_at(self.transport.get_extra_info("socket"))
-        return self._at_the_end or Wire(closed=True, acknowledged=0, pending=0)
+        return self._at_the_end or GONE
 
-    async def delivery(self, before: Wire) -> Delivery:
-        """Wait until it is known what became of the answer that was just written.
-
-        Args:
-            before: How the connection was before that.
-        """
+    async def has_delivered(self) -> bool:
+        """Wait until it is known what became of the answer that was just written."""
         self._stirred.clear()
         pause = _FIRST_LOOK_SECONDS
         while True:
-            fate = self._fate(before)
-            if fate is not None:
-                break
+            buffered = 0 if self._at_the_end else self.transport.get_write_buffer_size()
+            arrived = has_arrived(self.look(), buffered=buffered)
+            if arrived is not None:
+                return arrived and await self._is_read()
             await self._stir_or(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-        if fate is not Delivery.DELIVERED:
-            return fate
-        return Delivery.DELIVERED if await self._is_read() else Delivery.UNSURE
 
     async def _is_read(self) -> bool:
         """Tell whether what was acknowledged was read as well, as far as that shows."""
@@ -135,11 +129,6 @@ class Connection(H11Protocol):
         if self.scope["http_version"] == "1.0":
             return b"keep-alive" not in said
         return b"close" in said
-
-    def _fate(self, before: Wire) -> Delivery | None:
-        closing = self._at_the_end is not None
-        buffered = 0 if closing else self.transport.get_write_buffer_size()
-        return judge(before, self.look(), buffered=buffered)
 
     async def _stir_or(self, seconds: float) -> None:
         """Sleep, at most until the client does something."""

@@ -17,7 +17,6 @@ from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.handles import is_served
 from leasectl.liveness import Liveness, liveness, this_process
 from leasectl.model import Handle, Request
-from leasectl.server.delivery import Delivery
 from leasectl.server.grants import covers, key_in, served_id, served_request
 from leasectl.server.metrics import Meter
 from leasectl.server.naps import nap_through
@@ -203,24 +202,24 @@ class Desk:
 
     # ---- after the answer
 
-    def answered(self, handle: Handle, delivery: Delivery) -> None:
+    def answered(self, handle: Handle, delivered: bool) -> None:
         """Settle a grant once it is known what became of its answer.
 
         What was delivered is confirmed. What wasn't goes back: at once if nobody can ask for it
-        again, else after a while. Of what is unsure nothing but a mark remains: to free what
-        somebody may use would be worse than to leave it to a person.
+        again, else after a while.
         """
         try:
             with self.service.state.transaction():
                 current = self.service.handles.current(handle.id, handle.acquisition)
                 if current is None or not current.lost_replies:
                     return  # released meanwhile, or confirmed by another connection
-                if delivery is Delivery.DELIVERED:
+                if delivered:
                     self.service.handles.answered(current, confirmed=True)
-                elif delivery is Delivery.UNDELIVERED and key_in(current.request) is None:
+                    return
+                if key_in(current.request) is None:
                     self.service.finish(current)
-            if delivery is Delivery.UNDELIVERED and key_in(current.request) is not None:
-                self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
+                    return
+            self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
         except LeaseError as error:
             self._warn(f"{handle.id} stays unconfirmed: {error}")
 

@@ -13,7 +13,6 @@ from uvicorn.server import ServerState
 
 from leasectl.server.answers import Granted
 from leasectl.server.connection import SCOPE_KEY, Connection
-from leasectl.server.delivery import Delivery
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
@@ -24,7 +23,7 @@ class _Meeting:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
-        self.verdict: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        self.verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.connection: Connection | None = None
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
@@ -85,7 +84,7 @@ HALVES = pytest.mark.parametrize("closed_before", [False, True], ids=["open", "h
 def test_an_answer_that_was_read_is_delivered(
     last: bytes, closed_before: bool, end: Callable[[socket.socket], None] | None
 ) -> None:
-    async def meet() -> Delivery:
+    async def meet() -> bool:
         meeting = _Meeting()
         client = await meeting.client(last)
         if closed_before:
@@ -100,13 +99,13 @@ def test_an_answer_that_was_read_is_delivered(
         client.close()
         return verdict
 
-    assert asyncio.run(meet()) is Delivery.DELIVERED
+    assert asyncio.run(meet())
 
 
 @LAST
 @HALVES
-def test_an_answer_that_was_left_unread_is_unsure(last: bytes, closed_before: bool) -> None:
-    async def meet() -> Delivery:
+def test_an_answer_that_was_left_unread_is_not(last: bytes, closed_before: bool) -> None:
+    async def meet() -> bool:
         meeting = _Meeting()
         client = await meeting.client(last)
         if closed_before:
@@ -118,15 +117,13 @@ def test_an_answer_that_was_left_unread_is_unsure(last: bytes, closed_before: bo
         client.close()  # with something unread, which resets it
         return await meeting.verdict
 
-    assert asyncio.run(meet()) is Delivery.UNSURE
+    assert not asyncio.run(meet())
 
 
 @LAST
 @pytest.mark.parametrize("leave", [socket.socket.close, reset], ids=["closes", "resets"])
-def test_an_answer_to_nobody_is_undelivered(
-    last: bytes, leave: Callable[[socket.socket], None]
-) -> None:
-    async def meet() -> Delivery:
+def test_an_answer_to_nobody_is_not(last: bytes, leave: Callable[[socket.socket], None]) -> None:
+    async def meet() -> bool:
         meeting = _Meeting()
         client = await meeting.client(last)
         leave(client)
@@ -135,7 +132,7 @@ def test_an_answer_to_nobody_is_undelivered(
         meeting.answer.set()
         return await meeting.verdict
 
-    assert asyncio.run(meet()) is Delivery.UNDELIVERED
+    assert not asyncio.run(meet())
 
 
 def test_a_client_that_does_not_half_close_is_not_gone() -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from leasectl.server.delivery import Delivery, Wire, judge
+from leasectl.server.delivery import Wire, has_arrived
 from tests.faults.raw_client import RawClient
 from tests.server.conftest import Serve
 from tests.server.serving import Serving, first_line, held, resources, states
@@ -16,28 +16,21 @@ from tests.support import Cli, eventually
 
 # What a client sees of a server that is killed.
 GONE = (OSError, http.client.HTTPException)
-BEFORE = Wire(closed=False, acknowledged=1, pending=0)
 
 
-class TestJudge:
-    @pytest.mark.parametrize(
-        ("now", "buffered", "verdict"),
-        [
-            (Wire(False, 1, 160), 0, None),
-            (Wire(False, 100, 61), 0, None),
-            (Wire(False, 100, 0), 61, None),
-            (Wire(False, 161, 0), 0, Delivery.DELIVERED),
-            (Wire(True, 1, 160), 0, Delivery.UNDELIVERED),
-            (Wire(True, 100, 61), 0, Delivery.UNDELIVERED),
-            (Wire(True, 100, 0), 61, Delivery.UNDELIVERED),
-            (Wire(True, 1, 0), 0, Delivery.UNDELIVERED),
-            (Wire(True, 161, 0), 0, Delivery.UNSURE),
-        ],
-    )
-    def test_what_the_kernel_knows(
-        self, now: Wire, buffered: int, verdict: Delivery | None
-    ) -> None:
-        assert judge(BEFORE, now, buffered=buffered) is verdict
+@pytest.mark.parametrize(
+    ("wire", "buffered", "verdict"),
+    [
+        (Wire(closed=False, pending=160), 0, None),
+        (Wire(closed=False, pending=0), 61, None),
+        (Wire(closed=False, pending=0), 0, True),
+        (Wire(closed=True, pending=160), 0, False),
+        (Wire(closed=True, pending=0), 61, False),
+        (Wire(closed=True, pending=0), 0, False),
+    ],
+)
+def test_what_the_kernel_knows(wire: Wire, buffered: int, verdict: bool | None) -> None:
+    assert has_arrived(wire, buffered=buffered) is verdict
 
 
 def ask_and_leave(server: Serving, pool_type: str, how: str, **headers: str) -> None:
