@@ -54,7 +54,8 @@ def parse_address(text: str) -> tuple[str, int]:
 @click.option(
     "--print-env",
     is_flag=True,
-    help="Print what a shell has to export for its scripts to use this server.",
+    help="Print what a shell has to export for its scripts to use this server. Where that doesn't "
+    "go to a terminal, Ctrl-C is left to the shell.",
 )
 @click.option(
     "--acquire-timeout",
@@ -107,10 +108,10 @@ def command(
     _warn_of_strangers(bound, token)
 
     def ready() -> None:
-        emit(f"export LEASE_PROXY_SERVER_URL={shlex.quote(url)}\n" if print_env else f"{url}\n")
         if print_env and not os.isatty(1):
             # In the background of a shell, whose Ctrl-C is not for this.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+        emit(f"export LEASE_PROXY_SERVER_URL={shlex.quote(url)}\n" if print_env else f"{url}\n")
         _let_go_of_stdout()
         if not quiet:
             note(f"serving {service.backend_url} of {service.state.directory} at {url}")
