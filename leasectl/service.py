@@ -178,14 +178,10 @@ class Service:
             current = self._current(target)
             if current is None:
                 return ()
-            if current.state == "acquiring":
-                backend.withdraw(current.id)
-                self.handles.release(current, now=self._clock.elapsed())
-                return ()
             wanted = current.names if target.names is None else target.names
-            freed = tuple(backend.release(current.id, wanted))
-            # Read again: the backend may just have found that some had expired.
-            current = self._current(target)
+            freed = _free(backend, current, wanted)
+            if len(freed) < len(wanted):
+                current = self._current(target)  # some had expired, as the backend has just found
             if current is not None:
                 self.handles.drop(current, wanted, now=self._clock.elapsed())
         self._unlist(handle, wanted)
@@ -199,13 +195,18 @@ class Service:
         Raises:
             LeaseError: As `release`.
         """
-        with self._backend(handle).atomic():  # one transaction, unless a server has to be asked
+        backend = self._backend(handle)
+        if backend.remote:
             names = self.release(whole(handle))
             with self.state.transaction():
-                current = self.handles.load(handle.id)
-                if current is not None and current.acquisition == handle.acquisition:
-                    self.handles.forget(handle.id)
-        return names
+                self.handles.forget(handle.id, handle.acquisition)
+            return names
+        with backend.atomic():
+            current = self._current(whole(handle))
+            freed = _free(backend, current, current.names) if current is not None else ()
+            self.handles.forget(handle.id, handle.acquisition)
+        self._unlist(handle, handle.names)
+        return freed
 
     def take_back(self, handle: Handle) -> None:
         """Undo a grant that can't be told. A handle that was known before can be reacquired later.
@@ -305,7 +306,9 @@ class Service:
 
     def due(self) -> list[Target]:
         """What the keeper has to release now: for the dead, and because its time has come."""
-        abandoned = [whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)]
+        abandoned = [
+            whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)
+        ]
         now = self._clock.elapsed()
         return abandoned + [
             Target(handle_id, acquisition, (name,) if name else None)
@@ -478,7 +481,7 @@ class Service:
 
     def _forget_dead_waiter(self, handle: Handle) -> None:
         if handle.acquisition == 1:
-            self.handles.forget(handle.id)  # nobody has ever heard of it
+            self.handles.forget(handle.id, 1)  # nobody has ever heard of it
         else:
             self.handles.release(handle, now=self._clock.elapsed())
 
@@ -507,6 +510,14 @@ class Service:
             shared_dir = self._caller.require_shared_dir()
             if not os.path.isdir(shared_dir):
                 raise StateUnwritable(f"SHARED_DIR {shared_dir} is not a directory")
+
+
+def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
+    """Free what a handle holds of a pool of ours, or take it out of the queue."""
+    if handle.state == "acquiring":
+        backend.withdraw(handle.id)
+        return ()
+    return tuple(backend.release(handle.id, names))
 
 
 def _dead(process: Process | None) -> bool:

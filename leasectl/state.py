@@ -78,19 +78,19 @@ class State:
 
     def names_path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""
-        return os.path.join(self.directory, "handles", handle_id)
+        return f"{self.directory}/handles/{handle_id}"
 
-    def waiter_pipe(self, handle_id: str, ticket: int) -> str:
+    def waiter_pipe(self, name: str) -> str:
         """The named pipe that wakes who waits with a ticket of the embedded pool."""
-        return os.path.join(self.directory, "waiters", f"{handle_id}.{ticket}")
+        return f"{self.directory}/waiters/{name}"
 
     def runner_pipe(self, handle_id: str) -> str:
         """The named pipe that tells the `run` process of a handle that its leases are lost."""
-        return os.path.join(self.directory, "waiters", f"{handle_id}.run")
+        return self.waiter_pipe(f"{handle_id}.run")
 
     def cancel_pipe(self, handle_id: str) -> str:
         """The named pipe that tells a remote acquisition to give up."""
-        return os.path.join(self.directory, "waiters", f"{handle_id}.cancel")
+        return self.waiter_pipe(f"{handle_id}.cancel")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

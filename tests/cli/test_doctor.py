@@ -405,7 +405,7 @@ class TestRecords:
     def test_a_ticket_that_nobody_waits_with_is_taken_away(self, cli: Cli) -> None:
         self.held(cli)
         with database(cli) as db:
-            db.execute("INSERT INTO ticket VALUES ('T', 7, 'T-ghost1', 'ghost', 1, 0, NULL)")
+            db.execute("INSERT INTO ticket VALUES ('T', 7, 'T-ghost1', 'ghost', 1, 0, NULL, 'p')")
         self.check(cli, "T-ghost1 stands in a queue and isn't acquiring")
         assert cli.waiting() == []
 
@@ -538,7 +538,7 @@ class TestFiles:
         (folder / "T-ghost1").write_text("a")
         (folder / "T-ghost1.lock").touch()
         Path(f"{handle}.new").write_text("a")
-        os.mkfifo(cli.state_dir / "waiters" / "T-ghost1.7")
+        os.mkfifo(cli.state_dir / "waiters" / "T-ghost1.0123abcd")
         os.mkfifo(cli.state_dir / "waiters" / "T-ghost1.run")
         (folder / "notes").write_text("somebody's own")
         report = doctor(cli)
