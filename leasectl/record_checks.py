@@ -31,7 +31,7 @@ LONG_SECONDS = 24 * 3600.0
 LOCK_PATIENCE_SECONDS = 3.0
 OVERDUE_SECONDS = 10.0
 _HANDLE_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})(\.lock|\.new)?")
-_WAITER_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})\.([0-9a-f]{8}|run|cancel)")
+_WAITER_FILE = re.compile(r"waiter-[0-9a-f]{16}|.+-[A-Za-z0-9]{6}\.(run|cancel)")
 
 
 def lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Finding:
@@ -420,13 +420,10 @@ def _stale_files(state: State) -> Iterator[str]:
         if ending == ".new" or (handle_id not in known and not _is_locked(path)):
             yield path
     waiting = {pipe for (pipe,) in state.query("SELECT pipe FROM ticket")}
+    running = {f"{handle_id}.run" for handle_id in known}
     for name in sorted(os.listdir(state.path("waiters"))):
-        found = _WAITER_FILE.fullmatch(name)
-        if found is None or name in waiting:
-            continue
-        owner, ending = found.groups()
-        path = state.path("waiters", name)
-        if not (ending == "run" and owner in known) and not is_read(path):
+        path = state.waiter_pipe(name)
+        if _WAITER_FILE.fullmatch(name) and name not in waiting | running and not is_read(path):
             yield path
 
 

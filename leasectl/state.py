@@ -16,7 +16,7 @@ import sqlite3
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Callable
 
 from leasectl.database import connect, create, errors_of, translate, unlink
 from leasectl.errors import StateUnwritable
@@ -33,6 +33,7 @@ class State:
     Attributes:
         directory: Its absolute path.
         db: The database, in autocommit mode; read through it at will, write in `transaction`.
+        on_close: Called by `close`.
     """
 
     def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
@@ -43,6 +44,7 @@ class State:
         self._depth = 0
         self._wakers: list[int] = []
         self._staged: dict[str, Sequence[str] | None] = {}
+        self.on_close: list[Callable[[], None]] = []
 
     @classmethod
     def open(cls, directory: str) -> State:
@@ -70,6 +72,8 @@ class State:
 
     def close(self) -> None:
         """Close the database and the lock; only long-lived programs and tests need to."""
+        for let_go in self.on_close:
+            let_go()
         self.db.close()
         os.close(self._lock_fd)
 

@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from leasectl.clock import Clock
 from leasectl.database import errors_of, unlink
@@ -37,6 +37,9 @@ class LocalEngine:
         self._state = state
         self._lost = lost
         self._clock = clock
+        self._idle: list[PipeWaiter] = []
+        self._waits_before = 0
+        state.on_close.append(self._remove_idle)
 
     def atomic(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._state.transaction()
@@ -45,8 +48,22 @@ class LocalEngine:
         return bool(self._state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))
 
     def waiter(self, claimant: Claimant) -> PipeWaiter:
-        # One owner may wait twice for a moment, when it is reacquired while it waits.
-        return PipeWaiter(self._state, f"{claimant.owner}.{os.urandom(4).hex()}")
+        return self._idle.pop() if self._idle else PipeWaiter(self._state, self._put_aside)
+
+    def _put_aside(self, pipe: PipeWaiter) -> bool:
+        """Keep a waiter's pipe for the next one, in a process that waits more than once.
+
+        A named pipe takes longer to make than all the rest of an acquisition. Most processes
+        never need a second, and end without tidying up.
+        """
+        if self._waits_before:
+            self._idle.append(pipe)
+        self._waits_before += 1
+        return self._waits_before > 1
+
+    def _remove_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().remove()
 
     def enqueue(self, claimant: Claimant, waiter: PipeWaiter) -> Ticket:
         request = claimant.request
@@ -322,19 +339,29 @@ class PipeWaiter:
 
     Args:
         state: The state directory.
+        put_aside: Offered the waiter when it is closed; returns whether it is kept for another.
+
+    Attributes:
         name: Of its named pipe.
     """
 
-    def __init__(self, state: State, name: str) -> None:
-        self.name = name
-        self._path = state.waiter_pipe(name)
+    def __init__(self, state: State, put_aside: Callable[[PipeWaiter], bool]) -> None:
+        self.name = f"waiter-{os.urandom(8).hex()}"
+        self._path = state.waiter_pipe(self.name)
         self._pipe: NamedPipe | None = None
         self._watch = ProcessWatch()
+        self._put_aside = put_aside
+        self._is_open = False
 
     def open(self) -> None:
-        if self._pipe is None:
-            with errors_of(self._path):
+        if self._is_open:
+            return
+        with errors_of(self._path):
+            if self._pipe is None:
                 self._pipe = NamedPipe(self._path)
+            else:
+                self._pipe.renew()  # of what may have woken it too late
+        self._is_open = True
 
     def listen(
         self, *, predecessor: Ticket | None, processes: Sequence[Process]
@@ -353,5 +380,12 @@ class PipeWaiter:
 
     def close(self) -> None:
         self._watch.close()
+        self._is_open = False
+        if self._pipe is not None and not self._put_aside(self):
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the pipe."""
         if self._pipe is not None:
             self._pipe.close()
+            self._pipe = None
