@@ -49,6 +49,21 @@ script() { # [<word that sets options>...]
   } >script
 }
 
+# Starts ./script, and leaves its pid in $script. How it ended is in the file `end` behind what it
+# printed, and $reporter has ended, when nobody is left who could write to its stderr: no leasectl that it
+# started, the keeper apart.
+# shellcheck disable=SC2034,SC2016 # the tests use what is set; the inner bash expands it
+start_script() {
+  rm -f pid end
+  (
+    report_end bash -c 'printf "%s\n" "$$" >pid.new; mv pid.new pid; exec bash script' 2>&1 >end.new | cat >errors
+    mv end.new end
+  ) 3>&- &
+  reporter=$!
+  eventually test -e pid
+  script=$(<pid)
+}
+
 # Runs standard input as the commands of a step are run; $output and $stderr are what it printed.
 run_step() {
   # shellcheck disable=SC2016 # the step expands it
