@@ -16,12 +16,11 @@ setup() {
 
 teardown() {
   # Or the keeper would go on trying.
-  [[ ! ${FAULT_PROXY_PID-} ]] || {
+  [[ ! $(held) ]] || {
     fault_proxy_faults
     fault_proxy_accept
-    fault_proxy_resume
+    end_own_state
   }
-  end_own_state
   fault_proxy_stop
 }
 
@@ -91,7 +90,7 @@ STEP
 # bats test_tags=failure:2
 @test "a release that failed is returned, and can be made up for" {
   start_proxy 1 --fault '500 path=release text="no disk space"'
-  export LEASECTL_RELEASE_TIMEOUT=0.3s
+  export LEASECTL_RELEASE_TIMEOUT=1s
   run_step <<'STEP'
 h=$(lease__acquire --type=T)
 lease__release --handle="$h" || printf 'returned %s\n' "$?"
@@ -111,12 +110,12 @@ STEP
 # bats test_tags=failure:3
 @test "a proxy that refuses connections costs a call less than a step's grace period" {
   start_proxy 30
-  export LEASECTL_RELEASE_TIMEOUT=1s
+  export LEASECTL_RELEASE_TIMEOUT=2s
   run_step <<<'lease__acquire --type=T --count=30 >handle'
   assert_success
   fault_proxy_refuse
-  # All at once, to wait for them only once: acquire has ten seconds. The limits are there to tell
-  # that from 50 s, and one second in all from one for each name.
+  # Both at once, to wait for them only once: acquire has ten seconds. The limits are there to tell
+  # that from 50 s, and two seconds in all from two for each name.
   run_step <<'STEP'
 try() { # <seconds> <what> <option>...
   local code=0

@@ -39,7 +39,7 @@ setup() {
 }
 
 teardown() {
-  end_own_state
+  [[ ! $(held) ]] || end_own_state
 }
 
 # Nothing is left leased, and no handle says otherwise.

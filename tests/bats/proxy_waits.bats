@@ -24,7 +24,7 @@ setup() {
 }
 
 teardown() {
-  end_own_state
+  [[ ! $(held) ]] || end_own_state
 }
 
 # What ./script asked for becomes free, and nobody takes it: all that could ask for it has ended, no
