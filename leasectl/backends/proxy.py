@@ -39,10 +39,6 @@ class Refused(BackendUnreachable):
     """The server answered with an error that may pass."""
 
 
-# What leaves open whether a release has been carried out.
-_UNCERTAIN = (NotSent, Loss, Refused)
-
-
 class ProxyBackend:
     """Leases from a lease proxy.
 
@@ -87,54 +83,54 @@ class ProxyBackend:
     def release(self, owner: str, names: Sequence[str]) -> Iterator[str]:
         """Give names back, one a request; yields each as soon as it is certain.
 
-        Each has its turn before any is tried again, and its share of the time: one that hangs or
-        fails doesn't keep the others from being released.
+        They share one limit of time: one that hangs or fails doesn't keep the others from being
+        released, and has another turn in what time they leave.
 
         Raises:
             BackendUnreachable: In the end, when one couldn't be given back in time.
         """
         until = self._clock.elapsed() + self._release_seconds
         left = list(names)
-        for attempt in self._retrying(until):
-            failure: BackendUnreachable | None = None
+        failure: BackendUnreachable | None = None
+        for _ in range(2):
             for turns, name in zip(range(len(left), 0, -1), tuple(left)):
+                now = self._clock.elapsed()
                 try:
-                    self._give_back_once(name, (until - self._clock.elapsed()) / turns)
-                except _UNCERTAIN as error:
+                    self.give_back(name, now + (until - now) / turns)
+                except BackendUnreachable as error:
                     failure = failure or error
                 else:
                     left.remove(name)
                     yield name
-            with attempt:
-                if failure is not None:
-                    raise failure
+        if left and failure is not None:
+            raise failure
 
-    def give_back(self, name: str) -> None:
+    def give_back(self, name: str, until: float | None = None) -> None:
         """Release one name; that it isn't leased (any more) is as good.
 
         Args:
             name: What the server called it.
+            until: When to stop trying, CLOCK_BOOTTIME in seconds.
 
         Raises:
             BackendUnreachable: It is not certain that it was released.
         """
-        for _ in self.release("", (name,)):
-            pass
+        end = until if until is not None else self._clock.elapsed() + self._release_seconds
 
-    def _retrying(self, until: float) -> Retrying:
-        return Retrying(
-            retry=retry_if_exception_type(_UNCERTAIN),
+        def once() -> None:
+            left = end - self._clock.elapsed()
+            if left <= 0:
+                raise Refused(f"{self.url} was given no time to release {printable(name)}")
+            answer = self._connection.tell("/lease/release", {"names": [name]}, seconds=left)
+            if answer.status not in (200, 204) and "no resource name" not in answer.text:
+                raise Refused(_words(self.url, answer))
+
+        Retrying(
+            retry=retry_if_exception_type((NotSent, Loss, Refused)),
             wait=wait_random_exponential(multiplier=0.1, max=1),
-            stop=lambda state: self._clock.elapsed() + state.upcoming_sleep >= until,
+            stop=lambda state: self._clock.elapsed() + state.upcoming_sleep >= end,
             reraise=True,
-        )
-
-    def _give_back_once(self, name: str, seconds: float) -> None:
-        if seconds <= 0:
-            raise Refused(f"{self.url} was given no time to release {printable(name)}")
-        answer = self._connection.tell("/lease/release", {"names": [name]}, seconds=seconds)
-        if answer.status not in (200, 204) and "no resource name" not in answer.text:
-            raise Refused(_words(self.url, answer))
+        )(once)
 
 
 class _Acquisition:
