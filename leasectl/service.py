@@ -14,6 +14,7 @@ from leasectl.clock import Clock
 from leasectl.engines.base import Interrupt, PoolAdmin
 from leasectl.engines.wake import NamedPipe
 from leasectl.errors import (
+    BackendUnreachable,
     Cancelled,
     InvalidRequest,
     LeaseError,
@@ -164,6 +165,7 @@ class Service:
         names are returned to exactly one of them.
 
         Raises:
+            BackendUnreachable: A server didn't take all of it back; `released` is what it did.
             LeaseError: The backend or the state directory failed; nothing has changed.
         """
         handle = self.handles.load(target.handle_id)
@@ -171,8 +173,14 @@ class Service:
             return ()
         backend = self._backend(handle)
         if backend.remote:
-            released = self._release_remotely(backend, target)
-            self._unlist(handle, released)
+            released: tuple[str, ...] = ()
+            try:
+                released = self._release_remotely(backend, target)
+            except BackendUnreachable as error:
+                released = error.released
+                raise
+            finally:
+                self._unlist(handle, released)
             return released
         with backend.atomic():
             current = self._current(target)

@@ -83,19 +83,26 @@ class ProxyBackend:
     def release(self, owner: str, names: Sequence[str]) -> Iterator[str]:
         """Give names back, one a request; yields each as soon as it is certain.
 
+        They share one limit of time: one that hangs or fails doesn't keep the others from being
+        released, and has another turn in what time they leave.
+
         Raises:
             BackendUnreachable: In the end, when one couldn't be given back in time.
         """
         until = self._clock.elapsed() + self._release_seconds
+        left = list(names)
         failure: BackendUnreachable | None = None
-        for name in names:
-            try:
-                self.give_back(name, until)
-            except BackendUnreachable as error:
-                failure = failure or error
-            else:
-                yield name
-        if failure is not None:
+        for _ in range(2):
+            for turns, name in zip(range(len(left), 0, -1), tuple(left)):
+                now = self._clock.elapsed()
+                try:
+                    self.give_back(name, now + (until - now) / turns)
+                except BackendUnreachable as error:
+                    failure = failure or error
+                else:
+                    left.remove(name)
+                    yield name
+        if left and failure is not None:
             raise failure
 
     def give_back(self, name: str, until: float | None = None) -> None:
