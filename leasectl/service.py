@@ -305,7 +305,9 @@ class Service:
 
     def due(self) -> list[Target]:
         """What the keeper has to release now: for the dead, and because its time has come."""
-        abandoned = [whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)]
+        abandoned = [
+            whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)
+        ]
         now = self._clock.elapsed()
         return abandoned + [
             Target(handle_id, acquisition, (name,) if name else None)
