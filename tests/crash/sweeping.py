@@ -148,7 +148,7 @@ class Sweep:
 
 @contextmanager
 def among_contenders(sweep: Sweep) -> Iterator[None]:
-    """Have others take leases meanwhile; at the end the history is checked, and that all is free."""
+    """Have others take leases; at the end the history is checked, and that all is free."""
     choices = [
         lambda rng: Request("T", count=rng.randint(1, 2)),
         lambda rng: Request("T", name=f"T--{rng.randrange(CAPACITY)}"),
