@@ -566,6 +566,7 @@ def test_the_lease_of_a_killed_run_follows_the_command(cli: Cli, pool: str) -> N
     assert guard_pid(cli) == child
     (cli.cwd / "end").touch()
     eventually(lambda: cli.held() == {}, timeout=5.0, what="the keeper frees it")
+    assert list((cli.state_dir / "waiters").iterdir()) == []
 
 
 def test_the_lease_of_a_killed_run_still_goes_back_when_its_time_has_come(

@@ -220,9 +220,9 @@ def runs(cli: Cli, tmp_path: Path) -> Iterator[RunSweep]:
 
 
 def test_run_can_be_killed_anywhere(runs: RunSweep) -> None:
-    runs.kill_everywhere("--release-after", "1h", stride=4)
+    runs.kill_everywhere("--release-after", "1h", stride=5)
     runs.kill_everywhere(
-        "--ttl", "10m", "--attempts", "2", "--retry-on", "4", codes=(4, 0), stride=7, at_least=200
+        "--ttl", "10m", "--attempts", "2", "--retry-on", "4", codes=(4, 0), stride=8, at_least=200
     )
     assert runs.outlived > 0, "no command has outlived its run"
 
