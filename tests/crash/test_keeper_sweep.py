@@ -7,6 +7,7 @@ done by the next keeper.
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -42,9 +43,10 @@ class Candidate:
 
         def keep() -> None:
             os.close(self._go)
-            number = int(os.read(go, 16) or 0)
-            kill_at(number, before_poll=before_poll)
-            keeper.main(str(directory))
+            number = os.read(go, 16)
+            if number:
+                kill_at(int(number), before_poll=before_poll)
+                keeper.main(str(directory))
 
         def before_poll(_frame: FrameType) -> None:
             os.write(asleep, b".")
@@ -59,10 +61,12 @@ class Candidate:
 
     def settle(self, done: Callable[[], bool]) -> bool:
         """Wait until it is asleep and something is done, or it is dead; whether it is asleep."""
-        while os.read(self._asleep, 4096):
+        while select.select([self._asleep], [], [], 60.0)[0]:
+            if not os.read(self._asleep, 4096):
+                return False
             if done():
                 return True
-        return False
+        raise AssertionError("the keeper sleeps, and has something to do")
 
     def ending(self) -> int:
         code = ending(self.pid)
@@ -103,6 +107,7 @@ class KeeperSweep:
         self._sweep = sweep
         self._cli = sweep.cli
         self._pid = os.getpid()
+        self._guards: set[int] = set()
         self._candidate = Candidate(self._cli.state_dir)
         with self._service() as service:
             service.pools.create_pool("own", [f"own--{number}" for number in range(6)])
@@ -125,6 +130,7 @@ class KeeperSweep:
         def attempt(number: int) -> int:
             keeper = self._candidate
             guards = fork(signal.pause), fork(signal.pause)
+            self._guards.update(guards)
             with self._service() as service:
                 work = self._give_work(service, guards)
             self._keep(keeper, number, work, guards, by_term=by_term)
@@ -203,11 +209,10 @@ class KeeperSweep:
         return not set(handle_ids).intersection(self._cli.held().values())
 
     def _end(self, guard: int) -> None:
-        try:
+        if guard in self._guards:
+            self._guards.remove(guard)
             os.kill(guard, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        ending(guard)
+            ending(guard)
 
     def _service(self) -> AbstractContextManager[Service]:
         return self._cli.service(owner="sweep@host")
