@@ -125,12 +125,16 @@ class RunSweep:
 
     Args:
         sweep: On what.
+
+    Attributes:
+        sweep: The same.
+        outlived: How many commands have outlived their `run`.
     """
 
     def __init__(self, sweep: Sweep) -> None:
-        self._sweep = sweep
-        self._cli = sweep.cli
+        self.sweep = sweep
         self.outlived = 0
+        self._cli = sweep.cli
 
     def kill_everywhere(
         self,
@@ -151,7 +155,7 @@ class RunSweep:
         """
 
         def attempt(number: int) -> int:
-            run = Run(self._sweep, options, number, generation)
+            run = Run(self.sweep, options, number, generation)
             for code in codes:
                 said = run.settle()
                 if said is None:
@@ -160,21 +164,21 @@ class RunSweep:
                 run.tell(code)
             ended = run.ending()
             self._keeper_frees(number)
-            self._sweep.check(f"run {options} killed at event {number}")
+            self.sweep.check(f"run {options} killed at event {number}")
             return ended
 
-        self._sweep.kill_each(attempt, stride=stride, at_least=at_least)
+        self.sweep.kill_each(attempt, stride=stride, at_least=at_least)
 
     def _check_lease(self, run: Run, said: Said, number: int) -> None:
         """A command that runs has the lease that it was told of, also when `run` is no more."""
         handle = self._handle_of(said)
-        self._sweep.recorder.write("granted", handle.id, handle.leases)
+        self.sweep.recorder.write("granted", handle.id, handle.leases)
         if run.is_dead():
             self.outlived += 1
             with self._cli.service(owner="sweep@host") as service:
                 service.inspect()
             self._handle_of(said)
-        self._sweep.recorder.write("releasing", handle.id, handle.leases)
+        self.sweep.recorder.write("releasing", handle.id, handle.leases)
         if run.is_dead() and handle.release_at is not None and self.outlived % 2:
             self._let_its_time_come(handle)
             eventually(lambda: not self._remaining(), what=f"released in time, event {number}")
@@ -203,7 +207,7 @@ class RunSweep:
         rows = self._cli.query(
             "SELECT id, state FROM handle WHERE owner <> ? AND state <> 'released'", CONTENDER
         )
-        return [row for row in rows if row[0] not in self._sweep.kept]
+        return [row for row in rows if row[0] not in self.sweep.kept]
 
 
 @pytest.fixture
@@ -214,12 +218,12 @@ def runs(cli: Cli, tmp_path: Path) -> Iterator[RunSweep]:
         importlib.import_module(f"leasectl.{name}")
     importlib.import_module("ctypes")
     sweep = Sweep(cli, tmp_path)
-    sweep.keep_a_keeper()
     with among_contenders(sweep):
         yield RunSweep(sweep)
 
 
 def test_run_can_be_killed_anywhere(runs: RunSweep) -> None:
+    runs.sweep.keep_a_keeper()
     runs.kill_everywhere("--release-after", "1h", stride=5)
     runs.kill_everywhere(
         "--ttl", "10m", "--attempts", "2", "--retry-on", "4", codes=(4, 0), stride=8, at_least=200
@@ -230,4 +234,9 @@ def test_run_can_be_killed_anywhere(runs: RunSweep) -> None:
 def test_what_run_forks_can_be_killed_anywhere_before_it_becomes_the_command(
     runs: RunSweep,
 ) -> None:
+    runs.sweep.keep_a_keeper()
     runs.kill_everywhere("--release-after", "1h", generation=1)
+
+
+def test_a_run_that_starts_the_keeper_can_be_killed_anywhere(runs: RunSweep) -> None:
+    runs.kill_everywhere("--release-after", "1h", stride=12)
