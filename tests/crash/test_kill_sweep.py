@@ -31,9 +31,9 @@ def sweep(cli: Cli, tmp_path: Path) -> Iterator[Sweep]:
 
 def test_acquire_can_be_killed_anywhere(sweep: Sweep) -> None:
     guarded = ["--guard-pid", str(os.getpid()), "--release-after", "1h"]
-    sweep.kill_everywhere(lambda: ["acquire", "-q", "-t", "T", "-c", "2", *guarded], stride=3)
+    sweep.kill_everywhere(lambda: ["acquire", "-q", "-t", "T", "-c", "2", *guarded], stride=2)
     names = ["acquire", "-t", "T", "--output", "names"]
-    sweep.kill_everywhere(lambda: names, stride=4, at_least=200)
+    sweep.kill_everywhere(lambda: names, stride=5, at_least=200)
 
 
 def test_release_can_be_killed_anywhere(sweep: Sweep, cli: Cli) -> None:
@@ -42,8 +42,8 @@ def test_release_can_be_killed_anywhere(sweep: Sweep, cli: Cli) -> None:
             return sweep.acquire(service, Request("T", count=2, release_after_seconds=3600.0))
 
     later = ["--delay", "1h", "--detach"]
-    sweep.kill_everywhere(lambda: ["release", "--handle", held()], stride=2)
-    sweep.kill_everywhere(lambda: ["release", "--handle", held(), *later], stride=2, at_least=200)
+    sweep.kill_everywhere(lambda: ["release", "--handle", held()])
+    sweep.kill_everywhere(lambda: ["release", "--handle", held(), *later], stride=5, at_least=200)
 
 
 def test_reacquire_can_be_killed_anywhere(sweep: Sweep, cli: Cli) -> None:
