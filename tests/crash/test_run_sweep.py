@@ -102,10 +102,13 @@ class Run:
         """Have the command end."""
         os.write(self._told, b"%d\n" % code)
 
+    def tell_no_more(self) -> None:
+        """Have a command that still waits end, too."""
+        os.close(self._told)
+
     def ending(self) -> int:
         """Wait for the end of `run` and of the command; how `run` ended."""
         code = ending(self._pid)
-        os.close(self._told)
         while select.select([self._said], [], [], 60.0)[0]:
             if not os.read(self._said, 4096):
                 break
@@ -156,12 +159,15 @@ class RunSweep:
 
         def attempt(number: int) -> int:
             run = Run(self.sweep, options, number, generation)
-            for code in codes:
-                said = run.settle()
-                if said is None:
-                    break
-                self._check_lease(run, said, number)
-                run.tell(code)
+            try:
+                for code in codes:
+                    said = run.settle()
+                    if said is None:
+                        break
+                    self._check_lease(run, said, number)
+                    run.tell(code)
+            finally:
+                run.tell_no_more()
             ended = run.ending()
             self._keeper_frees(number)
             self.sweep.check(f"run {options} killed at event {number}")
