@@ -135,6 +135,7 @@ class Handles:
     def begin_again(self, handle: Handle, waiter: Process) -> Handle:
         """Start the next acquisition of a handle: nothing that was armed before applies to it."""
         self._clear(handle.id)
+        self._unlink_pipe_of_dead_runner(handle)
         self._state.db.execute(
             "UPDATE handle SET state = 'acquiring', acquisition = acquisition + 1, waiter = ?, "
             "runner = NULL, released_at = NULL, lost = 0, lost_replies = 0, cancelled = 0 "
@@ -287,6 +288,7 @@ class Handles:
     def release(self, handle: Handle, *, now: float, lost: bool = False) -> None:
         """Record that a handle holds nothing and waits for nothing."""
         self._clear(handle.id)
+        self._unlink_pipe_of_dead_runner(handle)
         self._state.db.execute(
             "UPDATE handle SET state = 'released', waiter = NULL, runner = NULL, released_at = ?, "
             "lost = ? WHERE id = ?",
@@ -329,6 +331,12 @@ class Handles:
         cursor_now = rows[-1][0] if len(rows) == limit else ""
         if cursor_now != cursor:
             self._state.db.execute("UPDATE meta SET purge_cursor = ?", (cursor_now,))
+
+    def _unlink_pipe_of_dead_runner(self, handle: Handle) -> None:
+        # One that lives takes it away itself; until then it may have to be told of a loss. One that
+        # is just dying may leave its pipe to the next tidying.
+        if handle.runner is not None and liveness(handle.runner) is Liveness.DEAD:
+            unlink(self._state.runner_pipe(handle.id))
 
     def _record(self, handle: Handle, leases: Sequence[Lease]) -> None:
         (first,) = self._state.db.execute(
