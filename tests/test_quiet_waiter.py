@@ -108,7 +108,8 @@ def queue(service: Service, pool_type: str, number: int) -> list[Handle]:
                 waiter=this_process(),
             )
             service.handles.create(handle)
-            engine.enqueue(Claimant(handle.id, "test@host", handle.request, handle.waiter))
+            claimant = Claimant(handle.id, "test@host", handle.request, handle.waiter)
+            engine.enqueue(claimant, engine.waiter(claimant))
             handles.append(handle)
     return handles
 
