@@ -80,7 +80,8 @@ class Child:
         self.pidfd = os.pidfd_open(self.pid)
 
     def start(self) -> None:
-        os.write(self._go, b"!")
+        with contextlib.suppress(BrokenPipeError):  # killed already, which is about to be noticed
+            os.write(self._go, b"!")
         os.close(self._go)
 
     def abandon(self) -> None:

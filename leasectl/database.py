@@ -53,6 +53,7 @@ CREATE TABLE ticket (
   count INTEGER NOT NULL,
   since REAL NOT NULL,
   process TEXT,
+  pipe TEXT NOT NULL,              -- in waiters/; opened and closed, it wakes the owner
   PRIMARY KEY (type, number)
 ) WITHOUT ROWID;
 CREATE TABLE handle (

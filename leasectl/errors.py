@@ -51,9 +51,14 @@ class NotFound(LeaseError):
 
 
 class BackendUnreachable(LeaseError):
-    """The backend doesn't answer."""
+    """The backend doesn't answer.
+
+    Attributes:
+        released: The names that a release gave back before, or all the same.
+    """
 
     exit_code = 69
+    released: tuple[str, ...] = ()
 
 
 class CantListen(BackendUnreachable):

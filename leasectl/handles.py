@@ -145,6 +145,7 @@ class Handles:
     def begin_again(self, handle: Handle, waiter: Process) -> Handle:
         """Start the next acquisition of a handle: nothing that was armed before applies to it."""
         self._clear(handle.id)
+        self._unlink_pipe_of_dead_runner(handle)
         self._state.db.execute(
             "UPDATE handle SET state = 'acquiring', acquisition = acquisition + 1, waiter = ?, "
             "runner = NULL, released_at = NULL, lost = 0, lost_replies = 0, cancelled = 0 "
@@ -310,19 +311,26 @@ class Handles:
     def release(self, handle: Handle, *, now: float, lost: bool = False) -> None:
         """Record that a handle holds nothing and waits for nothing."""
         self._clear(handle.id)
+        self._unlink_pipe_of_dead_runner(handle)
         self._state.db.execute(
             "UPDATE handle SET state = 'released', waiter = NULL, runner = NULL, released_at = ?, "
             "lost = ? WHERE id = ?",
             (now, lost, handle.id),
         )
 
-    def forget(self, handle_id: str) -> None:
-        """Remove the record, its names file, and the pipe that a killed `run` may have left."""
-        self._clear(handle_id)
-        unlink(self._state.runner_pipe(handle_id))
-        unlink(self._state.cancel_pipe(handle_id))
-        self._state.db.execute("DELETE FROM handle WHERE id = ?", (handle_id,))
-        self._state.stage_names(handle_id, None)
+    def forget(self, handle_id: str, acquisition: int) -> None:
+        """Remove the record, its names file, and the pipe that a killed `run` may have left.
+
+        Nothing happens when the handle has moved on from that acquisition.
+        """
+        deleted = self._state.db.execute(
+            "DELETE FROM handle WHERE id = ? AND acquisition = ?", (handle_id, acquisition)
+        )
+        if deleted.rowcount:
+            self._clear(handle_id)
+            unlink(self._state.runner_pipe(handle_id))
+            unlink(self._state.cancel_pipe(handle_id))
+            self._state.stage_names(handle_id, None)
 
     def purge(self, *, now: float, limit: int) -> None:
         """Forget released records that nobody can want any more, looking at a few at a time.
@@ -332,20 +340,26 @@ class Handles:
         """
         (cursor,) = self._state.db.execute("SELECT purge_cursor FROM meta").fetchone()
         rows = self._state.db.execute(
-            "SELECT id, guard, released_at FROM handle WHERE state = 'released' AND id > ? "
-            "ORDER BY id LIMIT ?",
+            "SELECT id, acquisition, guard, released_at FROM handle WHERE state = 'released' "
+            "AND id > ? ORDER BY id LIMIT ?",
             (cursor, limit),
         ).fetchall()
-        for handle_id, guard, released_at in rows:
+        for handle_id, acquisition, guard, released_at in rows:
             if guard is None:
                 over = now - released_at >= KEEP_UNGUARDED_SECONDS
             else:
                 over = liveness(parse_process(guard)) is Liveness.DEAD
             if over:
-                self.forget(handle_id)
+                self.forget(handle_id, acquisition)
         cursor_now = rows[-1][0] if len(rows) == limit else ""
         if cursor_now != cursor:
             self._state.db.execute("UPDATE meta SET purge_cursor = ?", (cursor_now,))
+
+    def _unlink_pipe_of_dead_runner(self, handle: Handle) -> None:
+        # One that lives takes it away itself; until then it may have to be told of a loss. One that
+        # is just dying may leave its pipe to the next tidying.
+        if handle.runner is not None and liveness(handle.runner) is Liveness.DEAD:
+            unlink(self._state.runner_pipe(handle.id))
 
     def _record(self, handle: Handle, leases: Sequence[Lease]) -> None:
         (first,) = self._state.db.execute(

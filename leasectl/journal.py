@@ -126,7 +126,7 @@ class RecordJournal:
             if self._again:
                 self._handles.release(current, now=self._clock.elapsed())
             else:
-                self._handles.forget(current.id)
+                self._handles.forget(current.id, current.acquisition)
 
     def leave_to_keeper(self) -> None:
         """What has arrived can't be given back now: have the keeper go on trying."""

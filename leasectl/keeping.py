@@ -96,8 +96,8 @@ def ensure(state: State) -> None:
 
 def _wake_heads(state: State) -> None:
     """Have the heads of the queues watch the new keeper too: without it, who would tell them?"""
-    for owner, number in state.query("SELECT owner, MIN(number) FROM ticket GROUP BY type"):
-        state.wake(state.waiter_pipe(owner, number))
+    for pipe, _ in state.query("SELECT pipe, MIN(number) FROM ticket GROUP BY type"):
+        state.wake(state.waiter_pipe(pipe))
 
 
 def command(directory: str) -> list[str]:

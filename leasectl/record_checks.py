@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
@@ -18,6 +17,7 @@ from leasectl.backends.opening import LOCAL, open_backend
 from leasectl.clock import Clock, boottime_seconds
 from leasectl.database import SCHEMA_VERSION, unlink
 from leasectl.durations import format_duration
+from leasectl.engines.wake import is_read
 from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.findings import FAIL, OK, WARN, Check, Finding, counted, listed
 from leasectl.handles import Handles, renews_itself
@@ -31,7 +31,7 @@ LONG_SECONDS = 24 * 3600.0
 LOCK_PATIENCE_SECONDS = 3.0
 OVERDUE_SECONDS = 10.0
 _HANDLE_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})(\.lock|\.new)?")
-_WAITER_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})\.([0-9]+|run)")
+_WAITER_FILE = re.compile(r"waiter-[0-9a-f]{16}|.+-[A-Za-z0-9]{6}\.(run|cancel)")
 
 
 def lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Finding:
@@ -419,14 +419,11 @@ def _stale_files(state: State) -> Iterator[str]:
         handle_id, ending = found.groups()
         if ending == ".new" or (handle_id not in known and not _is_locked(path)):
             yield path
-    tickets = {f"{owner}.{n}" for owner, n in state.query("SELECT owner, number FROM ticket")}
+    waiting = {pipe for (pipe,) in state.query("SELECT pipe FROM ticket")}
+    running = {f"{handle_id}.run" for handle_id in known}
     for name in sorted(os.listdir(state.path("waiters"))):
-        found = _WAITER_FILE.fullmatch(name)
-        if found is None or name in tickets:
-            continue
-        owner, ending = found.groups()
-        path = state.path("waiters", name)
-        if not (ending == "run" and owner in known) and not _has_reader(path):
+        path = state.waiter_pipe(name)
+        if _WAITER_FILE.fullmatch(name) and name not in waiting | running and not is_read(path):
             yield path
 
 
@@ -443,14 +440,6 @@ def _is_locked(path: str) -> bool:
         return True
     finally:
         os.close(fd)
-
-
-def _has_reader(path: str) -> bool:
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
-    except OSError as error:
-        return error.errno not in (errno.ENXIO, errno.ENOENT)
-    return True
 
 
 def _ids(handles: Sequence[Handle]) -> str:

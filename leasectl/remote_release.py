@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from leasectl.backends.base import Backend
 from leasectl.clock import Clock
+from leasectl.errors import BackendUnreachable
 from leasectl.handles import Handles
 from leasectl.liveness import Liveness, liveness, this_process
 from leasectl.model import Handle
@@ -38,7 +39,8 @@ class RemoteRelease:
         """Release; returns the names that this call has released.
 
         Raises:
-            BackendUnreachable: Some couldn't be released; they stay in the record.
+            BackendUnreachable: Some couldn't be released; they stay in the record. Its `released`
+                are those that could.
         """
         with self._state.transaction():
             handle = self._handles.current(target.handle_id, target.acquisition)
@@ -59,7 +61,11 @@ class RemoteRelease:
         return released
 
     def _send(self, backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
-        released = []
+        released: set[str] = set()
+
+        def in_order() -> tuple[str, ...]:
+            return tuple(name for name in names if name in released)
+
         try:
             for name in backend.release(_key(handle), names):
                 with self._state.transaction():
@@ -67,12 +73,15 @@ class RemoteRelease:
                     current = self._handles.current(handle.id, handle.acquisition)
                     if current is not None and name in current.names:
                         self._handles.returned(current, name)
-                        released.append(name)
+                        released.add(name)
+        except BackendUnreachable as error:
+            error.released = in_order()
+            raise
         finally:
             # What couldn't be released is in the record; nothing of ours is on its way any more.
             with self._state.transaction():
                 self._handles.stopped_giving_back(handle.backend, names, this_process())
-        return tuple(released)
+        return in_order()
 
 
 def _key(handle: Handle) -> str:

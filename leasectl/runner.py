@@ -18,7 +18,7 @@ from leasectl.child import Child, Ending, find_command
 from leasectl.clock import Clock, earliest
 from leasectl.engines.base import Interrupt
 from leasectl.engines.wake import milliseconds
-from leasectl.errors import Cancelled, Interrupted, LeaseError, LeaseLost
+from leasectl.errors import Cancelled, Interrupted, LeaseError, LeaseLost, NotFound
 from leasectl.lease_watch import LeaseWatch
 from leasectl.liveness import identify, this_process
 from leasectl.model import Handle, Request
@@ -150,10 +150,14 @@ class Runner:
         }
         child = Child(path, self._plan.command, environ, self._signals)
         try:
+            guard = identify(child.pid)
+        except NotFound:
+            return self._supervise(child, None)  # killed already; says so
+        try:
             sent = self._clock.elapsed()
             if handle.request.ttl_seconds is not None:
                 self._service.renew(whole(handle))
-            self._service.told(handle, guard=identify(child.pid), runner=this_process())
+            self._service.told(handle, guard=guard, runner=this_process())
             watch = LeaseWatch(self._service, handle, renewed_at=sent, clock=self._clock)
             if watch.is_lost(self._clock.elapsed()):
                 watch.close()

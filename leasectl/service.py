@@ -14,6 +14,7 @@ from leasectl.clock import Clock
 from leasectl.engines.base import Interrupt, PoolAdmin
 from leasectl.engines.wake import NamedPipe, Nap
 from leasectl.errors import (
+    BackendUnreachable,
     Cancelled,
     InvalidRequest,
     LeaseError,
@@ -174,6 +175,7 @@ class Service:
         names are returned to exactly one of them.
 
         Raises:
+            BackendUnreachable: A server didn't take all of it back; `released` is what it did.
             LeaseError: The backend or the state directory failed; nothing has changed.
         """
         handle = self.handles.load(target.handle_id)
@@ -181,21 +183,23 @@ class Service:
             return ()
         backend = self._backend(handle)
         if backend.remote:
-            released = self._release_remotely(backend, target)
-            self._unlist(handle, released)
+            released: tuple[str, ...] = ()
+            try:
+                released = self._release_remotely(backend, target)
+            except BackendUnreachable as error:
+                released = error.released
+                raise
+            finally:
+                self._unlist(handle, released)
             return released
         with backend.atomic():
             current = self._current(target)
             if current is None:
                 return ()
-            if current.state == "acquiring":
-                backend.withdraw(current.id)
-                self.handles.release(current, now=self._clock.elapsed())
-                return ()
             wanted = current.names if target.names is None else target.names
-            freed = tuple(backend.release(current.id, wanted))
-            # Read again: the backend may just have found that some had expired.
-            current = self._current(target)
+            freed = _free(backend, current, wanted)
+            if len(freed) < len(wanted):
+                current = self._current(target)  # some had expired, as the backend has just found
             if current is not None:
                 self.handles.drop(current, wanted, now=self._clock.elapsed())
         self._unlist(handle, wanted)
@@ -209,13 +213,18 @@ class Service:
         Raises:
             LeaseError: As `release`.
         """
-        with self._backend(handle).atomic():  # one transaction, unless a server has to be asked
+        backend = self._backend(handle)
+        if backend.remote:
             names = self.release(whole(handle))
             with self.state.transaction():
-                current = self.handles.load(handle.id)
-                if current is not None and current.acquisition == handle.acquisition:
-                    self.handles.forget(handle.id)
-        return names
+                self.handles.forget(handle.id, handle.acquisition)
+            return names
+        with backend.atomic():
+            current = self._current(whole(handle))
+            freed = _free(backend, current, current.names) if current is not None else ()
+            self.handles.forget(handle.id, handle.acquisition)
+        self._unlist(handle, handle.names)
+        return freed
 
     def take_back(self, handle: Handle) -> None:
         """Undo a grant that can't be told. A handle that was known before can be reacquired later.
@@ -518,7 +527,7 @@ class Service:
 
     def _forget_dead_waiter(self, handle: Handle) -> None:
         if handle.acquisition == 1:
-            self.handles.forget(handle.id)  # nobody has ever heard of it
+            self.handles.forget(handle.id, 1)  # nobody has ever heard of it
         else:
             self.handles.release(handle, now=self._clock.elapsed())
 
@@ -551,6 +560,14 @@ class Service:
 
 def _claimant(handle: Handle) -> Claimant:
     return Claimant(handle.id, handle.holder_identity, handle.request, this_process())
+
+
+def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
+    """Free what a handle holds of a pool of ours, or take it out of the queue."""
+    if handle.state == "acquiring":
+        backend.withdraw(handle.id)
+        return ()
+    return tuple(backend.release(handle.id, names))
 
 
 def _dead(process: Process | None) -> bool:

@@ -16,7 +16,7 @@ import sqlite3
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Callable
 
 from leasectl.database import connect, create, errors_of, translate, unlink
 from leasectl.errors import StateUnwritable
@@ -33,6 +33,7 @@ class State:
     Attributes:
         directory: Its absolute path.
         db: The database, in autocommit mode; read through it at will, write in `transaction`.
+        on_close: Called by `close`.
     """
 
     def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
@@ -43,6 +44,7 @@ class State:
         self._depth = 0
         self._wakers: list[int] = []
         self._staged: dict[str, Sequence[str] | None] = {}
+        self.on_close: list[Callable[[], None]] = []
 
     @classmethod
     def open(cls, directory: str) -> State:
@@ -70,6 +72,8 @@ class State:
 
     def close(self) -> None:
         """Close the database and the lock; only long-lived programs and tests need to."""
+        for let_go in self.on_close:
+            let_go()
         self.db.close()
         os.close(self._lock_fd)
 
@@ -78,19 +82,19 @@ class State:
 
     def names_path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""
-        return os.path.join(self.directory, "handles", handle_id)
+        return f"{self.directory}/handles/{handle_id}"
 
-    def waiter_pipe(self, handle_id: str, ticket: int) -> str:
+    def waiter_pipe(self, name: str) -> str:
         """The named pipe that wakes who waits with a ticket of the embedded pool."""
-        return os.path.join(self.directory, "waiters", f"{handle_id}.{ticket}")
+        return f"{self.directory}/waiters/{name}"
 
     def runner_pipe(self, handle_id: str) -> str:
         """The named pipe that tells the `run` process of a handle that its leases are lost."""
-        return os.path.join(self.directory, "waiters", f"{handle_id}.run")
+        return self.waiter_pipe(f"{handle_id}.run")
 
     def cancel_pipe(self, handle_id: str) -> str:
         """The named pipe that tells a remote acquisition to give up."""
-        return os.path.join(self.directory, "waiters", f"{handle_id}.cancel")
+        return self.waiter_pipe(f"{handle_id}.cancel")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -128,7 +128,7 @@ class Targets:
             NotFound: No such resource.
             NotAllowed: Another job or build holds one.
         """
-        by_handle: dict[str, tuple[Handle, list[str]]] = {}
+        held: list[tuple[Handle, str]] = []
         unheld = []
         for name in dict.fromkeys(names):
             handle = self._handles.holding(name, prefer=self._backend)
@@ -141,11 +141,8 @@ class Targets:
                     f"than {self._caller.owner}; only its own can release it by name"
                 )
             else:
-                by_handle.setdefault(handle.id, (handle, []))[1].append(name)
-        return [
-            Target(handle.id, handle.acquisition, tuple(some))
-            for handle, some in by_handle.values()
-        ] + self._adopted(unheld)
+                held.append((handle, name))
+        return _by_handle(held) + self._adopted(unheld)
 
     def of_scope_test(self) -> tuple[list[Target], list[str], list[str]]:
         """What ``$SHARED_DIR/leases`` lists.
@@ -158,7 +155,7 @@ class Targets:
             backend, and may be another's.
         """
         shared_dir = self._caller.require_shared_dir()
-        targets: list[Target] = []
+        held: list[tuple[Handle, str]] = []
         stale: list[str] = []
         unheld: list[str] = []
         unknown: list[str] = []
@@ -167,11 +164,11 @@ class Targets:
             if handle is None:
                 (unheld if self._is_resource(name) else unknown).append(name)
             elif handle.shared_dir == shared_dir:
-                targets.append(Target(handle.id, handle.acquisition, (name,)))
+                held.append((handle, name))
             else:
                 stale.append(name)
         adopted = self._adopted(unheld)
-        return targets + adopted, stale if adopted else stale + unheld, unknown
+        return _by_handle(held) + adopted, stale if adopted else stale + unheld, unknown
 
     def of_everything(self) -> list[Target]:
         """All that this state directory's handles hold or wait for."""
@@ -184,6 +181,14 @@ class Targets:
     def _require_resource(self, name: str) -> None:
         if not self._is_resource(name):
             raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+
+
+def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[Target]:
+    """One target for each handle: what is released together shares one limit of time."""
+    names: dict[tuple[str, int], list[str]] = {}
+    for handle, name in held:
+        names.setdefault((handle.id, handle.acquisition), []).append(name)
+    return [Target(*whose, tuple(some)) for whose, some in names.items()]
 
 
 def read_names(path: str) -> list[str]:

@@ -3,7 +3,7 @@
 #
 #   source <(leasectl init bash)          or          source "$LEASE_PROXY_CLIENT_SH"
 #
-#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--jitter=10m] [--var=NAME]
+#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--jitter=10m] [--var=NAME] [-q]
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
 #   lease__reacquire --handle=H [--var=NAME]
 #   lease__cat      --handle=H [--format=plain|csv] [--pretty-format=csv]
@@ -418,13 +418,19 @@ _lease__err_leave() {
 #   --var=NAME           assign the handle to NAME instead of printing it. Bash runs no trap while it
 #                        waits for $(...), but does while it waits here: TERM and INT end the script
 #                        at once, and nothing is leased
+#   -q, --quiet          say nothing while waiting, nor that this is a dry run
 #   --store=true|false   older form: prints the names with commas between them. true: scope test.
 #                        false: nothing but lease__release --names will release them
 lease__acquire() {
   local _lease__type='' _lease__count=1 _lease__scope=test _lease__jitter='' _lease__var='' _lease__store=''
-  local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got=''
+  local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
   while (($#)); do
-    _lease__read_option lease__acquire ' -t --type -c --count --scope --jitter --var --store ' "$@" || return 1
+    if [ "$1" = -q ] || [ "$1" = --quiet ]; then
+      _lease__quiet=yes
+      shift
+      continue
+    fi
+    _lease__read_option lease__acquire ' -t --type -c --count --scope --jitter --var --store -q ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       -t | --type) _lease__type=$_lease__value ;;
@@ -442,6 +448,9 @@ lease__acquire() {
     return
   fi
   if _lease__dry_run; then
+    # Without this, a step that lost the variable on its way would seem to hold leases.
+    [ -n "$_lease__quiet" ] || _lease__complain lease__acquire \
+      'dry run: nothing is leased; LEASE_PROXY_SERVER_URL, a lease proxy, or LEASECTL_BACKEND chooses a backend'
     _lease__got='LEASE_PROXY_SERVER_URL-not-set-dry-run-mode'
     _lease__deliver lease__acquire
     return
@@ -451,6 +460,7 @@ lease__acquire() {
   _lease__arguments=("--type=$_lease__type" "--count=$_lease__count" "--scope=$_lease__scope")
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--guard-pid=$$")
   [ -z "$_lease__jitter" ] || _lease__arguments+=("--jitter=$_lease__jitter")
+  [ -z "$_lease__quiet" ] || _lease__arguments+=(--quiet)
   _lease__obtain lease__acquire acquire "${_lease__arguments[@]}"
 }
 

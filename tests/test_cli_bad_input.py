@@ -458,6 +458,11 @@ class TestStreams:
         assert cli.held() == held
         assert cli.snapshot()["files"] == before
 
+    def test_a_stdout_that_is_closed_is_not_waited_with(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", POOL)
+        finished = self.in_bash(cli, ">&-", "acquire", "-t", POOL)
+        assert_refused(finished, FAILED, "can't write to stdout: it is closed")
+
     def test_a_stdout_whose_reader_has_gone(self, cli: Cli) -> None:
         held = cli.held()
         script = 'mkfifo p; exec 3<>p 4>p 3>&-; "$@" >&4'
@@ -465,14 +470,14 @@ class TestStreams:
         assert_refused(cli.spawn(argv).finish(), FAILED, "nobody reads stdout")
         assert cli.held() == held
 
-    @pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
+    @pytest.mark.parametrize(("redirection", "still_held"), [(">&-", 2), (">/dev/full", 1)])
     def test_a_reacquire_that_can_not_tell_leaves_the_handle(
-        self, cli: Cli, redirection: str
+        self, cli: Cli, redirection: str, still_held: int
     ) -> None:
         handle = cli.ok("acquire", "-t", POOL).rstrip("\n")
         finished = self.in_bash(cli, redirection, "reacquire", "--handle", handle)
         assert_refused(finished, FAILED, "can't write to stdout")
-        assert len(cli.held()) == 1
+        assert len(cli.held()) == still_held
         assert cli.ok("reacquire", "--handle", handle) == f"{handle}\n"
 
     @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])

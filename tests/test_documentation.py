@@ -13,6 +13,7 @@ import pytest
 from leasectl.cli.app import COMMANDS, ENVIRONMENT
 from leasectl.cli.app import command as root
 from leasectl.errors import EXIT_CODES
+from tests.faults.fixture import StartFaultProxy
 from tests.support import Cli
 
 README = Path(__file__).parent.parent / "README.md"
@@ -27,11 +28,34 @@ printf x >>"$0.attempts"
 (($(wc -c <"$0.attempts") > 2)) || exit 4
 """
 
+KUBECTL = """#!/usr/bin/env bash
+# Stands in for `kubectl create configmap NAME --from-file=PATH...` and the mount of what it makes.
+set -euo pipefail
+[[ "$1 $2" == 'create configmap' ]]
+mkdir -p mounted/..data
+for word in "${@:4}"; do
+  path=${word#--from-file=}
+  cp "$path" mounted/..data
+  ln -s "..data/${path##*/}" mounted
+done
+(($(cat mounted/..data/* | wc -c) < 1 << 20))
+"""
+
+INSTALL_LEASE = "openshift-org-azure--azure4--install-quota-slice"
+
 
 def readme_blocks() -> list[tuple[str | None, str]]:
     """Reason not to run it, and text, of each Bash block."""
     found = _BLOCK.finditer(README.read_text(encoding="utf-8"))
     return [(match["reason"], match["text"]) for match in found]
+
+
+def readme_block(heading: str) -> str:
+    """The only Bash block under a heading."""
+    text = README.read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    (match,) = _BLOCK.finditer(section)
+    return match["text"]
 
 
 def commands(
@@ -67,8 +91,8 @@ def shell(cli: Cli) -> Cli:
     folder = cli.cwd / "bin"
     folder.mkdir()
     for path in (folder / "openshift-install", cli.cwd / "install.sh"):
-        path.write_text(INSTALLER)
-        path.chmod(0o755)
+        write_program(path, INSTALLER)
+    write_program(folder / "kubectl", KUBECTL)
     (cli.cwd / "scripts").symlink_to(README.parent / "scripts")
     shared = cli.cwd / "shared"
     shared.mkdir()
@@ -78,8 +102,16 @@ def shell(cli: Cli) -> Cli:
         SHARED_DIR=str(shared),
         LEASECTL_CODE_DIR=str(cli.cwd / "code"),
         LEASECTL_BACKEND="local:",
+        LEASE_PROXY_CLIENT_SH="scripts/client.sh",
+        CLUSTER_PROFILE_SET_NAME="openshift-org-azure",
+        CLUSTER_PROFILE_NAME="azure4",
     )
     return cli
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def run_bash(cli: Cli, text: str) -> None:
@@ -90,11 +122,36 @@ def run_bash(cli: Cli, text: str) -> None:
 class TestReadme:
     def test_every_block_runs_one_after_the_other(self, shell: Cli) -> None:
         shell.pool("openshift-org-azure--install")
+        shell.pool(INSTALL_LEASE)
         to_run = [text for reason, text in readme_blocks() if reason is None]
         assert len(to_run) > 3
         for text in to_run:
             run_bash(shell, text)
             shell.ok("release", "--all")
+
+    def test_the_ci_step_runs_on_what_is_mounted(
+        self, shell: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        run_bash(shell, readme_block("Mounting it beside client.sh"))
+        image = shell.cwd / "image"
+        image.mkdir()
+        write_program(image / "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        write_program(
+            image / "openshift-install", '#!/bin/sh\ncat "$LEASECTL_STATE_DIR"/handles/*\n'
+        )
+        proxy = fault_proxy(f"{INSTALL_LEASE}=1")
+        finished = shell.spawn(
+            ["bash", "-c", readme_block("In a CI step")],
+            PATH=f"{image}:/usr/bin:/bin",
+            LEASECTL_BACKEND=None,
+            LEASE_PROXY_SERVER_URL=proxy.url,
+            LEASE_PROXY_CLIENT_SH=str(shell.cwd / "mounted" / "client.sh"),
+        ).finish()
+        assert (finished.code, finished.out) == (0, f"{INSTALL_LEASE}--00")
+        assert finished.err == f"{INSTALL_LEASE}--00 released\n"
+        assert proxy.leased == []
+        # It was leasectl.pyz that did it.
+        assert [*(shell.cwd / "code").iterdir()]
 
     def test_what_isnt_run_has_a_reason(self) -> None:
         blocks = readme_blocks()

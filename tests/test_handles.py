@@ -192,7 +192,7 @@ class TestAcquisitions:
             elif what == "acquired again":
                 handles.begin_again(handle, this_process())
             else:
-                handles.forget(handle.id)
+                handles.forget(handle.id, handle.acquisition)
             assert not handles.told(handle, guard=None, runner=None)
 
     def test_arming_again_replaces(self, state: State, handles: Handles) -> None:

@@ -462,32 +462,36 @@ def test_signals_reach_the_command_though_somebody_stopped_holds_the_lock(
     assert run.finish().code == 5
 
 
-# Like `leasectl`, but `run` pauses when it has forked the command, until a named pipe is closed.
+# Like `leasectl`, but `run` pauses when it has forked the command, until a named pipe is closed:
+# before it calls a function, which is to be found as its module's, or its class's.
 PAUSING = """
-import sys
+import importlib, sys
 from leasectl.__main__ import main
-from leasectl.service import Service
 
-gate = sys.argv.pop(1)
-told = Service.told
+gate, module, *owners, name = sys.argv.pop(1), *sys.argv.pop(1).split(":")
+owner = importlib.import_module(module)
+for each in owners:
+    owner = getattr(owner, each)
+function = getattr(owner, name)
 
-def told_later(*args, **kwargs):
+def later(*args, **kwargs):
     with open(gate) as file:
         file.read()
-    return told(*args, **kwargs)
+    return function(*args, **kwargs)
 
-Service.told = told_later
+setattr(owner, name, later)
 main()
 """
+TOLD = "leasectl.service:Service:told"
 
 
 class PausingRun:
     """A `run` that has forked its command and has not recorded it yet."""
 
-    def __init__(self, cli: Cli, *args: str) -> None:
+    def __init__(self, cli: Cli, *args: str, before: str = TOLD) -> None:
         gate = cli.cwd / "gate"
         os.mkfifo(gate)
-        self.run = cli.spawn([sys.executable, "-c", PAUSING, str(gate), "run", *args])
+        self.run = cli.spawn([sys.executable, "-c", PAUSING, str(gate), before, "run", *args])
         self._fd = eventually(lambda: self._open(gate), what="run pauses") or -1
         (self.command,) = children(self.run.pid)
 
@@ -516,6 +520,20 @@ def test_term_before_the_command_has_started_reaches_it(cli: Cli, pool: str) -> 
     pausing.run.signal(signal.SIGTERM)
     pausing.go_on()
     assert pausing.run.finish().code == -signal.SIGTERM
+    assert nothing_is_left(cli)
+
+
+@pytest.mark.parametrize("before", ["leasectl.runner:identify", TOLD])
+def test_kill_before_the_command_has_started_is_how_it_ended(
+    cli: Cli, pool: str, before: str
+) -> None:
+    script = Script(cli.cwd, "say begin")
+    pausing = PausingRun(cli, "-t", pool, "--", str(script.path), before=before)
+    os.kill(pausing.command, signal.SIGKILL)
+    eventually(lambda: not lives(pausing.command), what="it is dead")
+    pausing.go_on()
+    finished = pausing.run.finish()
+    assert (finished.code, finished.err) == (-signal.SIGKILL, "")
     assert nothing_is_left(cli)
 
 
@@ -548,6 +566,7 @@ def test_the_lease_of_a_killed_run_follows_the_command(cli: Cli, pool: str) -> N
     assert guard_pid(cli) == child
     (cli.cwd / "end").touch()
     eventually(lambda: cli.held() == {}, timeout=5.0, what="the keeper frees it")
+    assert list((cli.state_dir / "waiters").iterdir()) == []
 
 
 def test_the_lease_of_a_killed_run_still_goes_back_when_its_time_has_come(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leasectl.backends.base import Acquisition, Journal, Patience, Progress
 from leasectl.clock import Clock, earliest
@@ -49,7 +49,7 @@ class PoolBackend:
 
     remote = False
 
-    def __init__(self, url: str, engine: Engine, admin: PoolAdmin, *, clock: Clock) -> None:
+    def __init__(self, url: str, engine: Engine[Any], admin: PoolAdmin, *, clock: Clock) -> None:
         self.url = url
         self._engine = engine
         self._admin = admin
@@ -75,13 +75,24 @@ class PoolBackend:
 
     def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
         """What `acquire` does, as a generator of the naps in between."""
-        with self._engine.atomic():
-            journal.enqueuing()
-            ticket = self._engine.enqueue(claimant)
-            view = self._look(ticket, journal, patience)
-            if view.leases is not None:
-                return view.leases
-            waiter = self._engine.waiter(ticket)
+        waiter = self._engine.waiter(claimant)
+        try:
+            if self._engine.has_queue(claimant.request.type):
+                waiter.open()  # it takes long, and now others needn't wait for it
+            with self._engine.atomic():
+                journal.enqueuing()
+                ticket = self._engine.enqueue(claimant, waiter)
+                view = self._look(ticket, journal, patience)
+                if view.leases is not None:
+                    return view.leases
+                waiter.open()
+            return (yield from self._wait_or_give_up(ticket, view, waiter, journal, patience))
+        finally:
+            waiter.close()
+
+    def _wait_or_give_up(
+        self, ticket: Ticket, view: _View, waiter: Waiter, journal: Journal, patience: Patience
+    ) -> Acquisition:
         try:
             return (yield from self._wait(ticket, view, waiter, journal, patience))
         except BaseException as reason:
@@ -90,12 +101,9 @@ class PoolBackend:
                 journal.gave_up()
             if not isinstance(reason, TicketGone):
                 raise
-            self._admin.pools(claimant.request.type)  # says so when the whole pool is gone
-            raise Cancelled(
-                f"{claimant.request.type}: the request was released while it waited"
-            ) from None
-        finally:
-            waiter.close()
+            pool_type = ticket.claimant.request.type
+            self._admin.pools(pool_type)  # says so when the whole pool is gone
+            raise Cancelled(f"{pool_type}: the request was released while it waited") from None
 
     def _look(self, ticket: Ticket, journal: Journal, patience: Patience) -> _View:
         """Claim if it is this ticket's turn; else tell what there is to wait for."""
@@ -110,12 +118,7 @@ class PoolBackend:
         return _View(processes=tuple(patience.watched()), expiry=expiry)
 
     def _wait(
-        self,
-        ticket: Ticket,
-        view: _View,
-        waiter: Waiter,
-        journal: Journal,
-        patience: Patience,
+        self, ticket: Ticket, view: _View, waiter: Waiter, journal: Journal, patience: Patience
     ) -> Acquisition:
         start = self._clock.elapsed()
         deadline = None if patience.wait_seconds is None else start + patience.wait_seconds

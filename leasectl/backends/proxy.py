@@ -103,6 +103,9 @@ class ProxyBackend:
     def release(self, owner: str, names: Sequence[str]) -> Iterator[str]:
         """Give names back, one a request; yields each as soon as it is certain.
 
+        They share one limit of time: one that hangs or fails doesn't keep the others from being
+        released, and has another turn in what time they leave.
+
         Args:
             owner: The key of the acquisition that got them; empty when that isn't known.
             names: What the server called them. None of them: whatever the key has been granted.
@@ -113,15 +116,19 @@ class ProxyBackend:
         if not names and owner:
             self.undo(owner)
         until = self._clock.elapsed() + self._release_seconds
+        left = list(names)
         failure: BackendUnreachable | None = None
-        for name in names:
-            try:
-                self.give_back(name, owner, until)
-            except BackendUnreachable as error:
-                failure = failure or error
-            else:
-                yield name
-        if failure is not None:
+        for _ in range(2):
+            for turns, name in zip(range(len(left), 0, -1), tuple(left)):
+                now = self._clock.elapsed()
+                try:
+                    self.give_back(name, owner, now + (until - now) / turns)
+                except BackendUnreachable as error:
+                    failure = failure or error
+                else:
+                    left.remove(name)
+                    yield name
+        if left and failure is not None:
             raise failure
 
     def give_back(self, name: str, key: str, until: float | None = None) -> None:

@@ -44,7 +44,11 @@ pool_argument = click.argument(
 )
 new_pool_argument = click.argument("pool_type", type=check_type, metavar="TYPE")
 count = click.option(
-    "--count", type=int, metavar="N", help="So many resources, named TYPE--00, TYPE--01 and so on."
+    "-c",
+    "--count",
+    type=int,
+    metavar="N",
+    help="So many resources, named TYPE--00, TYPE--01 and so on.",
 )
 names = click.option(
     "--names", metavar="A,B", help="Resources of these names, with commas between them."

@@ -9,7 +9,7 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import emit_lines
 from leasectl.cli.waiting import pause
 from leasectl.durations import parse_duration, printable
-from leasectl.errors import InvalidRequest, LeaseError, NotFound
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.service import Service
 from leasectl.targets import Target
 
@@ -97,6 +97,8 @@ def _release(service: Service, targets: list[Target]) -> None:
         try:
             emit_lines(service.release(target))
         except LeaseError as error:
+            if isinstance(error, BackendUnreachable):
+                emit_lines(error.released)
             failed = failed or error
     if failed is not None:
         raise failed

@@ -117,6 +117,7 @@ def command(
             note(f"serving {service.backend_url} of {service.state.directory} at {url}")
 
     serve(service, bound, acquire_seconds=acquire_seconds, token=token, ready=ready, warn=note)
+    service.state.close()
 
 
 def _require_extra() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import select
@@ -90,10 +91,8 @@ def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
         if pidfd is None:
             raise Cancelled(f"guard {guard.pid} has ended")
         found.append(Interrupt(pidfd, select.POLLIN, lambda: _raise_guard_ended(guard)))
-    try:
-        os.fstat(1)
-    except OSError:
-        return found
+    if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise LeaseError("can't write to stdout: it is closed, so nobody would learn of the lease")
     # No event is asked for: a pipe without a reader reports an error all the same.
     return [*found, Interrupt(1, 0, _raise_nobody_reads)]
 

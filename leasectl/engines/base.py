@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
-from typing import Callable, NamedTuple, Protocol
+from typing import Callable, NamedTuple, Protocol, TypeVar
 
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
@@ -38,7 +38,10 @@ class Interrupt(NamedTuple):
 
 
 class Waiter(Protocol):
-    """One waiter's ear, open from before its ticket could be seen."""
+    """One waiter's ear."""
+
+    def open(self) -> None:
+        """Start listening, unless it does already: before anybody can see its ticket."""
 
     def listen(
         self, *, predecessor: Ticket | None, processes: Sequence[Process]
@@ -68,22 +71,32 @@ class Waiter(Protocol):
         """Stop listening."""
 
 
-class Engine(Protocol):
+AWaiter = TypeVar("AWaiter", bound=Waiter)
+
+
+class Engine(Protocol[AWaiter]):
     """The store of one set of pools."""
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once where the store can do that, else each on its own."""
 
-    def enqueue(self, claimant: Claimant) -> Ticket:
+    def has_queue(self, pool_type: str) -> bool:
+        """A hint whether a new ticket would have others before it."""
+
+    def waiter(self, claimant: Claimant) -> AWaiter:
+        """An ear for the ticket that the claimant is going to put."""
+
+    def enqueue(self, claimant: Claimant, waiter: AWaiter) -> Ticket:
         """Put a ticket at the end of the queue of ``claimant.request.type``.
+
+        Args:
+            claimant: Who puts it.
+            waiter: As from `waiter`; open, or to be opened inside the same `atomic`.
 
         Raises:
             NotFound: No such pool, or no such resource in it.
             InvalidRequest: The pool could never satisfy the request.
         """
-
-    def waiter(self, ticket: Ticket) -> Waiter:
-        """Start listening for this ticket; inside the same `atomic` as `enqueue`."""
 
     def predecessor(self, ticket: Ticket) -> Ticket | None:
         """The nearest living ticket before this one; dead ones are taken away.

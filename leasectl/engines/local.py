@@ -11,16 +11,19 @@ import os
 import sqlite3
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
+from typing import Callable, NamedTuple
 
 from leasectl.clock import Clock
-from leasectl.database import unlink
+from leasectl.database import errors_of, unlink
 from leasectl.engines import refusals
 from leasectl.engines.base import LostListener, TicketGone
-from leasectl.engines.wake import NamedPipe, ProcessWatch
+from leasectl.engines.wake import NamedPipe, ProcessWatch, is_read
 from leasectl.handles import encode_labels
 from leasectl.liveness import Liveness, Process, liveness, parse_process, this_process
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state import State
+
+_MOST_IDLE = 32
 
 
 class LocalEngine:
@@ -36,20 +39,42 @@ class LocalEngine:
         self._state = state
         self._lost = lost
         self._clock = clock
+        self._idle: list[PipeWaiter] = []
+        self._waits_before = 0
+        state.on_close.append(self._remove_idle)
 
     def atomic(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._state.transaction()
 
-    def enqueue(self, claimant: Claimant) -> Ticket:
+    def has_queue(self, pool_type: str) -> bool:
+        return bool(self._state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))
+
+    def waiter(self, claimant: Claimant) -> PipeWaiter:
+        return self._idle.pop() if self._idle else PipeWaiter(self._state, self._put_aside)
+
+    def _put_aside(self, pipe: PipeWaiter) -> bool:
+        """Keep a waiter's pipe for the next one, in a process that waits more than once.
+
+        A named pipe takes longer to make than all the rest of an acquisition. Most processes
+        never need a second, and end without tidying up. A server may have thousands at once.
+        """
+        kept = self._waits_before > 0 and len(self._idle) < _MOST_IDLE
+        self._waits_before += 1
+        if kept:
+            self._idle.append(pipe)
+        return kept
+
+    def _remove_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().remove()
+
+    def enqueue(self, claimant: Claimant, waiter: PipeWaiter) -> Ticket:
         request = claimant.request
-        self._check_possible(claimant)
+        number = self._possible(claimant).last_ticket + 1
         db = self._state.db
-        db.execute("UPDATE pool SET last_ticket = last_ticket + 1 WHERE type = ?", (request.type,))
-        (number,) = db.execute(
-            "SELECT last_ticket FROM pool WHERE type = ?", (request.type,)
-        ).fetchone()
+        db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
         db.execute(
-            "INSERT INTO ticket VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO ticket VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 request.type,
                 number,
@@ -58,44 +83,38 @@ class LocalEngine:
                 request.count,
                 self._clock.wall(),
                 claimant.process.encode() if claimant.process else None,
+                waiter.name,
             ),
         )
         if number % _TICKETS_PER_TIDYING == 0:
             self.tidy()
         return Ticket(number, claimant)
 
-    def waiter(self, ticket: Ticket) -> PipeWaiter:
-        return PipeWaiter(self._state.waiter_pipe(ticket.claimant.owner, ticket.number))
-
     def predecessor(self, ticket: Ticket) -> Ticket | None:
-        db = self._state.db
         request = ticket.claimant.request
-        mine = db.execute(
-            "SELECT 1 FROM ticket WHERE type = ? AND number = ? AND owner = ?",
-            (request.type, ticket.number, ticket.claimant.owner),
-        ).fetchone()
-        if mine is None:
-            raise TicketGone
         while True:
-            row = db.execute(
+            rows = self._state.query(
                 "SELECT number, owner, holder_identity, process FROM ticket "
-                "WHERE type = ? AND number < ? ORDER BY number DESC LIMIT 1",
-                (request.type, ticket.number),
-            ).fetchone()
-            if row is None:
+                "WHERE type = ? AND number <= ? ORDER BY number DESC LIMIT 2",
+                request.type,
+                ticket.number,
+            )
+            if not rows or rows[0][:2] != (ticket.number, ticket.claimant.owner):
+                raise TicketGone
+            if len(rows) == 1:
                 return None
-            number, owner, identity, process = row
+            number, owner, identity, process = rows[1]
             claimant = Claimant(
                 owner, identity, request, None if process is None else parse_process(process)
             )
             if claimant.process is None or liveness(claimant.process) is not Liveness.DEAD:
                 return Ticket(number, claimant)
-            self.bury(request.type, number, owner)
+            self.bury(request.type, number)
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         claimant = ticket.claimant
         request = claimant.request
-        self._check_possible(claimant)
+        grant = self._possible(claimant).last_grant + 1
         self.expire(request.type)
         rows = self._free_resources(claimant)
         if len(rows) < request.count:
@@ -103,10 +122,7 @@ class LocalEngine:
         db = self._state.db
         (fence,) = db.execute("SELECT fence FROM meta").fetchone()
         db.execute("UPDATE meta SET fence = ?", (fence + len(rows),))
-        db.execute("UPDATE pool SET last_grant = last_grant + 1 WHERE type = ?", (request.type,))
-        (grant,) = db.execute(
-            "SELECT last_grant FROM pool WHERE type = ?", (request.type,)
-        ).fetchone()
+        db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (grant, request.type))
         now = self._clock.wall()
         leases = tuple(
             Lease(
@@ -140,11 +156,11 @@ class LocalEngine:
         self.take_ticket_away(ticket.claimant.request.type, ticket.number, ticket.claimant.owner)
 
     def withdraw(self, owner: str) -> None:
-        for pool_type, number in self._state.query(
-            "SELECT type, number FROM ticket WHERE owner = ?", owner
+        for pool_type, number, pipe in self._state.query(
+            "SELECT type, number, pipe FROM ticket WHERE owner = ?", owner
         ):
             self.take_ticket_away(pool_type, number)
-            self._state.wake(self._state.waiter_pipe(owner, number))
+            self._wake([(pipe,)])
 
     def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         freed = self._claims(owner, names)
@@ -165,21 +181,28 @@ class LocalEngine:
 
     def capacity(self, pool_type: str) -> int:
         """How many resources a pool has; NotFound when there is none of that type."""
-        rows = self._state.query("SELECT capacity FROM pool WHERE type = ?", pool_type)
+        return self._pool(pool_type).capacity
+
+    def _pool(self, pool_type: str) -> _PoolRow:
+        rows = self._state.query(
+            "SELECT capacity, last_ticket, last_grant FROM pool WHERE type = ?", pool_type
+        )
         if not rows:
             known = [name for (name,) in self._state.query("SELECT type FROM pool")]
             raise refusals.no_pool(pool_type, known)
-        return int(rows[0][0])
+        return _PoolRow(*rows[0])
 
-    def _check_possible(self, claimant: Claimant) -> None:
+    def _possible(self, claimant: Claimant) -> _PoolRow:
+        """The pool that could satisfy a request; raises for what none ever could."""
         request = claimant.request
-        capacity = self.capacity(request.type)
-        if request.count > capacity:
-            raise refusals.too_few(request.type, capacity, request.count)
+        pool = self._pool(request.type)
+        if request.count > pool.capacity:
+            raise refusals.too_few(request.type, pool.capacity, request.count)
         if request.name is not None and not self._state.query(
             "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name, request.type
         ):
             raise refusals.no_resource(request.type, request.name)
+        return pool
 
     def _free_resources(self, claimant: Claimant) -> list[tuple[str, int, str | None]]:
         request = claimant.request
@@ -253,14 +276,12 @@ class LocalEngine:
 
     def tidy(self) -> None:
         """Remove the named pipes that killed waiters and runners left; inside a transaction."""
-        tickets = self._state.query("SELECT owner, number FROM ticket")
-        runners = self._state.query("SELECT id FROM handle WHERE runner IS NOT NULL")
-        used = {self._state.waiter_pipe(owner, number) for owner, number in tickets}
-        used |= {self._state.runner_pipe(handle_id) for (handle_id,) in runners}
+        used = {name for (name,) in self._state.query("SELECT pipe FROM ticket")}
         for name in os.listdir(self._state.path("waiters")):
-            path = self._state.path("waiters", name)
-            # A remote acquisition opens its pipe first and is recorded then.
-            if path not in used and not name.endswith(".cancel"):
+            # Some are open before it is on record what for. Those on record aren't asked: it would
+            # wake them all.
+            path = self._state.waiter_pipe(name)
+            if name not in used and not is_read(path):
                 unlink(path)
 
     def take_ticket_away(self, pool_type: str, number: int, owner: str | None = None) -> None:
@@ -271,34 +292,36 @@ class LocalEngine:
         )
         if deleted.rowcount:
             behind = self._state.query(
-                "SELECT owner, number FROM ticket WHERE type = ? AND number > ? "
-                "ORDER BY number LIMIT 1",
+                "SELECT pipe FROM ticket WHERE type = ? AND number > ? ORDER BY number LIMIT 1",
                 pool_type,
                 number,
             )
             self._wake(behind)
 
-    def bury(self, pool_type: str, number: int, owner: str) -> None:
+    def bury(self, pool_type: str, number: int) -> None:
         """Take away what a dead waiter left: its ticket, its pipe; inside a transaction."""
+        ((owner, pipe),) = self._state.query(
+            "SELECT owner, pipe FROM ticket WHERE type = ? AND number = ?", pool_type, number
+        )
         self.take_ticket_away(pool_type, number)
-        unlink(self._state.waiter_pipe(owner, number))
+        unlink(self._state.waiter_pipe(pipe))
         self._lost(owner, ())
 
     def wake_head(self, pool_type: str) -> None:
         """Wake the waiter at the head of a pool's queue; inside a transaction."""
         self._wake(
             self._state.query(
-                "SELECT owner, number FROM ticket WHERE type = ? ORDER BY number LIMIT 1", pool_type
+                "SELECT pipe FROM ticket WHERE type = ? ORDER BY number LIMIT 1", pool_type
             )
         )
 
     def wake_all(self, pool_type: str) -> None:
         """Wake all waiters of a pool; inside a transaction."""
-        self._wake(self._state.query("SELECT owner, number FROM ticket WHERE type = ?", pool_type))
+        self._wake(self._state.query("SELECT pipe FROM ticket WHERE type = ?", pool_type))
 
-    def _wake(self, tickets: Sequence[tuple[str, int]]) -> None:
-        for owner, number in tickets:
-            self._state.wake(self._state.waiter_pipe(owner, number))
+    def _wake(self, pipes: Sequence[tuple[str]]) -> None:
+        for (name,) in pipes:
+            self._state.wake(self._state.waiter_pipe(name))
 
 
 # Often enough that what the killed leave stays bounded, seldom enough to cost nothing.
@@ -306,13 +329,42 @@ _TICKETS_PER_TIDYING = 64
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
 
 
-class PipeWaiter:
-    """A waiter on the embedded pool. Made inside the transaction that puts its ticket, so that
-    the pipe is open before anybody can see the ticket."""
+class _PoolRow(NamedTuple):
+    """A pool, and the last numbers that it has given."""
 
-    def __init__(self, pipe: str) -> None:
-        self._pipe = NamedPipe(pipe)
+    capacity: int
+    last_ticket: int
+    last_grant: int
+
+
+class PipeWaiter:
+    """A waiter on the embedded pool.
+
+    Args:
+        state: The state directory.
+        put_aside: Offered the waiter when it is closed; returns whether it is kept for another.
+
+    Attributes:
+        name: Of its named pipe.
+    """
+
+    def __init__(self, state: State, put_aside: Callable[[PipeWaiter], bool]) -> None:
+        self.name = f"waiter-{os.urandom(8).hex()}"
+        self._path = state.waiter_pipe(self.name)
+        self._pipe: NamedPipe | None = None
         self._watch = ProcessWatch()
+        self._put_aside = put_aside
+        self._is_open = False
+
+    def open(self) -> None:
+        if self._is_open:
+            return
+        with errors_of(self._path):
+            if self._pipe is None:
+                self._pipe = NamedPipe(self._path)
+            else:
+                self._pipe.renew()  # of what may have woken it too late
+        self._is_open = True
 
     def listen(
         self, *, predecessor: Ticket | None, processes: Sequence[Process]
@@ -321,10 +373,11 @@ class PipeWaiter:
         others = [*processes, before_me] if before_me else processes
         # Not ourselves: in a process with thousands of waiters that would be a pidfd for each.
         self._watch.update([each for each in others if each != this_process()])
+        assert self._pipe is not None, "open() comes first"
         return frozenset((self._pipe.fd, *self._watch.fds())), self._watch.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
-        if self._pipe.fd in woken:
+        if self._pipe is not None and self._pipe.fd in woken:
             self._pipe.renew()
         ended = not woken.isdisjoint(self._watch.fds())
         self._watch.heard(woken)
@@ -332,4 +385,12 @@ class PipeWaiter:
 
     def close(self) -> None:
         self._watch.close()
-        self._pipe.close()
+        self._is_open = False
+        if self._pipe is not None and not self._put_aside(self):
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the pipe."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None

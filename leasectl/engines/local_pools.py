@@ -96,12 +96,12 @@ class LocalPools:
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
 
     def _drop_dead_tickets(self, pool_type: str) -> None:
-        for number, owner, process in self._state.query(
-            "SELECT number, owner, process FROM ticket WHERE type = ? AND process IS NOT NULL",
+        for number, process in self._state.query(
+            "SELECT number, process FROM ticket WHERE type = ? AND process IS NOT NULL",
             pool_type,
         ):
             if liveness(parse_process(process)) is Liveness.DEAD:
-                self._store.bury(pool_type, number, owner)
+                self._store.bury(pool_type, number)
 
     def _resize(self, pool_type: str, by: int) -> None:
         self._state.db.execute(

@@ -23,11 +23,11 @@ from leasectl.model import Claimant, Lease, Pool, QueueEntry, Resource, Ticket
 
 @dataclass
 class _Place:
-    """A ticket in a queue, since when (wall clock), and its owner's ear once it has one."""
+    """A ticket in a queue, since when (wall clock), and its owner's ear."""
 
     ticket: Ticket
     since: float
-    waiter: MemoryWaiter | None = None
+    waiter: MemoryWaiter
 
 
 @dataclass
@@ -84,19 +84,20 @@ class MemoryEngine:
     def atomic(self) -> AbstractContextManager[object]:
         return self._lock
 
-    def enqueue(self, claimant: Claimant) -> Ticket:
+    def has_queue(self, pool_type: str) -> bool:
+        with self._lock:
+            return pool_type in self._pools and bool(self._pools[pool_type].queue)
+
+    def waiter(self, claimant: Claimant) -> MemoryWaiter:
+        return MemoryWaiter()
+
+    def enqueue(self, claimant: Claimant, waiter: MemoryWaiter) -> Ticket:
         with self._lock:
             pool = self._possible(claimant)
             pool.last_ticket += 1
             ticket = Ticket(pool.last_ticket, claimant)
-            pool.queue[ticket.number] = _Place(ticket, self._clock.wall())
+            pool.queue[ticket.number] = _Place(ticket, self._clock.wall(), waiter)
             return ticket
-
-    def waiter(self, ticket: Ticket) -> MemoryWaiter:
-        with self._lock:
-            place = self._pools[ticket.claimant.request.type].queue[ticket.number]
-            place.waiter = MemoryWaiter()
-            return place.waiter
 
     def predecessor(self, ticket: Ticket) -> Ticket | None:
         with self._lock:
@@ -306,11 +307,16 @@ class MemoryWaiter:
 
     def __init__(self) -> None:
         self._watch = ProcessWatch()
-        self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._read_fd = self._write_fd = -1
+
+    def open(self) -> None:
+        if self._read_fd < 0:
+            self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it is full of wake-ups
-            os.write(self._write_fd, b"!")
+        if self._write_fd >= 0:
+            with contextlib.suppress(BlockingIOError):  # it is full of wake-ups
+                os.write(self._write_fd, b"!")
 
     def listen(
         self, *, predecessor: Ticket | None, processes: Sequence[Process]
@@ -327,8 +333,10 @@ class MemoryWaiter:
 
     def close(self) -> None:
         self._watch.close()
-        os.close(self._read_fd)
-        os.close(self._write_fd)
+        if self._read_fd >= 0:
+            os.close(self._read_fd)
+            os.close(self._write_fd)
+            self._read_fd = self._write_fd = -1
 
 
 def _choose(pool: _Pool, claimant: Claimant) -> list[_Stock]:
@@ -353,5 +361,4 @@ def _wake_head(pool: _Pool) -> None:
 
 def _wake(places: Iterable[_Place]) -> None:
     for place in places:
-        if place.waiter is not None:
-            place.waiter.wake()
+        place.waiter.wake()

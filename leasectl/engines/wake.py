@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 from collections.abc import Collection, Generator, Sequence
@@ -25,9 +26,19 @@ class NamedPipe:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.remove()
-        os.mkfifo(path, 0o600)
-        self.fd = self._open()
+        self.fd = self._make()
+
+    def _make(self) -> int:
+        while True:
+            try:
+                os.mkfifo(self.path, 0o600)
+            except FileExistsError:
+                self.remove()
+                continue
+            try:
+                return self._open()
+            except FileNotFoundError:
+                continue  # it had no reader yet, and somebody took it for a dead one's
 
     def _open(self) -> int:
         return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -60,6 +71,15 @@ class NamedPipe:
     def close(self) -> None:
         os.close(self.fd)
         self.remove()
+
+
+def is_read(path: str) -> bool:
+    """Tell whether a named pipe has a reader, who wakes by the question."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno not in (errno.ENXIO, errno.ENOENT)
+    return True
 
 
 class ProcessWatch:

@@ -252,7 +252,7 @@ class Desk:
             service.release(Target(handle.id, handle.acquisition, (name,)))
             left = service.handles.load(handle.id)
             if left is not None and left.state == "released":
-                service.handles.forget(handle.id)
+                service.handles.forget(handle.id, handle.acquisition)
 
     def _may_release(self, handle: Handle, key: str | None) -> bool:
         if handle.backend != self.service.backend_url or not is_served(handle):

@@ -333,15 +333,16 @@ class TestReleases:
         self, cli: Cli, fault_proxy: StartFaultProxy
     ) -> None:
         proxy = use(cli, fault_proxy("T=3"))
-        cli.env["LEASECTL_RELEASE_TIMEOUT"] = "0.5s"
+        cli.env["LEASECTL_RELEASE_TIMEOUT"] = "2s"
         handle = cli("acquire", "-t", "T", "-c", "3").handle
-        proxy.faults("hang path=release nth=2")
+        later = ",".join(map(str, range(4, 30)))
+        proxy.faults(f"hang path=release nth=2,{later}")
         failed = cli("release", "--handle", handle)
-        assert (failed.code, failed.out) == (69, "")
-        proxy.resume()
+        assert (failed.code, failed.out) == (69, "T--00\nT--02\n")
+        assert cli.ok("cat", "--handle", handle) == "T--01\n"
+        assert proxy.leased == ["T--01"]
         proxy.faults()
-        assert cli.ok("cat", "--handle", handle) != ""
-        cli.ok("release", "--handle", handle)
+        assert cli.ok("release", "--handle", handle) == "T--01\n"
         assert proxy.leased == []
 
     def test_a_lost_answer_to_a_release_is_asked_for_again(

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # Waiting for a lease: a signal ends the wait at once, and nothing stays leased.
 # shellcheck disable=SC2016 # what stands in single quotes is for the scripts to expand
+# shellcheck disable=SC2154 # start_script sets script and reporter
 
 bats_require_minimum_version 1.11.0
 
@@ -30,15 +31,6 @@ assert_nothing_is_leased_later() {
   run leasectl status -t T
   assert_line --regexp '^T +1 +1 +0 +0$'
   assert_equal "$(ls -A "$TMPDIR")" ''
-}
-
-# Starts ./script, and leaves its pid in $script and its end in the file `end`.
-start_script() {
-  rm -f pid
-  report_end bash -c 'printf "%s\n" "$$" >pid.new; mv pid.new pid; exec bash script' >end 2>errors &
-  reporter=$!
-  eventually test -e pid
-  script=$(<pid)
 }
 
 milliseconds() {
@@ -128,7 +120,7 @@ done
   eventually someone_waits
   kill -TERM "$script"
   eventually test -e in_trap
-  nobody_waits
+  eventually nobody_waits
   : >go
   wait "$reporter"
   assert_equal "$(<end)" 'signal TERM'

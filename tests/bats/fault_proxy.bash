@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # A lease proxy with scripted faults for the tests of the Bash functions; tests/faults/README.md says
-# which faults there are. One at a time; a test's teardown calls fault_proxy_stop.
+# which faults there are. One at a time: a test's own, or one that setup_file starts for the whole
+# file. The teardown of whichever it is calls fault_proxy_stop.
 #
 #   load fault_proxy
 #   fault_proxy_start --resources T=3 --fault 'reset-after path=acquire nth=1'
@@ -9,12 +10,12 @@
 
 _FAULT_PROXY_SOURCE=$(cd "${BASH_SOURCE[0]%/*}/../faults" && pwd)
 
-# Sets FAULT_PROXY_URL (exported), FAULT_PROXY_PID and FAULT_PROXY_LOG. Not for a subshell: it ends with the
-# shell that it was called in.
+# Sets FAULT_PROXY_URL, FAULT_PROXY_PID and FAULT_PROXY_LOG. Not for a subshell: it ends with the shell that
+# it was called in. All is exported, also for the scripts of a test, which can ask for the state.
 fault_proxy_start() { # [<option of lease_proxy.py>...]
   # $BASHPID behind a command that ends with & would be that command's.
   local folder shell=$BASHPID
-  folder=$(mktemp -d "${BATS_TEST_TMPDIR:-${TMPDIR:-/tmp}}/fault-proxy.XXXXXX") || return
+  folder=$(mktemp -d "${BATS_TEST_TMPDIR:-${BATS_FILE_TMPDIR:-${TMPDIR:-/tmp}}}/fault-proxy.XXXXXX") || return
   _FAULT_PROXY_PORT_FILE=$folder/url FAULT_PROXY_LOG=$folder/url.log
   # Without bats' descriptors, or bats would wait for it.
   python3 -SE "$_FAULT_PROXY_SOURCE/lease_proxy.py" --port-file "$_FAULT_PROXY_PORT_FILE" \
@@ -28,7 +29,8 @@ fault_proxy_start() { # [<option of lease_proxy.py>...]
     sleep 0.02
   done
   FAULT_PROXY_URL=$(<"$_FAULT_PROXY_PORT_FILE")
-  export FAULT_PROXY_URL
+  export FAULT_PROXY_URL FAULT_PROXY_PID FAULT_PROXY_LOG _FAULT_PROXY_PORT_FILE _FAULT_PROXY_SOURCE
+  export -f fault_proxy_state fault_proxy_mark _fault_proxy_control
 }
 
 # Succeeds also when it has ended already or was never started, for teardown.

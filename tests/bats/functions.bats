@@ -55,7 +55,7 @@ use_path_of() { # <command>...
   local words
   make_pool T 30
   for words in '-t T' '--type T' '--type=T' '-t T -c 2' '-t T --count 2' '-t T --count=2' '--count=1 --type=T' \
-    '-t T --scope=step' '-t T --scope step' '-t T --scope=test' '-t T --scope test' '-t T --jitter=0s' '-t T --jitter 0m'; do
+    '-t T --scope=step' '-t T --scope step' '-t T --scope=test' '-t T --scope test' '-q -t T' '-t T --quiet' '-t T --jitter=0s' '-t T --jitter 0m'; do
     script -e -u <<<"h=\$(lease__acquire $words); lease__cat --handle=\"\$h\" --pretty-format=csv"
     run_script
     assert_success
@@ -101,7 +101,7 @@ SCRIPT
   make_pool T
   for words in '' '-t' '--type' '--type=' '-t ""' '-t T -c' '-t T -c 1x' '-t T --count=-1' '-t T --count=' '-t T -c 1.5' \
     '-t T --scope=all' '-t T --scope=' '-t T --jitter=soon' '-t T --jitter' '-t T --jitter=-1m' '-t T --unknown' \
-    '-t T --unknown=1' '-t T extra' '-t T --var=1a' '-t T --var=' '-t T --var="a b"' '-t T --var="a[\$(touch pwned)]"' \
+    '-t T --unknown=1' '-t T --quiet=yes' '-t T extra' '-t T --var=1a' '-t T --var=' '-t T --var="a b"' '-t T --var="a[\$(touch pwned)]"' \
     '-t T --var=_lease__got' '-t T --store=maybe' '-t a/b' '-t ../T' '-t "a b"' '-t "\$(touch pwned)"' '-t "T
 "' '-t -T' "-t $(printf 'x%.0s' {1..300})" '-t T -c 2' '-t T -c 99999999999999999999'; do
     script <<<"lease__acquire $words"
@@ -416,9 +416,9 @@ SCRIPT
   dry_run
   use_path_of bash
   script -e -u -o pipefail <<'SCRIPT'
-lease__acquire --type=T --scope=step; printf '|\n'
-h=$(lease__acquire -t T -c 2)
-lease__acquire -t T --var=g
+lease__acquire -q --type=T --scope=step; printf '|\n'
+h=$(lease__acquire -t T -c 2 --quiet)
+lease__acquire -t T -q --var=g
 [[ $g == "$h" ]]
 lease__cat --handle="$h" --format=csv
 lease__guard "$h"
@@ -440,6 +440,19 @@ $said handle=$dry
 $said names=A,B
 $said scope=test"
   assert_equal "$stderr" ''
+}
+
+@test "dry run: acquire says on stderr that it is one, and what would choose a backend" {
+  local how
+  dry_run
+  for how in 'printf "%s" "$(lease__acquire --type=T)"' 'lease__acquire --type=T --var=h; printf "%s" "$h"'; do
+    script -e -u <<<"$how"
+    run_script
+    assert_success
+    assert_output LEASE_PROXY_SERVER_URL-not-set-dry-run-mode
+    assert_one_line_on_stderr
+    assert_regex "$stderr" 'dry run.* LEASE_PROXY_SERVER_URL.* LEASECTL_BACKEND'
+  done
 }
 
 @test "dry run: what can't be meant is refused all the same" {

@@ -17,6 +17,14 @@ use_own_state() {
   export FUNCTIONS
 }
 
+# Has scripts take their leases from the lease proxy that fault_proxy_start has started.
+use_proxy() {
+  unset LEASECTL_BACKEND
+  export LEASE_PROXY_SERVER_URL=$FAULT_PROXY_URL LEASE_PROXY_CLIENT_SH=$ROOT/scripts/client.sh
+  export SHARED_DIR=$BATS_TEST_TMPDIR/shared
+  mkdir -p "$SHARED_DIR"
+}
+
 # The keeper ends by itself when nothing is left for it to do.
 end_own_state() {
   [[ ! -d ${LEASECTL_STATE_DIR-} ]] || leasectl release --all >/dev/null || :
@@ -39,6 +47,27 @@ script() { # [<word that sets options>...]
     printf 'source "$FUNCTIONS"\n'
     cat
   } >script
+}
+
+# Starts ./script, and leaves its pid in $script. How it ended is in the file `end` behind what it
+# printed, and $reporter has ended, when nobody is left who could write to its stderr: no leasectl that it
+# started, the keeper apart.
+# shellcheck disable=SC2034,SC2016 # the tests use what is set; the inner bash expands it
+start_script() {
+  rm -f pid end
+  (
+    report_end bash -c 'printf "%s\n" "$$" >pid.new; mv pid.new pid; exec bash script' 2>&1 >end.new | cat >errors
+    mv end.new end
+  ) 3>&- &
+  reporter=$!
+  eventually test -e pid
+  script=$(<pid)
+}
+
+# Runs standard input as the commands of a step are run; $output and $stderr are what it printed.
+run_step() {
+  # shellcheck disable=SC2016 # the step expands it
+  run --separate-stderr bash -c "$(printf '%s\n' 'set -eu' 'source "$LEASE_PROXY_CLIENT_SH"' && cat)"
 }
 
 # Waits until a command succeeds; time is only a limit, never the measure.

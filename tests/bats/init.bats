@@ -77,7 +77,7 @@ SCRIPT
   unset LEASECTL_BACKEND
   run --separate-stderr bash -c 'set -eu
 source "$LEASE_PROXY_CLIENT_SH"
-h=$(lease__acquire --type=T --scope=step)
+h=$(lease__acquire --type=T --scope=step --quiet)
 lease__release --handle="$h"'
   assert_success
   assert_equal "$stderr" ''

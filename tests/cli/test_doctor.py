@@ -405,7 +405,7 @@ class TestRecords:
     def test_a_ticket_that_nobody_waits_with_is_taken_away(self, cli: Cli) -> None:
         self.held(cli)
         with database(cli) as db:
-            db.execute("INSERT INTO ticket VALUES ('T', 7, 'T-ghost1', 'ghost', 1, 0, NULL)")
+            db.execute("INSERT INTO ticket VALUES ('T', 7, 'T-ghost1', 'ghost', 1, 0, NULL, 'p')")
         self.check(cli, "T-ghost1 stands in a queue and isn't acquiring")
         assert cli.waiting() == []
 
@@ -530,7 +530,8 @@ class TestFiles:
     def test_what_no_record_knows_is_removed_and_nothing_else(self, cli: Cli) -> None:
         cli.pool("T", "a")
         handle = cli.ok("acquire", "-t", "T").strip()
-        waiter = cli.start("acquire", "-t", "T")
+        # Quiet: who shows how things stand also tidies up.
+        waiter = cli.start("acquire", "-q", "-t", "T")
         eventually(cli.waiting)
         Path(f"{handle}.lock").touch()
         kept = files(cli)
@@ -538,7 +539,7 @@ class TestFiles:
         (folder / "T-ghost1").write_text("a")
         (folder / "T-ghost1.lock").touch()
         Path(f"{handle}.new").write_text("a")
-        os.mkfifo(cli.state_dir / "waiters" / "T-ghost1.7")
+        os.mkfifo(cli.state_dir / "waiters" / "waiter-0123456789abcdef")
         os.mkfifo(cli.state_dir / "waiters" / "T-ghost1.run")
         (folder / "notes").write_text("somebody's own")
         report = doctor(cli)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Callable, Protocol
+from typing import Any, Callable, Protocol
 
 from leasectl.backends.base import Acquisition, Journal, Patience
 from leasectl.backends.pool import PoolBackend
@@ -130,7 +130,7 @@ class Participant:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine[Any],
         pools: PoolAdmin,
         clock: Clock,
         *,

@@ -49,6 +49,10 @@ class Participant:
         self.service.finish(handle)
         return handle
 
+    def close(self) -> None:
+        """Let go of what is kept from one acquisition to the next."""
+        self.service.state.close()
+
 
 @contextmanager
 def contention(directory: Path, history: Path, choices: Sequence[Choose]) -> Iterator[list[int]]:
@@ -62,6 +66,7 @@ def contention(directory: Path, history: Path, choices: Sequence[Choose]) -> Ite
         while not select.select([stop_read], [], [], 0)[0]:
             participant.hold(choose(rng), seconds=rng.random() / 500)
             time.sleep(rng.random() / 100)
+        participant.close()
 
     pids = [fork(lambda n=n, c=c: contend(n, c)) for n, c in enumerate(choices)]  # type: ignore[misc]
     try:

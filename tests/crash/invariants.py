@@ -150,16 +150,24 @@ def _pools(reader: _Reader) -> Iterator[str]:
 
 def _pipes(reader: _Reader) -> Iterator[str]:
     """No more named pipes than there are waiters and runners."""
-    tickets = {f"{row['owner']}.{row['number']}" for row in reader.rows("SELECT * FROM ticket")}
+    waiting = {row["pipe"] for row in reader.rows("SELECT pipe FROM ticket")}
     for path in (reader.directory / "waiters").iterdir():
         handle_id, _, role = path.name.rpartition(".")
         handle = reader.handles.get(handle_id)
         if role == "run":
             if handle is None or _is_dead(handle["runner"]):
                 yield f"waiters/{path.name} is no living runner's"
-        elif path.name not in tickets and not (handle and handle["waiter"]):
-            # A waiter with a grant takes its pipe away a moment later.
+        elif path.name not in waiting and not _is_read(path):
+            # Waiters have it a moment before their ticket, and a moment after.
             yield f"waiters/{path.name} is no waiter's"
+
+
+def _is_read(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return not path.exists()
+    return True
 
 
 def _keeper(reader: _Reader) -> Iterator[str]:

@@ -7,29 +7,37 @@ before and after each of them, one after the other, leaves nothing out and nothi
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sqlite3
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, Callable
 
 # time, sys, builtins and the like do nothing that others can see.
 _MODULES = {"posix", "fcntl", "select", "_signal", "_io", "_sqlite3", "resource"}
+_POLL = type(select.poll())
 _generation = 0
 _count = 0
 _hooked = False
 
 
-def kill_at(number: int, *, generation: int = 0) -> None:
+def kill_at(
+    number: int, *, generation: int = 0, before_poll: Callable[[FrameType], object] | None = None
+) -> None:
     """KILL this process at its event of that number, counting from 1.
 
     Args:
         number: Each call into the system is two events: right before and right after it.
         generation: 0 for this process, 1 for those that it forks, 2 for those that they fork.
+        before_poll: Called whenever this process is about to sleep in poll(2), with the frame
+            that does so. It isn't killed until it wakes up.
     """
 
-    def count(_frame: FrameType, event: str, function: Any) -> None:
+    def count(frame: FrameType, event: str, function: Any) -> None:
         global _count
+        if before_poll and event == "c_call" and _polls(function) and _generation == 0:
+            before_poll(frame)
         if event not in ("c_call", "c_return") or not _is_into_the_system(function):
             return
         if _generation != generation:
@@ -57,3 +65,8 @@ def _is_into_the_system(function: Any) -> bool:
         return True
     owner = getattr(function, "__self__", None)
     return isinstance(owner, (sqlite3.Connection, sqlite3.Cursor))
+
+
+def _polls(function: Any) -> bool:
+    # Not one of the events: whoever is killed right before it has done nothing since the last.
+    return isinstance(getattr(function, "__self__", None), _POLL) and function.__name__ == "poll"

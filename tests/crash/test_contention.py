@@ -29,6 +29,7 @@ def take_turns(cli: Cli, history: Path, choices: Sequence[Choose], rounds: int) 
         participant = Participant(cli.state_dir, history)
         for _ in range(rounds):
             participant.hold(choose(rng), seconds=rng.random() / 1000)
+        participant.close()
 
     pids = [fork(lambda n=n, c=c: take(n, c)) for n, c in enumerate(choices)]  # type: ignore[misc]
     assert [ending(pid) for pid in pids] == [0] * len(choices)

@@ -16,6 +16,8 @@ from tests.crash.forking import ending, fork
 from tests.crash.invariants import broken_invariants
 from tests.support import Cli
 
+TICKET = "INSERT INTO ticket VALUES ('T', 9, 'x', 'x', 1, 0, {}, 'p')"
+
 
 @pytest.fixture
 def handle(cli: Cli) -> str:
@@ -72,8 +74,8 @@ def test_a_sound_state_directory_passes(cli: Cli, handle: str) -> None:
         ),
         ("DELETE FROM lease", "HANDLE is held with 0 leases"),
         ("UPDATE handle SET state = 'acquiring'", "HANDLE is acquiring, and nobody waits"),
-        ("INSERT INTO ticket VALUES ('T', 9, 'x', 'x', 1, 0, 'DEAD')", "ticket 9 of x is a dead"),
-        ("INSERT INTO ticket VALUES ('T', 9, 'x', 'x', 1, 0, NULL)", "ticket 9 of x is there"),
+        (TICKET.format("'DEAD'"), "ticket 9 of x is a dead"),
+        (TICKET.format("NULL"), "ticket 9 of x is there"),
         ("UPDATE timer SET acquisition = 0", "a timer is armed for acquisition 0 of HANDLE"),
         ("INSERT INTO timer VALUES ('x', '', 1, 0)", "a timer is armed for x, which holds nothing"),
         ("UPDATE pool SET capacity = 4", "pool T miscounts its resources"),

@@ -1,0 +1,162 @@
+"""Sweeps: something is killed at each of its calls into the system, while others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable
+
+from leasectl.backends.base import Patience
+from leasectl.liveness import this_process
+from leasectl.model import Request
+from leasectl.service import Service
+from leasectl.targets import whole
+from tests.crash.contenders import CONTENDER, contention
+from tests.crash.forking import ending, fork, leasectl
+from tests.crash.history import Recorder, read_history, violations
+from tests.crash.invariants import broken_invariants
+from tests.crash.killing import kill_at
+from tests.support import Cli
+
+CAPACITY = 3
+# That often in a row it must have come to its end before the sweep believes that it was the end:
+# how many calls a command makes depends on how long it waits.
+UNHARMED = 3
+LONGEST_SWEEP = 3000
+EVERY_KILL = bool(os.environ.get("LEASECTL_TEST_EVERY_KILL"))
+
+
+class Sweep:
+    """A state directory on which processes are killed.
+
+    Args:
+        cli: Whose state directory it is.
+        tmp_path: Where output and history go.
+
+    Attributes:
+        kills: How many there have been.
+        kept: The ids of handles that are to go on from one kill to the next.
+    """
+
+    def __init__(self, cli: Cli, tmp_path: Path) -> None:
+        self.cli = cli
+        self.output = tmp_path / "output"
+        self.history = tmp_path / "history"
+        self.recorder = Recorder(self.history)
+        self.kills = 0
+        self.kept: set[str] = set()
+        with cli.service(owner="sweep@host") as service:
+            service.pools.create_pool("T", [f"T--{n}" for n in range(CAPACITY)])
+
+    def keep_a_keeper(self) -> None:
+        """Give it something to do all the time, so that it isn't started for each kill."""
+        with self.cli.service(owner="sweep@host") as service:
+            service.pools.create_pool("kept", ["kept"])
+            self.kept.add(self.acquire(service, Request("kept"), guarded=True))
+
+    def acquire(self, service: Service, request: Request, *, guarded: bool = False) -> str:
+        """Take a lease beside the command that is killed; returns the handle's id."""
+        guard = this_process() if guarded else None
+        handle = service.acquire(request, patience=Patience(), guard=guard)
+        service.told(handle)
+        return handle.id
+
+    def kill_everywhere(
+        self, arguments: Callable[[], list[str]], *, stride: int = 1, at_least: int = 0
+    ) -> None:
+        """Run a command again and again, and KILL it at its 1st, 2nd, 3rd, … event.
+
+        Args:
+            arguments: Called before each run, for the command's arguments.
+            stride: As for `kill_each`.
+            at_least: As for `kill_each`.
+        """
+
+        def attempt(number: int) -> int:
+            args = arguments()
+            code = ending(fork(lambda: self._command(number, args)))
+            self.check(f"{args} killed at event {number}")
+            return code
+
+        self.kill_each(attempt, stride=stride, at_least=at_least)
+
+    def kill_each(
+        self, attempt: Callable[[int], int], *, stride: int = 1, at_least: int = 0
+    ) -> None:
+        """Try something again and again until it is no longer killed.
+
+        Args:
+            attempt: Given the number of the event at which to KILL, does it, checks what has
+                become of it, and returns how it ended.
+            stride: 3 for every third event, on each version of Python another third. All events
+                on each version with LEASECTL_TEST_EVERY_KILL=1.
+            at_least: Take more of the events until the whole test has had so many kills.
+        """
+        stride = 1 if EVERY_KILL else stride
+        for turn in range(stride):
+            self._kill_each(attempt, 1 + (sys.version_info[1] + turn) % stride, stride)
+            if self.kills >= at_least:
+                return
+        raise AssertionError(f"only {self.kills} kills")
+
+    def _kill_each(self, attempt: Callable[[int], int], first: int, stride: int) -> None:
+        unharmed = 0
+        for number in range(first, LONGEST_SWEEP, stride):
+            code = attempt(number)
+            assert code in (0, -signal.SIGKILL), f"event {number}: {code}, {self._said()}"
+            unharmed = unharmed + 1 if code == 0 else 0
+            self.kills += code != 0
+            if unharmed == UNHARMED:
+                return
+        raise AssertionError(f"still being killed after {LONGEST_SWEEP} events")
+
+    def check(self, when: str) -> None:
+        """Let one more command run, and see that all is well; then give back what is left."""
+        self.next_command(when)
+        self.give_back()
+
+    def next_command(self, when: str) -> None:
+        """Let one more command run, and see that all is well."""
+        with self.cli.service(owner="sweep@host") as service:
+            service.inspect()
+        assert broken_invariants(self.cli.state_dir) == [], when
+
+    def give_back(self) -> None:
+        """Release what is held, but for what the others hold and what is kept."""
+        with self.cli.service(owner="sweep@host") as service:
+            for handle in service.handles.active():
+                if handle.owner == CONTENDER or handle.id in self.kept:
+                    continue
+                if handle.request.type == "T":
+                    # Whoever got it and lived holds it, until we give it back.
+                    self.recorder.write("granted", handle.id, handle.leases)
+                    self.recorder.write("releasing", handle.id, handle.leases)
+                service.release(whole(handle))
+
+    def _command(self, number: int, args: list[str]) -> None:
+        kill_at(number)
+        leasectl(self.cli.state_dir, self.output, *args)
+
+    def _said(self) -> str:
+        path = Path(f"{self.output}.err")
+        return path.read_text() if path.exists() else ""
+
+
+@contextmanager
+def among_contenders(sweep: Sweep) -> Iterator[None]:
+    """Have others take leases; at the end the history is checked, and that all is free."""
+    choices = [
+        lambda rng: Request("T", count=rng.randint(1, 2)),
+        lambda rng: Request("T", name=f"T--{rng.randrange(CAPACITY)}"),
+    ]
+    with contention(sweep.cli.state_dir, sweep.history, choices):
+        yield
+    sweep.check("at the end")
+    assert set(sweep.cli.held().values()) == sweep.kept
+    history = read_history(sweep.history)
+    assert violations(history, capacity=CAPACITY) == []
+    print(f"{sweep.kills} kills, {sum(event.kind == 'granted' for event in history)} leases")
