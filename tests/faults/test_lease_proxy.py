@@ -291,6 +291,27 @@ def test_a_release_repeated_with_its_key_frees_nothing_of_somebody_else(
         assert connection.release("T--00").status == 204
 
 
+def test_a_release_of_no_names_undoes_what_its_key_got(fault_proxy: StartFaultProxy) -> None:
+    proxy = fault_proxy("T=3", idempotent=True)
+    with client(proxy) as connection:
+        connection.acquire(Idempotency_Key="h/1/0")
+        connection.acquire(Idempotency_Key="h/10/0")
+        undone = connection.release(Idempotency_Key="h/1")
+        assert (undone.status, undone.headers["idempotency-key"]) == (204, "h/1")
+        assert proxy.leased == ["T--01"]
+        assert connection.release(Idempotency_Key="h/2").status == 204
+        assert connection.release().status == 204
+        assert proxy.leased == ["T--01"]
+
+
+def test_to_the_real_one_a_release_of_no_names_means_nothing(proxy: FaultProxy) -> None:
+    with client(proxy) as connection:
+        connection.acquire(Idempotency_Key="h/1/0")
+        undone = connection.release(Idempotency_Key="h/1")
+        assert (undone.status, "idempotency-key" in undone.headers) == (204, False)
+        assert proxy.leased == ["T--00"]
+
+
 def test_a_key_is_forgotten_when_its_name_is_released(fault_proxy: StartFaultProxy) -> None:
     proxy = fault_proxy("T=2", idempotent=True)
     with client(proxy) as connection:

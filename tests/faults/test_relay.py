@@ -89,6 +89,17 @@ def test_a_client_that_goes_away_goes_away_there_too(
     assert relay.waiting == []
 
 
+def test_what_is_undone_by_its_key_counts_as_released(
+    server: FaultProxy, relay: FaultProxy
+) -> None:
+    with RawClient(relay.url) as connection:
+        connection.acquire(Idempotency_Key="h/1/0")
+        connection.acquire(Idempotency_Key="other")
+        assert connection.release(Idempotency_Key="h/1").status == 204
+    assert relay.leased == server.leased == ["T--01"]
+    assert relay.history().leased == {"T--01"}
+
+
 def test_a_release_that_was_refused_is_none(server: FaultProxy, relay: FaultProxy) -> None:
     server.faults("fail-unit path=release nth=1 unit=2")
     with RawClient(relay.url) as connection:
