@@ -181,6 +181,8 @@ class ProxyBackend:
                 headers=_with_key(key),
                 seconds=max(0.0, end - self._clock.elapsed()),
             )
+            if answer.status == 400:
+                return False  # it sees no sense in a release of no names, and never will
             if answer.status not in (200, 204):
                 raise Refused(_words(self.url, answer))
             return _heeds(answer, key)

@@ -169,6 +169,15 @@ class TestLosses:
         assert [each["path"] for each in asked] == ["/lease/acquire"] * 3
         assert undone["body"] == '{"names":[]}'
 
+    def test_a_server_that_refuses_to_undo_is_not_asked_for_ever(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        faults = ("reset-after path=acquire", "400 path=release")
+        proxy = use(cli, fault_proxy("T=3", faults=faults))
+        assert cli("acquire", "-t", "T").code == 69
+        assert cli.query("SELECT state FROM handle") == []  # nothing is left for the keeper
+        assert [each["path"] for each in proxy.history().of("request")].count("/lease/release") == 1
+
     @pytest.mark.parametrize("fault", ["500", "reset-connect times=1", "reset-before", "delay"])
     def test_what_passes_is_got_over(
         self, cli: Cli, fault_proxy: StartFaultProxy, fault: str
