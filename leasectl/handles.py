@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from leasectl.database import unlink
 from leasectl.durations import printable
 from leasectl.errors import NotFound
-from leasectl.liveness import Liveness, Process, liveness, parse_process
+from leasectl.liveness import Process, is_dead, parse_process
 from leasectl.model import Handle, Labels, Lease, Request
 from leasectl.naming import is_name
 from leasectl.state import State
@@ -197,36 +197,6 @@ class Handles:
         self._state.db.execute("UPDATE handle SET cancelled = 1 WHERE id = ?", (handle.id,))
         self._state.wake(self._state.cancel_pipe(handle.id))
 
-    def start_giving_back(self, backend: str, names: Sequence[str], process: Process) -> None:
-        """Record that releases are about to be sent, of which the outcome isn't certain yet."""
-        self._state.db.executemany(
-            "INSERT OR REPLACE INTO giving_back VALUES (?, ?, ?)",
-            [(backend, name, process.encode()) for name in names],
-        )
-
-    def given_back(self, backend: str, name: str, process: Process) -> None:
-        """Record that this process's release of a name is certain, and with it the dead's."""
-        for other in self.giving_back(backend, name):
-            if other == process or liveness(other) is Liveness.DEAD:
-                self._state.db.execute(
-                    "DELETE FROM giving_back WHERE backend = ? AND name = ? AND process = ?",
-                    (backend, name, other.encode()),
-                )
-
-    def stopped_giving_back(self, backend: str, names: Sequence[str], process: Process) -> None:
-        """Record that this process no longer tries to release names, with whatever outcome."""
-        self._state.db.executemany(
-            "DELETE FROM giving_back WHERE backend = ? AND name = ? AND process = ?",
-            [(backend, name, process.encode()) for name in names],
-        )
-
-    def giving_back(self, backend: str, name: str) -> list[Process]:
-        """Who is releasing, or died releasing, a name of a backend."""
-        rows = self._state.query(
-            "SELECT process FROM giving_back WHERE backend = ? AND name = ?", backend, name
-        )
-        return [parse_process(process) for (process,) in rows]
-
     def told(self, handle: Handle, *, guard: Process | None, runner: Process | None) -> bool:
         """Record that the caller knows of the grant, and who guards it from now on.
 
@@ -348,7 +318,7 @@ class Handles:
             if guard is None:
                 over = now - released_at >= KEEP_UNGUARDED_SECONDS
             else:
-                over = liveness(parse_process(guard)) is Liveness.DEAD
+                over = is_dead(parse_process(guard))
             if over:
                 self.forget(handle_id, acquisition)
         cursor_now = rows[-1][0] if len(rows) == limit else ""
@@ -358,7 +328,7 @@ class Handles:
     def _unlink_pipe_of_dead_runner(self, handle: Handle) -> None:
         # One that lives takes it away itself; until then it may have to be told of a loss. One that
         # is just dying may leave its pipe to the next tidying.
-        if handle.runner is not None and liveness(handle.runner) is Liveness.DEAD:
+        if is_dead(handle.runner):
             unlink(self._state.runner_pipe(handle.id))
 
     def _record(self, handle: Handle, leases: Sequence[Lease]) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from leasectl import keeping
 from leasectl.backends.base import Backend
 from leasectl.clock import Clock
+from leasectl.giving_back import GivingBack
 from leasectl.handles import Handles, needs_keeper
-from leasectl.liveness import Liveness, Process, liveness
+from leasectl.liveness import Process, is_dead
 from leasectl.model import Handle, Lease
 from leasectl.state import State
 
@@ -47,6 +48,7 @@ class RecordJournal:
         self.unsettled = False
         self._state = state
         self._handles = Handles(state)
+        self._giving_back = GivingBack(state, handle.backend)
         self._backend = backend
         self.handle = handle
         self._again = again
@@ -79,8 +81,7 @@ class RecordJournal:
         return lease
 
     def _is_being_given_back(self, name: str) -> bool:
-        releasing = self._handles.giving_back(self.handle.backend, name)
-        return any(liveness(process) is not Liveness.DEAD for process in releasing)
+        return not all(map(is_dead, self._giving_back.processes(name)))
 
     def _take_from_others(self, name: str) -> None:
         """What the server grants anew is held by nobody, whatever a record still says.
@@ -91,7 +92,7 @@ class RecordJournal:
         other = self._handles.holding(name, prefer=self.handle.backend)
         if other is not None and other.backend == self.handle.backend:
             self._handles.drop(other, [name], now=self._clock.elapsed(), lost=True)
-        self._handles.given_back(self.handle.backend, name, self._waiter)
+        self._giving_back.settled(name, self._waiter)
 
     def returned(self, name: str) -> None:
         with self._state.transaction():

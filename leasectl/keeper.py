@@ -25,7 +25,7 @@ from leasectl.clock import Clock, rfc3339
 from leasectl.engines.wake import NamedPipe, ProcessWatch, sleep
 from leasectl.errors import LeaseError
 from leasectl.handles import renews_itself
-from leasectl.liveness import Liveness, Process, liveness, this_process
+from leasectl.liveness import Process, is_dead, this_process
 from leasectl.model import Handle
 from leasectl.service import Service
 from leasectl.state import State
@@ -89,7 +89,7 @@ class Keeper:
             When something is due next, CLOCK_BOOTTIME in seconds; None when only events can
             bring work.
         """
-        next_times = [self._release(target) for target in self._service.due()]
+        next_times = [self._release(target) for target in self._service.recovery.due()]
         handles = self._service.handles.watched()
         next_times += [self._renew(handle) for handle in handles if _keeper_renews(handle)]
         next_times += [
@@ -166,7 +166,7 @@ def _keeper_renews(handle: Handle) -> bool:
     """Tell whether a handle's ttl is the keeper's business: nobody else is there to renew."""
     if not renews_itself(handle) or handle.state != "held":
         return False
-    return handle.runner is None or liveness(handle.runner) is Liveness.DEAD
+    return handle.runner is None or is_dead(handle.runner)
 
 
 class _Signals:

@@ -139,7 +139,7 @@ class LeaseWatch:
         self._keeper_fd = self._look_for_keeper_at = None
         missing = True
         with contextlib.suppress(LeaseError, Interrupted), lock_limit(self._lock_patience):
-            self._service.recover()
+            self._service.recovery.run()
             keeper = keeping.running(self._service.state)
             self._keeper_fd = None if keeper is None else open_pidfd(keeper)
             missing = self._keeper_fd is None and self._service.handles.any_watched()

@@ -100,6 +100,11 @@ def liveness(process: Process) -> Liveness:
     return Liveness.ALIVE if _start_time(process.pid) == process.start_time else Liveness.DEAD
 
 
+def is_dead(process: Process | None) -> bool:
+    """Tell whether a process has ended for certain; None hasn't."""
+    return process is not None and liveness(process) is Liveness.DEAD
+
+
 def open_pidfd(process: Process) -> int | None:
     """Open a descriptor that becomes readable when the process ends.
 

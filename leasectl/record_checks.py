@@ -309,7 +309,9 @@ def _start_keeper(service: Service) -> str:
 
 def dead_holders(service: Service) -> Finding:
     """Are there leases of those who have died?"""
-    abandoned = [handle for handle in service.handles.active() if service.is_abandoned(handle)]
+    abandoned = [
+        handle for handle in service.handles.active() if service.recovery.is_abandoned(handle)
+    ]
     if not abandoned:
         return Finding(OK, "none")
     return Finding(
@@ -352,7 +354,7 @@ def foreign(service: Service) -> Finding:
         handle
         for handle in service.handles.active()
         if any(p and p.pid_namespace != here for p in (handle.guard, handle.waiter))
-        and not service.is_abandoned(handle)
+        and not service.recovery.is_abandoned(handle)
     ]
     if not from_elsewhere:
         return Finding(OK, "none in another pid namespace")

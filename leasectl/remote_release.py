@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from leasectl.backends.base import Backend
 from leasectl.clock import Clock
 from leasectl.errors import BackendUnreachable
+from leasectl.giving_back import GivingBack
 from leasectl.handles import Handles
-from leasectl.liveness import Liveness, liveness, this_process
+from leasectl.liveness import is_dead, this_process
 from leasectl.model import Handle
 from leasectl.state import State
 from leasectl.targets import Target
@@ -50,7 +51,7 @@ class RemoteRelease:
                 self._handles.cancel(handle)
                 return ()
             names = handle.names if target.names is None else target.names
-            self._handles.start_giving_back(handle.backend, names, this_process())
+            self._giving_back(handle).start(names, this_process())
         released = self._send(backend, handle, names) if names else ()
         if target.names is None and _may_have_more(handle):
             list(backend.release(_key(handle), ()))
@@ -69,7 +70,7 @@ class RemoteRelease:
         try:
             for name in backend.release(_key(handle), names):
                 with self._state.transaction():
-                    self._handles.given_back(handle.backend, name, this_process())
+                    self._giving_back(handle).settled(name, this_process())
                     current = self._handles.current(handle.id, handle.acquisition)
                     if current is not None and name in current.names:
                         self._handles.returned(current, name)
@@ -80,8 +81,11 @@ class RemoteRelease:
         finally:
             # What couldn't be released is in the record; nothing of ours is on its way any more.
             with self._state.transaction():
-                self._handles.stopped_giving_back(handle.backend, names, this_process())
+                self._giving_back(handle).stopped(names, this_process())
         return in_order()
+
+    def _giving_back(self, handle: Handle) -> GivingBack:
+        return GivingBack(self._state, handle.backend)
 
 
 def _key(handle: Handle) -> str:
@@ -101,5 +105,5 @@ def _may_have_more(handle: Handle) -> bool:
 
 def _somebody_else_acquires(handle: Handle) -> bool:
     waiter = handle.waiter
-    alive = waiter is not None and liveness(waiter) is not Liveness.DEAD
+    alive = waiter is not None and not is_dead(waiter)
     return alive and waiter != this_process()

@@ -1,4 +1,4 @@
-"""The use cases on handles: acquire, release, reacquire, renew, and what the dead leave behind."""
+"""The use cases on handles: acquire, release, reacquire, renew."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from leasectl.errors import (
 )
 from leasectl.handles import Handles, needs_keeper, new_id
 from leasectl.journal import RecordJournal, remote_lease
-from leasectl.liveness import Liveness, Process, liveness, this_process
+from leasectl.liveness import Process, is_dead, this_process
 from leasectl.model import Claimant, Handle, Overview, Pool, Request
 from leasectl.naming import next_names
+from leasectl.recovery import Recovery
 from leasectl.remote_release import ADOPTED, RemoteRelease
 from leasectl.state import State
 from leasectl.targets import Caller, Target, Targets, whole
@@ -66,6 +67,7 @@ class Service:
         self._settings = settings
         self._backends: dict[tuple[str, str], Backend] = {}
         self._release_remotely = RemoteRelease(state, clock=self._clock)
+        self.recovery = Recovery(state, self.release, clock=self._clock)
 
     @property
     def pools(self) -> PoolAdmin:
@@ -137,7 +139,7 @@ class Service:
             LeaseError: Nothing was had; the handle is released and can be reacquired later.
         """
         handle = self.handles.require(handle_id)
-        if _dead(handle.guard):
+        if is_dead(handle.guard):
             raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
         if self._backend(handle).remote:
             self.release(whole(handle))
@@ -290,55 +292,6 @@ class Service:
             raise NotAllowed(f"handle {handle.id} holds nothing to renew (it is {handle.state})")
         return handle
 
-    def recover(self) -> None:
-        """Put right what killed processes left, unless the keeper is at it already.
-
-        What can't be put right now is no failure of the command that happened to look; it is
-        tried again by the next, and by the keeper.
-        """
-        with contextlib.suppress(LeaseError):
-            for handle in self.handles.untold():
-                if self.is_abandoned(handle) and not self._backend(handle).remote:
-                    self.release(whole(handle))
-            if keeping.running(self.state) is not None:
-                return
-            if not self.handles.any_watched():
-                keeping.bury(self.state)
-                return
-            with contextlib.suppress(LeaseError):
-                for target in self.due():
-                    # A server may be slow or gone; that is for the keeper to find out.
-                    if not self._backend(self.handles.require(target.handle_id)).remote:
-                        self.release(target)
-            if self.handles.any_watched():
-                keeping.ensure(self.state)
-
-    def is_abandoned(self, handle: Handle) -> bool:
-        """Tell whether nobody is left who could use what a handle holds or waits for.
-
-        A command that has told of its grant ends a moment later, perhaps just between the reading
-        of the record and the look at the process. So what the record says of a dead process
-        counts only if it still says so afterwards.
-        """
-        if _dead(handle.guard):
-            return True
-        if not _dead(handle.waiter):
-            return False
-        current = self.handles.current(handle.id, handle.acquisition)
-        return current is not None and current.waiter == handle.waiter
-
-    def due(self) -> list[Target]:
-        """What the keeper has to release now: for the dead, and because its time has come."""
-        abandoned = [
-            whole(handle) for handle in self.handles.watched() if self.is_abandoned(handle)
-        ]
-        now = self._clock.elapsed()
-        return abandoned + [
-            Target(handle_id, acquisition, (name,) if name else None)
-            for handle_id, name, acquisition, due in self.handles.timers()
-            if due <= now
-        ]
-
     def inspect(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         """The pools as they are, after everything that is over has been put right."""
         return self.overview(pool_type).pools
@@ -350,10 +303,8 @@ class Service:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own.
         """
-        self.recover()
-        for handle in self.handles.active():
-            if self.is_abandoned(handle) and not self._backend(handle).remote:
-                self.release(whole(handle))
+        self.recovery.run()
+        self.recovery.release_abandoned()
         with self.state.transaction():
             pools = self.pools.pools(pool_type)
             return Overview(pools, {handle.id: handle for handle in self.handles.active()})
@@ -419,7 +370,7 @@ class Service:
     def _heedful(self, patience: Patience, pool_type: str) -> Patience:
         """Patience that at the head of the queue also heeds what the dead hold."""
         return patience._replace(
-            watched=lambda: self._watched_at_head(pool_type), tend=self.recover
+            watched=lambda: self._watched_at_head(pool_type), tend=self.recovery.run
         )
 
     def _unlist(self, handle: Handle, names: Collection[str]) -> None:
@@ -568,7 +519,3 @@ def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, 
         backend.withdraw(handle.id)
         return ()
     return tuple(backend.release(handle.id, names))
-
-
-def _dead(process: Process | None) -> bool:
-    return process is not None and liveness(process) is Liveness.DEAD

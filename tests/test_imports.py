@@ -19,10 +19,10 @@ PACKAGE = Path(leasectl.__file__).parent
 LAYERS = (
     ("errors", "durations", "clock", "naming", "suggestions"),
     ("liveness", "signals", "model", "shared"),
-    ("database", "state", "handles"),
+    ("database", "state", "handles", "giving_back"),
     ("engines",),
     ("backends",),
-    ("targets", "keeping", "journal", "remote_release", "service"),
+    ("targets", "keeping", "journal", "remote_release", "recovery", "service"),
     ("keeper", "child", "lease_watch", "runner"),
     ("findings", "machine_checks", "record_checks", "diagnosis"),
     ("server",),

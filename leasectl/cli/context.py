@@ -90,5 +90,5 @@ def open_service(backend: str | None = None, *, for_handles: bool = False) -> Se
         check_url(url)
     state = State.open(state_directory())
     service = Service(state, backend_url=url, caller=caller(), settings=encode_settings(settings()))
-    service.recover()
+    service.recovery.run()
     return service

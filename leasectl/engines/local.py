@@ -19,7 +19,7 @@ from leasectl.engines import refusals
 from leasectl.engines.base import LostListener, TicketGone
 from leasectl.engines.wake import NamedPipe, ProcessWatch, is_read
 from leasectl.handles import encode_labels
-from leasectl.liveness import Liveness, Process, liveness, parse_process, this_process
+from leasectl.liveness import Process, is_dead, parse_process, this_process
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state import State
 
@@ -107,7 +107,7 @@ class LocalEngine:
             claimant = Claimant(
                 owner, identity, request, None if process is None else parse_process(process)
             )
-            if claimant.process is None or liveness(claimant.process) is not Liveness.DEAD:
+            if not is_dead(claimant.process):
                 return Ticket(number, claimant)
             self.bury(request.type, number)
 

@@ -9,7 +9,7 @@ from leasectl.engines import refusals
 from leasectl.engines.base import LostListener
 from leasectl.engines.local import LocalEngine
 from leasectl.handles import parse_labels
-from leasectl.liveness import Liveness, liveness, parse_process
+from leasectl.liveness import is_dead, parse_process
 from leasectl.model import Lease, Pool, QueueEntry, Resource
 from leasectl.state import State
 
@@ -100,7 +100,7 @@ class LocalPools:
             "SELECT number, process FROM ticket WHERE type = ? AND process IS NOT NULL",
             pool_type,
         ):
-            if liveness(parse_process(process)) is Liveness.DEAD:
+            if is_dead(parse_process(process)):
                 self._store.bury(pool_type, number)
 
     def _resize(self, pool_type: str, by: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Generator, Sequence
 from typing import Callable, NamedTuple, TypeVar
 
 from leasectl.engines.base import Interrupt
-from leasectl.liveness import Liveness, Process, liveness, open_pidfd
+from leasectl.liveness import Process, is_dead, open_pidfd
 
 # poll(2) counts on a clock that stops in suspend; a longer sleep is cut into such pieces.
 _LONGEST_SLEEP_SECONDS = 6 * 3600.0
@@ -103,7 +103,7 @@ class ProcessWatch:
             pidfd = open_pidfd(process)
             if pidfd is not None:
                 self._pidfds[process] = pidfd
-            elif liveness(process) is Liveness.DEAD:
+            elif is_dead(process):
                 self._ended.add(process)
                 news = True
         return news

@@ -15,7 +15,7 @@ from leasectl.backends.base import Patience
 from leasectl.clock import Clock
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.handles import is_served
-from leasectl.liveness import Liveness, liveness, this_process
+from leasectl.liveness import is_dead, this_process
 from leasectl.model import Handle, Request
 from leasectl.server.grants import covers, key_in, served_id, served_request
 from leasectl.server.metrics import Meter
@@ -139,7 +139,7 @@ class Desk:
 
     def _is_left_over(self, handle: Handle) -> bool:
         """Tell whether a server was killed before it could tell of it."""
-        return handle.waiter is not None and liveness(handle.waiter) is Liveness.DEAD
+        return is_dead(handle.waiter)
 
     async def _wait(
         self,

@@ -112,7 +112,7 @@ class Desk:
 
     def release_due(self) -> list[Sequence[str]]:
         """What the keeper does when it looks."""
-        return [self.service.release(target) for target in self.service.due()]
+        return [self.service.release(target) for target in self.service.recovery.due()]
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

@@ -20,7 +20,7 @@ from leasectl.errors import (
     NotSupported,
 )
 from leasectl.handles import KEEP_UNGUARDED_SECONDS
-from leasectl.liveness import Liveness, Process, identify, this_process
+from leasectl.liveness import Process, identify, this_process
 from leasectl.model import Request
 from leasectl.service import Service
 from leasectl.state import State
@@ -107,7 +107,11 @@ class TestAcquire:
 
 @pytest.mark.parametrize(
     "look",
-    [Service.recover, Service.inspect, lambda service: [service.release(t) for t in service.due()]],
+    [
+        lambda service: service.recovery.run(),
+        Service.inspect,
+        lambda service: [service.release(target) for target in service.recovery.due()],
+    ],
     ids=["a next command", "status", "the keeper"],
 )
 def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
@@ -118,12 +122,12 @@ def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
         Request("T", release_after_seconds=60.0), patience=Patience(wait_seconds=0)
     )
 
-    def tells_and_ends(process: Process) -> Liveness:
-        if desk.record(handle).waiter == process:
+    def tells_and_ends(process: Process | None) -> bool:
+        if process is not None and desk.record(handle).waiter == process:
             desk.service.told(handle)
-        return Liveness.DEAD
+        return process is not None
 
-    monkeypatch.setattr("leasectl.service.liveness", tells_and_ends)
+    monkeypatch.setattr("leasectl.recovery.is_dead", tells_and_ends)
     look(desk.service)
     assert desk.held() == {"T--00": handle.id}
     assert desk.record(handle).waiter is None
@@ -272,7 +276,7 @@ class TestWhatTheDeadLeave:
 
         assert ending_of(fork(acquire_and_die)) == -signal.SIGKILL
         assert len(desk.held()) == 1
-        desk.service.recover()
+        desk.service.recovery.run()
         assert desk.held() == {}
 
     def test_a_grant_nobody_was_told_of_is_undone_by_who_waits_for_it(self, desk: Desk) -> None:
@@ -302,18 +306,18 @@ class TestWhatTheDeadLeave:
             service.told(service.acquire(ONE, patience=Patience(wait_seconds=0)))
 
         assert ending_of(fork(acquire_and_tell)) == 0
-        desk.service.recover()
+        desk.service.recovery.run()
         assert len(desk.held()) == 1
 
     def test_what_a_dead_guard_held_is_released_by_any_command(self, desk: Desk) -> None:
         desk.pool(1)
         guard = fork(signal.pause)
         handle = desk.acquire(guard=identify(guard))
-        desk.service.recover()
+        desk.service.recovery.run()
         assert desk.held() == {"T--00": handle.id}
         os.kill(guard, signal.SIGKILL)
         ending_of(guard)
-        desk.service.recover()
+        desk.service.recovery.run()
         assert desk.held() == {}
         assert desk.record(handle).state == "released"
 
@@ -321,7 +325,7 @@ class TestWhatTheDeadLeave:
         desk.pool(1)
         foreign = this_process()._replace(pid_namespace=1, pid=1 << 30)
         handle = desk.acquire(guard=foreign)
-        desk.service.recover()
+        desk.service.recovery.run()
         desk.service.inspect()
         assert desk.held() == {"T--00": handle.id}
 
@@ -403,7 +407,7 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
 
     def work() -> None:
         service = desk.open(State.open(str(desk.directory)))
-        service.recover()
+        service.recovery.run()
         while True:
             handle = service.acquire(ONE, patience=Patience())
             service.told(handle, guard=this_process())

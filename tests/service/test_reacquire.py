@@ -163,7 +163,7 @@ class TestAReacquire:
 
         assert ending_of(fork(reacquire_and_die)) == -signal.SIGKILL
         assert desk.held() == {"T--00": first.id}
-        desk.service.recover()
+        desk.service.recovery.run()
         assert desk.held() == {}
         assert desk.record(first).state == "released"
         assert desk.reacquire(first).names == ("T--00",)
@@ -293,7 +293,7 @@ class TestADelayedRelease:
         pending = desk.reacquire_beside(handle)
         held_by_other = other.result(timeout=5)
         desk.time.advance(100)
-        assert desk.service.due() == []
+        assert desk.service.recovery.due() == []
         assert desk.service.release(late) == ()
         assert desk.record(handle).state == "acquiring"
         desk.service.release(whole(held_by_other))

@@ -1,0 +1,51 @@
+"""Releases by name that are under way on a server, and of which the outcome isn't certain yet.
+
+Every method that changes something belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.liveness import Process, is_dead, parse_process
+from leasectl.state import State
+
+
+class GivingBack:
+    """Who is releasing which names of one backend.
+
+    Args:
+        state: The opened state directory.
+        backend: The backend's URL.
+    """
+
+    def __init__(self, state: State, backend: str) -> None:
+        self._state = state
+        self._backend = backend
+
+    def start(self, names: Sequence[str], process: Process) -> None:
+        """Record that releases are about to be sent."""
+        self._state.db.executemany(
+            "INSERT OR REPLACE INTO giving_back VALUES (?, ?, ?)",
+            [(self._backend, name, process.encode()) for name in names],
+        )
+
+    def settled(self, name: str, process: Process) -> None:
+        """Record that this process's release of a name is certain, and with it the dead's."""
+        for other in self.processes(name):
+            if other == process or is_dead(other):
+                self.stopped([name], other)
+
+    def stopped(self, names: Sequence[str], process: Process) -> None:
+        """Record that this process no longer tries to release names, with whatever outcome."""
+        self._state.db.executemany(
+            "DELETE FROM giving_back WHERE backend = ? AND name = ? AND process = ?",
+            [(self._backend, name, process.encode()) for name in names],
+        )
+
+    def processes(self, name: str) -> list[Process]:
+        """Who is releasing, or died releasing, a name."""
+        rows = self._state.query(
+            "SELECT process FROM giving_back WHERE backend = ? AND name = ?", self._backend, name
+        )
+        return [parse_process(process) for (process,) in rows]
