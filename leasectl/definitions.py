@@ -175,7 +175,7 @@ class _Reader:
             self._note(
                 "max-count",
                 fields["max-count"],
-                'resources up to max-count are not made on demand; "leasectl pool add" makes them',
+                'none are made on demand, up to max-count; "leasectl pool add" makes them',
             )
         return CountedPool(pool_type, least, most)
 

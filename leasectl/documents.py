@@ -65,14 +65,18 @@ def parse_document(text: str, where: str) -> Part:
         InvalidRequest: It is neither, more than one, nested too deeply, or has a key twice.
         NotSupported: It isn't JSON, and nothing here can read YAML.
     """
+    not_json = refusal(where, None, "this is no JSON")
     if text.lstrip()[:1] in ("{", "["):
+        import json
+
         try:
             return _parse_json(text, where)
         except RecursionError:
             raise _too_deep(where, None) from None
-        except ValueError:
-            pass  # YAML has braces and brackets, too, and names the line of what is wrong
-    return _parse_yaml(text, where)
+        except json.JSONDecodeError as error:
+            # YAML has braces and brackets, too.
+            not_json = refusal(where, error.lineno, f"this is no JSON ({error.msg})")
+    return _parse_yaml(text, where, not_json)
 
 
 def refusal(where: str, line: int | None, what: str) -> InvalidRequest:
@@ -115,13 +119,13 @@ def _from_json(value: Any) -> Part:
     return Scalar({None: "null", True: "true", False: "false"}[value], plain=True)
 
 
-def _parse_yaml(text: str, where: str) -> Part:
+def _parse_yaml(text: str, where: str, not_json: InvalidRequest) -> Part:
     try:
         import yaml
     except ImportError:
         raise NotSupported(
-            f"{where}: this is no JSON, and without PyYAML, as in leasectl.pyz, no YAML can be "
-            "read; turn it into JSON, as with: yq -o json FILE | leasectl pool apply -f -"
+            f"{not_json}, and without PyYAML, as in leasectl.pyz, no YAML can be read; turn it "
+            "into JSON, as with: yq -o json FILE | leasectl pool apply -f -"
         ) from None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leasectl.pool_changes import PoolChange
 
 MOST_BYTES = 32 << 20  # more than the largest list that is allowed
+_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO)  # the last: a socket
 
 EXAMPLE = """\b
 Examples:
@@ -34,7 +35,7 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Don't say on stderr wh
     "-f",
     "--filename",
     "filenames",
-    type=click.Path(allow_dash=True),
+    type=click.Path(allow_dash=True, readable=False),  # for completion; `_read` looks
     multiple=True,
     required=True,
     metavar="FILE",
@@ -97,10 +98,11 @@ def _read(filename: str, where: str) -> str:
         raise InvalidRequest(f"{where}: this is a folder; name a file in it") from None
     except PermissionError:
         raise NotAllowed(f"{where}: you may not read it") from None
-    except ValueError:
-        raise InvalidRequest(f"{where}: no file has such a name") from None
     except OSError as error:
-        raise LeaseError(f"{where}: can't be read: {os.strerror(error.errno or 0)}") from None
+        what = f"{where}: can't be read: {error.strerror}"
+        if error.errno in _NO_SUCH_NAME:
+            raise InvalidRequest(what) from None
+        raise LeaseError(what) from None
     if len(content) > MOST_BYTES:
         raise InvalidRequest(f"{where}: larger than {MOST_BYTES >> 20} MiB")
     try:
