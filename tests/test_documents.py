@@ -116,4 +116,4 @@ def test_without_a_library_for_yaml_there_is_still_json(monkeypatch: pytest.Monk
     with pytest.raises(NotSupported, match=r"^f: this is no JSON, and without PyYAML"):
         parse_document("a: 1", "f")
     with pytest.raises(NotSupported, match=r"^f:2: this is no JSON \(Expecting"):
-        parse_document('{"a": 1,\n}', "f")
+        parse_document('{"a": 1,\n"b"}', "f")
