@@ -14,6 +14,7 @@ from leasectl.errors import InvalidRequest
 
 LONGEST_TYPE = 200
 LONGEST_NAME = 253
+MOST_AT_ONCE = 100_000  # resources, to make or take out by one command
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,250}", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)

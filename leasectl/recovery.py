@@ -53,11 +53,12 @@ class Recovery:
                 keeping.ensure(self._state)
 
     def release_abandoned(self) -> None:
-        """Give back what the dead hold, but for what lives on a server.
+        """Put right what the dead have left, also beside a keeper, but not what is on a server.
 
         Raises:
             LeaseError: It couldn't be given back.
         """
+        self.run()
         self._release_abandoned(self._handles.active())
 
     def _release_abandoned(self, handles: list[Handle]) -> None:

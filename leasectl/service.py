@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl import keeping, shared
 from leasectl.backends.base import Backend, Patience
@@ -33,6 +34,10 @@ from leasectl.recovery import Recovery
 from leasectl.remote_release import ADOPTED, RemoteRelease
 from leasectl.state import State
 from leasectl.targets import Caller, Target, Targets, whole
+
+if TYPE_CHECKING:
+    from leasectl.definitions import Definition
+    from leasectl.pool_changes import PoolChange
 
 SHORTEST_TTL_SECONDS = 2.0
 LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
@@ -303,7 +308,6 @@ class Service:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own.
         """
-        self.recovery.run()
         self.recovery.release_abandoned()
         with self.state.transaction():
             pools = self.pools.pools(pool_type)
@@ -321,6 +325,32 @@ class Service:
             names = next_names(pool_type, count, (each.name for each in pool.resources))
             self.pools.add_resources(pool_type, names)
         return names
+
+    def apply_pools(
+        self, definitions: Iterable[Definition], *, dry_run: bool = False
+    ) -> tuple[PoolChange, ...]:
+        """Make pools as they are defined; what is held, and what none defines, is left alone.
+
+        On the embedded pool all of it happens at once.
+
+        Args:
+            definitions: One a pool.
+            dry_run: Only tell what would change.
+
+        Returns:
+            What has changed, or would, in the order of the definitions.
+
+        Raises:
+            InvalidRequest: A name is taken, or would be too long; nothing has changed.
+            NotSupported: The backend has no pools of its own.
+        """
+        from leasectl.pool_changes import carry_out, plan
+
+        self.recovery.release_abandoned()
+        with self.state.transaction():
+            pools = self.pools
+            changes = plan(definitions, pools.pools())
+            return changes if dry_run else carry_out(changes, pools)
 
     def _get(self, handle: Handle, *, again: bool, patience: Patience) -> Handle:
         backend = self._backend(handle)

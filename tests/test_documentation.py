@@ -41,6 +41,9 @@ done
 (($(cat mounted/..data/* | wc -c) < 1 << 20))
 """
 
+# A list that pools may move over from.
+RESOURCES = "resources: [{type: lab, state: free, names: [rack-7, rack-8]}]"
+
 INSTALL_LEASE = "openshift-org-azure--azure4--install-quota-slice"
 
 
@@ -93,6 +96,7 @@ def shell(cli: Cli) -> Cli:
     for path in (folder / "openshift-install", cli.cwd / "install.sh"):
         write_program(path, INSTALLER)
     write_program(folder / "kubectl", KUBECTL)
+    (cli.cwd / "boskos-resources.yaml").write_text(RESOURCES)
     (cli.cwd / "scripts").symlink_to(README.parent / "scripts")
     shared = cli.cwd / "shared"
     shared.mkdir()

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 import click
 
-from leasectl.cli import options
+from leasectl.cli import options, pool_apply
 from leasectl.cli.context import open_service
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.output import note, show, show_json
 from leasectl.durations import printable
 from leasectl.errors import InvalidRequest
-from leasectl.naming import check_name, check_type, next_names
-
-MOST_AT_ONCE = 100_000
+from leasectl.naming import MOST_AT_ONCE, check_name, check_type, next_names
 
 CREATE_EXAMPLE = """\b
 Examples:
@@ -53,7 +51,6 @@ count = click.option(
 names = click.option(
     "--names", metavar="A,B", help="Resources of these names, with commas between them."
 )
-quiet = click.option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
 
 
 @click.group(cls=CommandGroup)
@@ -69,7 +66,7 @@ def command() -> None:
 @new_pool_argument
 @count
 @names
-@quiet
+@pool_apply.quiet
 @options.backend
 def create(
     *, pool_type: str, count: int | None, names: str | None, quiet: bool, backend: str | None
@@ -81,11 +78,14 @@ def create(
     _tell(quiet, f'made pool "{pool_type}" of {_listed(made)}')
 
 
+command.add_command(pool_apply.command, "apply")
+
+
 @command.command(epilog=ADD_EXAMPLE)
 @pool_argument
 @count
 @names
-@quiet
+@pool_apply.quiet
 @options.backend
 def add(
     *, pool_type: str, count: int | None, names: str | None, quiet: bool, backend: str | None
@@ -109,7 +109,7 @@ def add(
     "--names", required=True, metavar="A,B", help="Which resources, with commas between them."
 )
 @click.option("--force", is_flag=True, help="Take a held resource from its holder.")
-@quiet
+@pool_apply.quiet
 @options.backend
 def remove(*, pool_type: str, names: str, force: bool, quiet: bool, backend: str | None) -> None:
     """Take resources out of a pool: all that are named, or none.
@@ -146,7 +146,7 @@ def list_pools(*, as_json: bool, backend: str | None) -> None:
 @click.option(
     "--force", is_flag=True, help="Even if resources are held, or requests wait for them."
 )
-@quiet
+@pool_apply.quiet
 @options.backend
 def delete(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> None:
     """Delete a pool with all of its resources.

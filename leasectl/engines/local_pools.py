@@ -68,6 +68,7 @@ class LocalPools:
             self._store.capacity(pool_type)
             self._store.expire(pool_type)
             names = list(dict.fromkeys(names))
+            owners = []
             for name in names:
                 row = db.execute(
                     "SELECT owner, holder_identity FROM resource WHERE name = ? AND type = ?",
@@ -79,8 +80,11 @@ class LocalPools:
                 if owner is not None:
                     if not force:
                         raise refusals.resource_held(name, identity)
-                    self._lost(owner, [name])
-                db.execute("DELETE FROM resource WHERE name = ?", (name,))
+                    owners.append((owner, name))
+            # Not before all are known to go: a refusal may be part of something that goes on.
+            for owner, name in owners:
+                self._lost(owner, [name])
+            db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
             self._resize(pool_type, -len(names))
             # A waiter's request may have become impossible, so all of them look again.
             self._store.wake_all(pool_type)

@@ -7,8 +7,10 @@ import random
 
 import pytest
 
+from leasectl.definitions import CountedPool, Definition, NamedPool
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Lease, Pool, Request
+from leasectl.pool_changes import PoolChange, carry_out, plan
 from tests.contract.world import Client, Hold, World
 from tests.support import eventually
 
@@ -814,3 +816,45 @@ def test_whatever_clients_do_the_store_stays_sound(world: World) -> None:
                 last_fence = max(lease.fence for lease in leases)
                 held[client] = set(names_of(leases))
         assert names_held(world) == sorted(set().union(*held.values()))
+
+
+class TestDefinitions:
+    """What `leasectl.pool_changes` makes of what every engine has."""
+
+    def apply(self, world: World, *definitions: Definition) -> tuple[PoolChange, ...]:
+        return carry_out(plan(definitions, world.pools.pools()), world.pools)
+
+    def test_pools_become_as_defined_and_then_nothing_changes(self, world: World) -> None:
+        make_pool(world, 3)
+        wanted = (
+            NamedPool("T", ("T--00", "new")),
+            NamedPool("U", ("T--01",)),
+            CountedPool("V", 2, 3),
+        )
+        self.apply(world, *wanted)
+        assert {pool.type: [r.name for r in pool.resources] for pool in world.pools.pools()} == {
+            "T": ["T--00", "new"],
+            "U": ["T--01"],
+            "V": ["V--00", "V--01"],
+        }
+        assert self.apply(world, *wanted) == tuple(PoolChange(each.type) for each in wanted)
+
+    def test_a_held_resource_stays_until_it_is_free(self, world: World) -> None:
+        make_pool(world, 2)
+        holder = world.client()
+        holder.acquire(Request("T", name="T--01"))
+        for _ in range(2):
+            (change,) = self.apply(world, NamedPool("T", ("T--00",)))
+            assert change == PoolChange("T", staying=("T--01",))
+        assert holder.renew() == ("T--01",)
+        holder.free()
+        self.apply(world, NamedPool("T", ("T--00",)))
+        assert [resource.name for resource in the_pool(world).resources] == ["T--00"]
+        assert world.lost() == []
+
+    def test_a_waiter_is_served_by_names_that_replace_all_others(self, world: World) -> None:
+        make_pool(world, 2)
+        world.client().acquire(Request("T", name="T--00"))
+        pending = world.client().begin(TWO)
+        self.apply(world, NamedPool("T", ("a", "b")))
+        assert names_of(pending.result()) == ["a", "b"]

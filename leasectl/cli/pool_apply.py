@@ -1,0 +1,150 @@
+"""``leasectl pool apply``: pools as a file defines them."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.context import open_service
+from leasectl.cli.output import note
+from leasectl.durations import printable
+from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
+
+if TYPE_CHECKING:
+    from leasectl.pool_changes import PoolChange
+
+MOST_BYTES = 32 << 20  # more than the largest list that is allowed
+_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO)  # the last: a socket
+
+EXAMPLE = """\b
+Examples:
+  leasectl pool apply -f boskos-resources.yaml --dry-run
+  leasectl pool apply -f boskos-resources.yaml
+  leasectl pool apply -f - <boskos-resources.yaml
+"""
+
+quiet = click.option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
+
+
+@click.command(epilog=EXAMPLE)
+@click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    type=click.Path(allow_dash=True, readable=False),  # for completion; `_read` looks
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="The list, in YAML or JSON; -: stdin.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@quiet
+@options.backend
+def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: str | None) -> None:
+    """Make pools what a file says, in the form of Boskos' resources.
+
+    \b
+      resources:
+      - type: azure--install    # this pool has these resources
+        state: free
+        names: [account-1, account-2]
+      - type: cluster           # this one 2 to 5, named cluster--00 and so on
+        state: free
+        min-count: 2
+        max-count: 5
+
+    Missing resources are added, and free ones that it doesn't list removed. Held ones stay in
+    any case; apply again to remove them once they are free. Pools that the file doesn't name stay
+    as they are. On the embedded pool all is done at once, or nothing. Applying twice changes
+    nothing.
+
+    Boskos' state, lifespan, config and needs mean nothing here and are ignored.
+    """
+    from leasectl.definitions import parse_definitions
+
+    if len(filenames) > 1:
+        raise InvalidRequest("--filename: only one at a time")
+    (filename,) = filenames
+    where = "stdin" if filename == "-" else printable(filename, longest=500)
+    definitions = parse_definitions(_read(filename, where), where)
+    changes = open_service(backend).apply_pools(definitions.pools, dry_run=dry_run)
+    if not quiet:
+        for line in definitions.notes:
+            note(line)
+    for change in changes:
+        if not quiet:
+            note(f'pool "{change.type}": {_done(change)}{" (dry run)" if dry_run else ""}')
+        _warn_of_the_rest(change)
+
+
+def _read(filename: str, where: str) -> str:
+    """Read all of a file, or of stdin.
+
+    Raises:
+        LeaseError: It can't be read, with the exit code that says why; it is no text.
+    """
+    if not filename:
+        raise InvalidRequest("--filename is empty")
+    try:
+        with open(0 if filename == "-" else filename, "rb", closefd=filename != "-") as file:
+            content = file.read(MOST_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"{where}: no such file") from None
+    except IsADirectoryError:
+        raise InvalidRequest(f"{where}: this is a folder; name a file in it") from None
+    except PermissionError:
+        raise NotAllowed(f"{where}: you may not read it") from None
+    except OSError as error:
+        what = f"{where}: can't be read: {error.strerror}"
+        if error.errno in _NO_SUCH_NAME:
+            raise InvalidRequest(what) from None
+        raise LeaseError(what) from None
+    if len(content) > MOST_BYTES:
+        raise InvalidRequest(f"{where}: larger than {MOST_BYTES >> 20} MiB")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InvalidRequest(f"{where}:{line}: this is no UTF-8 text") from None
+
+
+def _done(change: PoolChange) -> str:
+    gained = change.added + change.moved
+    if change.new:
+        return f"created with {_number(gained)}{_examples(gained)}"
+    parts = [
+        f"{len(names)} {what}{_examples(names)}"
+        for what, names in (("added", gained), ("removed", change.removed))
+        if names
+    ]
+    return ", ".join(parts) if parts else "unchanged"
+
+
+def _warn_of_the_rest(change: PoolChange) -> None:
+    """Say what isn't as the file says, also to those who want to hear nothing else."""
+    for names, purpose, where in (
+        (change.staying, "remove", ""),
+        (change.awaited, "add", " in another pool"),
+    ):
+        if names:
+            are, they_are = ("is", "it is") if len(names) == 1 else ("are", "they are")
+            note(
+                f'pool "{change.type}": {_number(names)} to {purpose} {are} held{where}'
+                f"{_examples(names)}; apply again once {they_are} free"
+            )
+
+
+def _number(names: Sequence[str]) -> str:
+    return f"{len(names)} resource" + ("" if len(names) == 1 else "s")
+
+
+def _examples(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    between = " and " if len(names) == 2 else " … "
+    shown = names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
+    return f" ({shown})"
