@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from leasectl import keeping, shared
 from leasectl.backends.base import Backend, Patience
 from leasectl.backends.opening import check_url, is_remote, open_backend, open_pools
+from leasectl.backends.settings import RELEASE_SECONDS
 from leasectl.clock import Clock
 from leasectl.engines.base import Interrupt, PoolAdmin
 from leasectl.engines.wake import NamedPipe, Nap
@@ -51,6 +52,7 @@ class Service:
         backend_url: Where new leases come from; a handle remembers its own.
         caller: On whose behalf.
         settings: How to talk to that backend, if it is a server.
+        release_seconds: How long a release may take in all, on a server.
         clock: Where times come from.
     """
 
@@ -61,6 +63,7 @@ class Service:
         backend_url: str,
         caller: Caller,
         settings: str = "",
+        release_seconds: float = RELEASE_SECONDS,
         clock: Clock | None = None,
     ) -> None:
         self.state = state
@@ -70,6 +73,7 @@ class Service:
         self._clock = clock or Clock()
         self._caller = caller
         self._settings = settings
+        self._release_seconds = release_seconds
         self._backends: dict[tuple[str, str], Backend] = {}
         self._release_remotely = RemoteRelease(state, clock=self._clock)
         self.recovery = Recovery(state, self.release, clock=self._clock)
@@ -468,6 +472,7 @@ class Service:
                 handle.backend,
                 self.state,
                 settings=handle.settings,
+                release_seconds=self._release_seconds,
                 lost=self._lost,
                 clock=self._clock,
             )

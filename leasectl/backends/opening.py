@@ -7,7 +7,7 @@ import re
 from leasectl.backends.base import Backend
 from leasectl.backends.dry_run import DryRunBackend
 from leasectl.backends.pool import PoolBackend
-from leasectl.backends.settings import parse_settings
+from leasectl.backends.settings import RELEASE_SECONDS, parse_settings
 from leasectl.clock import Clock
 from leasectl.durations import printable
 from leasectl.engines.base import LostListener, PoolAdmin
@@ -37,7 +37,13 @@ def is_remote(url: str) -> bool:
 
 
 def open_backend(
-    url: str, state: State, *, settings: str, lost: LostListener, clock: Clock
+    url: str,
+    state: State,
+    *,
+    settings: str,
+    release_seconds: float = RELEASE_SECONDS,
+    lost: LostListener,
+    clock: Clock,
 ) -> Backend:
     """Open the backend that a URL names.
 
@@ -45,13 +51,14 @@ def open_backend(
         url: As `check_url` has it.
         state: Where the embedded pool is kept.
         settings: How to talk to a server, as `encode_settings` wrote it.
+        release_seconds: How long a release may take in all, on a server.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
     """
     if check_url(url) == DRY_RUN:
         return DryRunBackend(state)
     if is_remote(url):
-        return _open_proxy(url, settings, clock)
+        return _open_proxy(url, settings, release_seconds, clock)
     engine = LocalEngine(state, lost=lost, clock=clock)
     pools = LocalPools(state, lost=lost, clock=clock)
     return PoolBackend(url, engine, pools, clock=clock)
@@ -68,11 +75,10 @@ def open_pools(url: str, state: State, *, lost: LostListener, clock: Clock) -> P
     return LocalPools(state, lost=lost, clock=clock)
 
 
-def _open_proxy(url: str, settings: str, clock: Clock) -> Backend:
+def _open_proxy(url: str, settings: str, release_seconds: float, clock: Clock) -> Backend:
     # Here, because they bring httpx and tenacity along.
     from leasectl.backends.connection import Connection
     from leasectl.backends.proxy import ProxyBackend
 
-    chosen = parse_settings(settings)
-    connection = Connection(url, chosen, clock=clock)
-    return ProxyBackend(url, connection, release_seconds=chosen.release_seconds, clock=clock)
+    connection = Connection(url, parse_settings(settings), clock=clock)
+    return ProxyBackend(url, connection, release_seconds=release_seconds, clock=clock)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from leasectl.errors import CorruptState
 
+# How long a release may take in all; whoever releases may have less time, or more.
 RELEASE_SECONDS = 10.0
 _LONGEST_TOKEN_BYTES = 64 * 1024
 
@@ -21,13 +22,11 @@ class Settings(NamedTuple):
         ca_file: Path of a file with the certificates to trust, or None for the usual ones.
         trust_env: Heed ``http_proxy`` and its like. Not by default: a lease proxy is near, and
             scripts set those variables half-way.
-        release_seconds: How long a release may take in all.
     """
 
     token_file: str | None = None
     ca_file: str | None = None
     trust_env: bool = False
-    release_seconds: float = RELEASE_SECONDS
 
 
 def encode_settings(settings: Settings) -> str:
@@ -39,7 +38,6 @@ def encode_settings(settings: Settings) -> str:
             settings.token_file or "",
             settings.ca_file or "",
             "trust" if settings.trust_env else "",
-            repr(settings.release_seconds),
         )
     )
 
@@ -48,8 +46,8 @@ def parse_settings(text: str) -> Settings:
     """Read what `encode_settings` wrote."""
     if not text:
         return Settings()
-    token_file, ca_file, trust, seconds = text.split("\n")
-    return Settings(token_file or None, ca_file or None, trust == "trust", float(seconds))
+    token_file, ca_file, trust = text.split("\n")
+    return Settings(token_file or None, ca_file or None, trust == "trust")
 
 
 def read_token(path: str) -> str:

@@ -56,13 +56,17 @@ def _user() -> str:
 
 def settings() -> Settings:
     """How to talk to a server; credentials are only ever named by the path of their file."""
-    timeout = os.environ.get("LEASECTL_RELEASE_TIMEOUT")
     return Settings(
         token_file=_path("LEASECTL_TOKEN_FILE"),
         ca_file=_path("SSL_CERT_FILE"),
         trust_env=os.environ.get("LEASECTL_TRUST_ENV") == "1",
-        release_seconds=parse_duration(timeout) if timeout else RELEASE_SECONDS,
     )
+
+
+def release_seconds() -> float:
+    """How long a release may take on a server: ``LEASECTL_RELEASE_TIMEOUT``."""
+    timeout = os.environ.get("LEASECTL_RELEASE_TIMEOUT")
+    return parse_duration(timeout) if timeout else RELEASE_SECONDS
 
 
 def _path(variable: str) -> str | None:
@@ -89,6 +93,12 @@ def open_service(backend: str | None = None, *, for_handles: bool = False) -> Se
     if not for_handles or backend:
         check_url(url)
     state = State.open(state_directory())
-    service = Service(state, backend_url=url, caller=caller(), settings=encode_settings(settings()))
+    service = Service(
+        state,
+        backend_url=url,
+        caller=caller(),
+        settings=encode_settings(settings()),
+        release_seconds=release_seconds(),
+    )
     service.recovery.run()
     return service

@@ -338,6 +338,16 @@ class TestReleases:
         proxy.faults()
         assert cli.ok("release", "--handle", handle) == "T--00\nT--01\n"
 
+    def test_how_long_it_may_take_is_said_by_who_releases(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        use(cli, fault_proxy("T=3"))
+        handle = cli("acquire", "-t", "T").handle
+        failed = cli("release", "--handle", handle, LEASECTL_RELEASE_TIMEOUT="0")
+        assert failed.code == 69
+        assert "no time to release T--00" in failed.err
+        assert cli.ok("release", "--handle", handle) == "T--00\n"
+
     def test_one_that_fails_does_not_keep_the_others(
         self, cli: Cli, fault_proxy: StartFaultProxy
     ) -> None:
