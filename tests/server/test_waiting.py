@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import resource
 from pathlib import Path
-from typing import Callable
 
 import pytest
 
@@ -172,9 +171,7 @@ def test_what_a_killed_holder_had_is_handed_on(shared: Serving, single: str) -> 
 
 
 @pytest.mark.timeout(100)
-def test_2000_waiting_clients_cost_coroutines(
-    cli: Cli, serve: Serve, record_property: Callable[[str, object], None]
-) -> None:
+def test_2000_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:
     count = 2000
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < 3 * count:
@@ -188,7 +185,6 @@ def test_2000_waiting_clients_cost_coroutines(
     eventually(lambda: waiting(cli, "T") == count, timeout=60)
     after = _status(server.pid)
     each = (after["VmRSS"] - before["VmRSS"]) / count
-    record_property("KiB_per_waiter", f"{each:.1f}")
     print(f"{each:.1f} KiB per waiter, {after['VmRSS']} KiB in all, {after['Threads']} threads")
     assert after["Threads"] <= 4
     assert each < 100
