@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.etcd_server import EtcdServer, etcd_server
 from tests.faults.fixture import fault_proxy as fault_proxy
 from tests.support import Cli, CliOfAnotherUser, ManualClock
 
@@ -22,6 +23,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONCE:
             item.add_marker(pytest.mark.once)
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServer]:
+    """One member, for all tests that take a prefix of their own."""
+    with etcd_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -82,15 +82,31 @@ class PoolBackend:
             if self._engine.has_queue(claimant.request.type):
                 waiter.open()  # it takes long, and now others needn't wait for it
             with self._engine.atomic():
-                journal.enqueuing()
-                ticket = self._engine.enqueue(claimant, waiter)
-                view = self._look(ticket, journal, patience)
+                ticket, view = self._enter(claimant, waiter, journal, patience)
                 if view.leases is not None:
                     return view.leases
                 waiter.open()
             return (yield from self._wait_or_give_up(ticket, view, waiter, journal, patience))
         finally:
             waiter.close()
+
+    def _enter(
+        self, claimant: Claimant, waiter: Waiter, journal: Journal, patience: Patience
+    ) -> tuple[Ticket, _View]:
+        """Get in the queue and look for the first time."""
+        journal.enqueuing()
+        ticket = None
+        try:
+            ticket = self._engine.enqueue(claimant, waiter)
+            return ticket, self._look(ticket, journal, patience)
+        except BaseException:
+            if not self._engine.undoes:
+                if ticket is None:
+                    self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
+                else:
+                    self._engine.dequeue(ticket)
+                journal.gave_up()
+            raise
 
     def _wait_or_give_up(
         self, ticket: Ticket, view: _View, waiter: Waiter, journal: Journal, patience: Patience
