@@ -2,9 +2,6 @@
 
 Each step is one transaction and leaves the store sound, so a process may be killed after any of
 them: a ticket, and a claim that has a ttl, are attached to an etcd lease and go when it runs out.
-
-A claim that has run out is still written down under ``held/`` with its ``alive/`` gone. Whoever
-sees that puts its resources back among the free ones, and tells: `EtcdEngine.reap`.
 """
 
 from __future__ import annotations
@@ -12,44 +9,35 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from leasectl.clock import Clock
 from leasectl.engines import refusals
-from leasectl.engines.base import LostListener, TicketGone
-from leasectl.engines.etcd_gateway import (
-    Gateway,
-    Json,
+from leasectl.engines.base import TicketGone
+from leasectl.engines.etcd_claims import EtcdClaims, pool_types
+from leasectl.engines.etcd_gateway import Gateway, LeaseGone
+from leasectl.engines.etcd_keys import Keys
+from leasectl.engines.etcd_records import (
+    Free,
+    check_count,
+    encode_ticket,
+    last_fence,
+    lease_in,
+    parse_free,
+    parse_ticket,
+)
+from leasectl.engines.etcd_requests import (
     KeyValue,
-    LeaseGone,
     Outcome,
     absent,
     count,
-    created_at,
     delete,
     present,
     put,
     read,
     read_all,
     read_last_created,
-    unchanged,
-)
-from leasectl.engines.etcd_keys import (
-    Claim,
-    Free,
-    Keys,
-    check_count,
-    encode_claim,
-    encode_free,
-    encode_ticket,
-    fence,
-    lease_in,
-    name_in,
-    number_in,
-    parse_claim,
-    parse_free,
-    parse_ticket,
 )
 from leasectl.engines.etcd_watch import EtcdWaiter, Target, Watched
 from leasectl.errors import BackendUnreachable, InvalidRequest
@@ -68,16 +56,16 @@ class EtcdEngine:
     Args:
         gateway: The cluster.
         keys: Where things are in it.
-        lost: Told, by whoever notices, of claims that expired or were taken by force.
+        claims: The claims in it.
         clock: Where times come from.
     """
 
     undoes = False
 
-    def __init__(self, gateway: Gateway, keys: Keys, *, lost: LostListener, clock: Clock) -> None:
+    def __init__(self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, clock: Clock) -> None:
         self._gateway = gateway
         self._keys = keys
-        self._lost = lost
+        self._claims = claims
         self._clock = clock
         self._waiters: dict[int, EtcdWaiter] = {}  # by the numbers of their tickets
 
@@ -149,8 +137,8 @@ class EtcdEngine:
         while True:
             seen = self._look(ticket, waiter)
             pool, grants, resources, free, held, alive = seen.answers[1:]
-            if held.count != alive.count:
-                self.reap(request.type)
+            if held.count > alive.count:
+                self._claims.reap(request.type)
                 continue
             if pool.first is None or pool.first.value:
                 raise self._no_pool(request.type)
@@ -159,9 +147,8 @@ class EtcdEngine:
             if len(free.items) < request.count:
                 self._watch_pool(ticket, waiter, seen.revision)
                 return None
-            leases = self._take(
-                ticket, waiter, pool.first, grants.first, tuple(map(parse_free, free.items))
-            )
+            chosen = tuple(map(parse_free, free.items))
+            leases = self._take(ticket, waiter, pool.first, grants.first, chosen)
             if leases is not None:
                 return leases
 
@@ -174,7 +161,7 @@ class EtcdEngine:
             claimant, lease = ticket.claimant, waiter.lease
             if not self._drop_ticket(claimant.request.type, claimant.owner, lease):
                 # It had become a claim whose answer never came.
-                self._give_back(claimant.request.type, lease, None)
+                self._claims.give_back(claimant.request.type, lease)
 
     def withdraw(self, owner: str) -> None:
         (found,) = self._gateway.read(read_all(self._keys.all_waiting(owner))).answers
@@ -182,30 +169,10 @@ class EtcdEngine:
             self._drop_ticket(kv.value, owner, lease_in(kv))
 
     def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        freed: list[tuple[int, str]] = []
-        for pool_type, lease in self._owned(owner):
-            wanted = None if names is None else frozenset(names)
-            freed += self._give_back(pool_type, lease, wanted)
-        return tuple(name for _, name in sorted(freed))
+        return self._claims.free(owner, names)
 
     def renew(self, owner: str) -> tuple[str, ...]:
-        held: list[tuple[int, str]] = []
-        for pool_type, lease in self._owned(owner):
-            claim = self._renew(pool_type, lease)
-            if claim is not None:
-                held += zip(claim.fences, claim.names)
-        return tuple(name for _, name in sorted(held))
-
-    def reap(self, pool_type: str) -> None:
-        """Free what is still written down of claims that have run out, and tell their owners."""
-        keys = self._keys
-        held, alive = self._gateway.read(
-            read_all(keys.helds(pool_type), keys_only=True),
-            read_all(keys.alives(pool_type), keys_only=True),
-        ).answers
-        living = {lease_in(kv) for kv in alive.items}
-        for lease in sorted({lease_in(kv) for kv in held.items} - living):
-            self._reap_one(pool_type, lease)
+        return self._claims.renew(owner)
 
     # Looking
 
@@ -282,14 +249,7 @@ class EtcdEngine:
         )
 
     def _no_pool(self, pool_type: str) -> Exception:
-        return refusals.no_pool(pool_type, self.types())
-
-    def types(self) -> list[str]:
-        """The types of all pools there are, sorted."""
-        (found,) = self._gateway.read(read_all(self._keys.pools())).answers
-        return [name_in(kv) for kv in found.items if not kv.value]
-
-    # Claiming
+        return refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     def _take(
         self,
@@ -299,68 +259,17 @@ class EtcdEngine:
         grants: KeyValue | None,
         chosen: Sequence[Free],
     ) -> tuple[Lease, ...] | None:
-        """Claim these, unless one of them, or the pool, has changed."""
-        keys, claimant = self._keys, ticket.claimant
-        pool_type, lease = claimant.request.type, waiter.lease
-        number = 1 if grants is None else 1 + int(number_in(grants))
-        claim = self._claim_of(ticket, lease, number, chosen)
         renewed = self._clock.wall() - (self._clock.elapsed() - waiter.sent_at)
-        held = keys.held(pool_type, lease)
-        attached = 0 if claimant.request.ttl_seconds is None else lease
-        guards = [
-            created_at(keys.ticket(pool_type, lease), ticket.number),
-            unchanged(keys.pool(pool_type), pool.mod_revision),
-            unchanged(keys.grants(pool_type), 0 if grants is None else grants.mod_revision),
-            *(unchanged(free.key, free.mod_revision) for free in chosen),
-        ]
-        then = [
-            delete(keys.ticket(pool_type, lease)),
-            delete(keys.waiting(claimant.owner, lease)),
-            put(keys.grants(pool_type), str(number)),
-            put(held, encode_claim(claim)),
-            put(keys.alive(pool_type, lease), str(renewed), lease=attached),
-            put(keys.owned(claimant.owner, lease), pool_type),
-        ]
-        for place, free in enumerate(chosen):
-            then.append(delete(free.key))
-            then.append(put(keys.resource(pool_type, free.name), str(place)))
         try:
-            outcome = self._gateway.commit(guards, then, [read(held)])
+            claim = self._claims.make(ticket, waiter.lease, renewed, pool, grants, chosen)
         except LeaseGone:
             raise self._overdue(waiter) from None
-        if outcome.succeeded:
-            claim = claim._replace(revision=outcome.revision)
-        else:
-            (found,) = outcome.answers
-            if found.first is None:
-                return None
-            claim = parse_claim(found.first)  # it had succeeded, and the answer was lost
+        if claim is None:
+            return None
         del self._waiters[ticket.number]
-        if not attached:
-            self.revoke(lease)
+        if claim.lease_duration_seconds is None:
+            self._claims.revoke(waiter.lease)
         return claim.leases(renewed)
-
-    def _claim_of(self, ticket: Ticket, lease: int, grant: int, chosen: Sequence[Free]) -> Claim:
-        claimant = ticket.claimant
-        identity = claimant.holder_identity
-        return Claim(
-            lease=lease,
-            owner=self._keys.place_of(claimant.owner),
-            holder_identity=identity,
-            names=tuple(free.name for free in chosen),
-            places=tuple(range(len(chosen))),
-            transitions=tuple(
-                free.transitions + (free.last_holder not in (None, identity)) for free in chosen
-            ),
-            revision=0,
-            ticket=ticket.number,
-            grant=grant,
-            acquire_time=self._clock.wall(),
-            lease_duration_seconds=claimant.request.ttl_seconds,
-            labels=claimant.request.labels,
-        )
-
-    # Giving back
 
     def _drop_ticket(self, pool_type: str, owner: str, lease: int) -> bool:
         """Take a ticket away, then its lease: only if it hasn't become a claim on that lease."""
@@ -370,102 +279,5 @@ class EtcdEngine:
             [absent(held)], [delete(key), delete(self._keys.waiting(owner, lease))]
         )
         if outcome.succeeded:
-            self.revoke(lease)
+            self._claims.revoke(lease)
         return outcome.succeeded
-
-    def revoke(self, lease: int) -> None:
-        """End a lease that nothing is attached to; if that fails it ends by itself."""
-        with contextlib.suppress(BackendUnreachable):
-            self._gateway.revoke(lease)
-
-    def _owned(self, owner: str) -> list[tuple[str, int]]:
-        (found,) = self._gateway.read(read_all(self._keys.all_owned(owner))).answers
-        return [(kv.value, lease_in(kv)) for kv in found.items]
-
-    def _read_claim(self, pool_type: str, lease: int) -> tuple[KeyValue | None, KeyValue | None]:
-        held, alive = self._gateway.read(
-            read(self._keys.held(pool_type, lease)), read(self._keys.alive(pool_type, lease))
-        ).answers
-        return held.first, alive.first
-
-    def _give_back(
-        self, pool_type: str, lease: int, names: frozenset[str] | None
-    ) -> list[tuple[int, str]]:
-        """Free a claim, all of it or some; returns what was its own, with the fences."""
-        while True:
-            held, alive = self._read_claim(pool_type, lease)
-            if held is None:
-                return []
-            if alive is None:
-                self._reap_one(pool_type, lease)
-                continue
-            claim = parse_claim(held)
-            gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
-            freed = [(f, name) for f, name in zip(claim.fences, claim.names) if name in gone]
-            if not freed or self._end(pool_type, claim, held, gone, is_alive=True):
-                return freed
-
-    def _reap_one(self, pool_type: str, lease: int) -> None:
-        held, alive = self._read_claim(pool_type, lease)
-        if held is None or alive is not None:
-            return
-        claim = parse_claim(held)
-        if self._end(pool_type, claim, held, frozenset(claim.names), is_alive=False):
-            self._lost(self._keys.owner_of(claim.owner), claim.names)
-
-    def _end(
-        self, pool_type: str, claim: Claim, held: KeyValue, names: frozenset[str], *, is_alive: bool
-    ) -> bool:
-        """Put a claim's resources back among the free ones, if it is still as it was read."""
-        alive = self._keys.alive(pool_type, claim.lease)
-        rest = claim.without(names)
-        freed = [
-            put(self._keys.free(pool_type, each, name), encode_free(claim.holder_identity, changes))
-            for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
-            if name in names
-        ]
-        outcome = self._gateway.commit(
-            [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
-            [*freed, *self.rewrite(pool_type, held.key, rest)],
-            [read(held.key)],
-        )
-        done = outcome.succeeded
-        if outcome.repeated and not done:  # by the try whose answer was lost?
-            found = outcome.answers[0].first
-            done = found is None or names.isdisjoint(parse_claim(found).names)
-        if done and not rest.names:
-            self.revoke(claim.lease)
-        return done
-
-    def rewrite(self, pool_type: str, key: str, rest: Claim) -> Iterable[Json]:
-        """What makes of a claim what is left of it."""
-        if rest.names:
-            return [put(key, encode_claim(rest))]
-        return [
-            delete(key),
-            delete(self._keys.alive(pool_type, rest.lease)),
-            delete(self._keys.owned(rest.owner, rest.lease)),
-        ]
-
-    def _renew(self, pool_type: str, lease: int) -> Claim | None:
-        """Give a claim its full time again and date it; None when it has run out."""
-        while True:
-            held, alive = self._read_claim(pool_type, lease)
-            if held is None:
-                return None
-            claim = parse_claim(held)
-            expires = claim.lease_duration_seconds is not None
-            now = self._clock.wall()
-            if alive is None or (expires and not self._gateway.keep_alive(lease)):
-                self._reap_one(pool_type, lease)
-                continue
-            key = self._keys.alive(pool_type, lease)
-            with contextlib.suppress(LeaseGone):
-                renewed = put(key, str(now), lease=lease if expires else 0)
-                if self._gateway.commit([present(key)], [renewed]).succeeded:
-                    return claim
-
-
-def last_fence(resource: KeyValue) -> int:
-    """The fence of a resource's last claim; 0 when it was never claimed."""
-    return fence(resource.mod_revision, int(number_in(resource))) if resource.value else 0

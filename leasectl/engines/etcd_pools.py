@@ -13,11 +13,22 @@ from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.base import LostListener
-from leasectl.engines.etcd import EtcdEngine, last_fence
-from leasectl.engines.etcd_gateway import (
+from leasectl.engines.etcd_claims import EtcdClaims, pool_types
+from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_keys import Keys
+from leasectl.engines.etcd_records import (
+    Claim,
+    encode_free,
+    last_fence,
+    lease_in,
+    name_in,
+    number_in,
+    parse_claim,
+    parse_ticket,
+)
+from leasectl.engines.etcd_requests import (
     MOST_OPERATIONS,
     Found,
-    Gateway,
     Json,
     KeyValue,
     absent,
@@ -30,16 +41,6 @@ from leasectl.engines.etcd_gateway import (
     read,
     read_all,
     unchanged,
-)
-from leasectl.engines.etcd_keys import (
-    Claim,
-    Keys,
-    encode_free,
-    lease_in,
-    name_in,
-    number_in,
-    parse_claim,
-    parse_ticket,
 )
 from leasectl.errors import InvalidRequest
 from leasectl.model import Lease, Pool, QueueEntry, Resource
@@ -55,20 +56,20 @@ class EtcdPools:
     Args:
         gateway: The cluster.
         keys: Where things are in it.
-        engine: The same store's.
+        claims: The claims in it.
         lost: Told of claims that were taken by force.
     """
 
     def __init__(
-        self, gateway: Gateway, keys: Keys, engine: EtcdEngine, *, lost: LostListener
+        self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, lost: LostListener
     ) -> None:
         self._gateway = gateway
         self._keys = keys
-        self._engine = engine
+        self._claims = claims
         self._lost = lost
 
     def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
-        types = self._engine.types()
+        types = pool_types(self._gateway, self._keys)
         if pool_type is None:
             return tuple(map(self._show, types))
         if pool_type not in types:
@@ -85,7 +86,7 @@ class EtcdPools:
         if not made.succeeded:
             (there,) = made.answers
             if there.first is None or there.first.value != making:
-                self._engine.revoke(lease)
+                self._claims.revoke(lease)
                 raise refusals.pool_exists(pool_type)
             born = there.first.create_revision
         try:
@@ -98,7 +99,7 @@ class EtcdPools:
             self._clear(pool_type, [created_at(key, born)])
             raise
         finally:
-            self._engine.revoke(lease)
+            self._claims.revoke(lease)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         born = self._pool(pool_type).create_revision
@@ -115,7 +116,7 @@ class EtcdPools:
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         names = list(dict.fromkeys(names))
-        self._engine.reap(pool_type)
+        self._claims.reap(pool_type)
         self._look_at(pool_type, names, force=force)  # so that all are refused, or none
         for batch in _batches(names, _REMOVED_AT_ONCE):
             while not self._remove(self._look_at(pool_type, batch, force=force)):
@@ -127,7 +128,7 @@ class EtcdPools:
             shown = self._show(self._pool(pool_type).key.rpartition("/")[2])
             if not force and (shown.held or shown.queue):
                 raise refusals.pool_in_use(pool_type, shown.held, len(shown.queue))
-            self._engine.reap(pool_type)
+            self._claims.reap(pool_type)
             unused = [none_below(keys.tickets(pool_type)), none_below(keys.helds(pool_type))]
             outcome = self._gateway.commit(
                 [present(keys.pool(pool_type)), *(() if force else unused)],
@@ -142,7 +143,7 @@ class EtcdPools:
     def _pool(self, pool_type: str) -> KeyValue:
         (found,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
         if found.first is None or found.first.value:
-            raise refusals.no_pool(pool_type, self._engine.types())
+            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
         return found.first
 
     def _show(self, pool_type: str) -> Pool:
@@ -207,7 +208,7 @@ class EtcdPools:
             return  # by the try whose answer was lost
         if taken:
             raise refusals.name_taken(name_in(taken[0]), taken[0].value)
-        raise refusals.no_pool(pool_type, self._engine.types())
+        raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     # Removing
 
@@ -245,7 +246,7 @@ class EtcdPools:
             then.append(delete(keys.name(name)))
             then.append(delete(keys.free(pool_type, last_fence(resource), name)))
         for kv, claim in removal.claims.items():
-            then += self._engine.rewrite(pool_type, kv.key, claim.without(names))
+            then += self._claims.rewrite(pool_type, kv.key, claim.without(names))
         seen = [removal.pool, *removal.resources.values(), *removal.claims]
         outcome = self._gateway.commit(
             [unchanged(kv.key, kv.mod_revision) for kv in seen],
@@ -259,7 +260,7 @@ class EtcdPools:
         for claim in removal.claims.values():
             self._lost(keys.owner_of(claim.owner), [name for name in claim.names if name in names])
             if names.issuperset(claim.names):
-                self._engine.revoke(claim.lease)
+                self._claims.revoke(claim.lease)
         return True
 
     def _clear(self, pool_type: str, guards: Sequence[Json]) -> bool:
@@ -274,10 +275,10 @@ class EtcdPools:
         for kv in helds.items:
             claim = parse_claim(kv)
             mine = [*guards, unchanged(kv.key, kv.mod_revision)]
-            then = self._engine.rewrite(pool_type, kv.key, claim.without(frozenset(claim.names)))
+            then = self._claims.rewrite(pool_type, kv.key, claim.without(frozenset(claim.names)))
             if self._gateway.commit(mine, list(then)).succeeded:
                 self._lost(keys.owner_of(claim.owner), claim.names)
-                self._engine.revoke(claim.lease)
+                self._claims.revoke(claim.lease)
         for batch in _batches([name_in(kv) for kv in resources.items], MOST_OPERATIONS // 2):
             then = [delete(keys.name(name)) for name in batch]
             then += [delete(keys.resource(pool_type, name)) for name in batch]

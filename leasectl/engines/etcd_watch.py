@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import httpx
 
 from leasectl.clock import Clock
-from leasectl.engines.etcd_gateway import Gateway, LeaseGone, NoAnswer, encode, end_of
+from leasectl.engines.etcd_gateway import Gateway, LeaseGone, NoAnswer
+from leasectl.engines.etcd_requests import encode, end_of
 from leasectl.engines.wake import ProcessWatch
 from leasectl.errors import LeaseError
 from leasectl.liveness import Process

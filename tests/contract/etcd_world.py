@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leasectl.engines.etcd import EtcdEngine
-from leasectl.engines.etcd_gateway import Gateway, put, read_all
-from leasectl.engines.etcd_keys import Keys, lease_in, number_in, parse_claim
+from leasectl.engines.etcd_claims import EtcdClaims, pool_types
+from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_pools import EtcdPools
+from leasectl.engines.etcd_records import lease_in, number_in, parse_claim
+from leasectl.engines.etcd_requests import put, read_all
 from tests.contract.forked import ForkedClient, SharedClock
 from tests.contract.world import Client, Participant
 from tests.engines.etcd_server import EtcdServer
@@ -44,7 +47,7 @@ class EtcdWorld:
     def let_pass(self, seconds: float) -> None:
         self._time.advance(seconds)
         now = self._time.clock.wall()
-        for pool_type in self._engine.types():
+        for pool_type in pool_types(self._gateway, self._keys):
             helds, alives = self._gateway.read(
                 read_all(self._keys.helds(pool_type)), read_all(self._keys.alives(pool_type))
             ).answers
@@ -94,8 +97,9 @@ class EtcdWorld:
     def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools]:
         clock = self._time.clock
         gateway = Gateway(self._server.endpoints, clock=clock)
-        engine = EtcdEngine(gateway, self._keys, lost=self._note_lost, clock=clock)
-        return gateway, engine, EtcdPools(gateway, self._keys, engine, lost=self._note_lost)
+        claims = EtcdClaims(gateway, self._keys, lost=self._note_lost, clock=clock)
+        engine = EtcdEngine(gateway, self._keys, claims, clock=clock)
+        return gateway, engine, EtcdPools(gateway, self._keys, claims, lost=self._note_lost)
 
     def _note_lost(self, owner: str, names: Sequence[str]) -> None:
         with open(self._lost_file, "a") as file:
