@@ -14,14 +14,22 @@ from tests.faults.fixture import fault_proxy as fault_proxy
 from tests.support import Cli, CliOfAnotherUser, ManualClock
 
 # Enough on one Python: they run on all of them by themselves, test the tests, or sweep for minutes.
-ONCE = ("backends", "crash", "faults", "test_pyz.py", "test_documentation.py", "test_support.py")
+ONCE = (
+    "backends",
+    "crash",
+    "faults",
+    "test_etcd.py",
+    "test_pyz.py",
+    "test_documentation.py",
+    "test_support.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what scripts/test runs on one Python only."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONCE:
+        if item.path.is_relative_to(here) and set(item.path.relative_to(here).parts) & set(ONCE):
             item.add_marker(pytest.mark.once)
 
 
