@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -32,7 +33,9 @@ class Access:
     ) -> None:
         self.lost: list[tuple[str, tuple[str, ...]]] = []
         self.keys = Keys(prefix, place)
-        self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds)
+        self.gateway = Gateway(
+            endpoints, clock=CLOCK, deadline_seconds=seconds, pause=lambda _: time.sleep(0.001)
+        )
         claims = EtcdClaims(self.gateway, self.keys, lost=self._note, clock=CLOCK)
         self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
         self.pools = EtcdPools(self.gateway, self.keys, claims, lost=self._note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ class Relay:
         threading.Thread(target=self._answer, args=(client, server, last), daemon=True).start()
         reader = client.makefile("rb")
         while True:
-            head = b"".join(iter(reader.readline, b"\r\n"))
+            head = b"".join(itertools.takewhile(lambda line: line not in (b"", b"\r\n"), reader))
             if not head:
                 break
             sizes = [line for line in head.lower().split(b"\r\n") if b"content-length:" in line]

@@ -266,7 +266,7 @@ class TestWaiting:
         self, store: Access, between: Relay, prefix: str
     ) -> None:
         store.acquire("holder", Request("T", count=4))
-        waiter = Access([between.endpoint], prefix, seconds=2.0)
+        waiter = Access([between.endpoint], prefix, seconds=1.0)
         pending = waiter.begin("waiter", Request("T", ttl_seconds=SHORT))
         eventually(lambda: "/v3/watch" in between.paths, what="it listens")
         between.cut()
