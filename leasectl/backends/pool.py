@@ -77,6 +77,7 @@ class PoolBackend:
 
     def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
         """What `acquire` does, as a generator of the naps in between."""
+        start = self._clock.elapsed()
         waiter = self._engine.waiter(claimant)
         try:
             if self._engine.has_queue(claimant.request.type):
@@ -86,7 +87,8 @@ class PoolBackend:
                 if view.leases is not None:
                     return view.leases
                 waiter.open()
-            return (yield from self._wait_or_give_up(ticket, view, waiter, journal, patience))
+            waiting = self._wait(ticket, view, waiter, journal, patience, start)
+            return (yield from self._or_give_up(ticket, waiting, journal))
         finally:
             waiter.close()
 
@@ -108,11 +110,9 @@ class PoolBackend:
                 journal.gave_up()
             raise
 
-    def _wait_or_give_up(
-        self, ticket: Ticket, view: _View, waiter: Waiter, journal: Journal, patience: Patience
-    ) -> Acquisition:
+    def _or_give_up(self, ticket: Ticket, waiting: Acquisition, journal: Journal) -> Acquisition:
         try:
-            return (yield from self._wait(ticket, view, waiter, journal, patience))
+            return (yield from waiting)
         except BaseException as reason:
             with self._engine.atomic():
                 self._engine.dequeue(ticket)
@@ -136,11 +136,16 @@ class PoolBackend:
         return _View(processes=tuple(patience.watched()), expiry=expiry)
 
     def _wait(
-        self, ticket: Ticket, view: _View, waiter: Waiter, journal: Journal, patience: Patience
+        self,
+        ticket: Ticket,
+        view: _View,
+        waiter: Waiter,
+        journal: Journal,
+        patience: Patience,
+        start: float,
     ) -> Acquisition:
-        start = self._clock.elapsed()
         deadline = None if patience.wait_seconds is None else start + patience.wait_seconds
-        next_report = start if patience.report else None
+        next_report = self._clock.elapsed() if patience.report else None
         tended = False
         while True:
             now = self._clock.elapsed()
