@@ -130,10 +130,18 @@ class PoolBackend:
             return _View(predecessor=before_me)
         leases = self._engine.claim(ticket)
         if leases is not None:
-            journal.granted(leases)
+            self._record(ticket, leases, journal)
             return _View(leases=leases)
         expiry = self._engine.next_expiry(ticket.claimant.request.type)
         return _View(processes=tuple(patience.watched()), expiry=expiry)
+
+    def _record(self, ticket: Ticket, leases: tuple[Lease, ...], journal: Journal) -> None:
+        try:
+            journal.granted(leases)
+        except BaseException:
+            if not self._engine.undoes:
+                self._engine.free(ticket.claimant.owner, [lease.name for lease in leases])
+            raise
 
     def _wait(
         self,

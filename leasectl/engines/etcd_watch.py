@@ -101,13 +101,13 @@ class EtcdWaiter:
         self, *, predecessor: Ticket | None, processes: Sequence[Process]
     ) -> tuple[frozenset[int], bool]:
         self._processes.update(processes)
-        self._start()
         with self._changed:
             if self._watched == self.target.watched:
                 self._heard_revision = max(self._heard_revision, self.target.revision)
             else:
                 self._watched, self._heard_revision = self.target
                 self._begin_anew()
+        self._start()
         return frozenset((self._read_fd, *self._processes.fds())), self._processes.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
