@@ -26,6 +26,7 @@ from leasectl.engines.etcd_records import (
     lease_in,
     parse_free,
     parse_ticket,
+    type_in,
 )
 from leasectl.engines.etcd_requests import (
     KeyValue,
@@ -166,7 +167,7 @@ class EtcdEngine:
     def withdraw(self, owner: str) -> None:
         (found,) = self._gateway.read(read_all(self._keys.all_waiting(owner))).answers
         for kv in found.items:
-            self._drop_ticket(kv.value, owner, lease_in(kv))
+            self._drop_ticket(type_in(kv), owner, lease_in(kv))
 
     def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         return self._claims.free(owner, names)

@@ -22,6 +22,7 @@ from leasectl.engines.etcd_records import (
     name_in,
     number_in,
     parse_claim,
+    type_in,
 )
 from leasectl.engines.etcd_requests import (
     Json,
@@ -145,7 +146,7 @@ class EtcdClaims:
 
     def _owned(self, owner: str) -> list[tuple[str, int]]:
         (found,) = self._gateway.read(read_all(self._keys.all_owned(owner))).answers
-        return [(kv.value, lease_in(kv)) for kv in found.items]
+        return [(type_in(kv), lease_in(kv)) for kv in found.items]
 
     def _read_claim(self, pool_type: str, lease: int) -> tuple[KeyValue | None, KeyValue | None]:
         held, alive = self._gateway.read(

@@ -25,6 +25,7 @@ from leasectl.engines.etcd_records import (
     number_in,
     parse_claim,
     parse_ticket,
+    type_in,
 )
 from leasectl.engines.etcd_requests import (
     MOST_OPERATIONS,
@@ -179,7 +180,7 @@ class EtcdPools:
         taken: dict[str, str] = {}
         for batch in _batches(names, MOST_OPERATIONS):
             answers = self._gateway.read(*(read(self._keys.name(name)) for name in batch)).answers
-            found = {name_in(each.first): each.first.value for each in answers if each.first}
+            found = {name_in(each.first): type_in(each.first) for each in answers if each.first}
             for pool_type in set(found.values()):
                 if self._clear(pool_type, [absent(self._keys.pool(pool_type))]):
                     found = {name: of for name, of in found.items() if of != pool_type}
@@ -207,7 +208,7 @@ class EtcdPools:
         if outcome.repeated and [kv.value for kv in taken] == [pool_type] * len(names):
             return  # by the try whose answer was lost
         if taken:
-            raise refusals.name_taken(name_in(taken[0]), taken[0].value)
+            raise refusals.name_taken(name_in(taken[0]), type_in(taken[0]))
         raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     # Removing

@@ -199,6 +199,13 @@ def name_in(kv: KeyValue) -> str:
     return name
 
 
+def type_in(kv: KeyValue) -> str:
+    """A value that is a pool's type."""
+    if not is_name(kv.value):
+        raise unreadable(kv, "the type is not allowed")
+    return kv.value
+
+
 def lease_in(kv: KeyValue) -> int:
     """The id of the etcd lease that is the last part of a key."""
     try:

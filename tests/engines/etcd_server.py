@@ -66,6 +66,15 @@ class EtcdServer:
         for endpoint in self.endpoints:
             eventually(lambda e=endpoint: _is_ready(e), timeout=30, what=endpoint)  # type: ignore[misc]
 
+    def leader(self) -> int:
+        """The number of the member that leads."""
+        said = [
+            httpx.post(f"{endpoint}/v3/maintenance/status", json={}).json()
+            for endpoint in self.endpoints
+        ]
+        (leader,) = [n for n, it in enumerate(said) if it["header"]["member_id"] == it["leader"]]
+        return leader
+
     def signal(self, member: int, signum: int) -> None:
         self._processes[member].send_signal(signum)
 
