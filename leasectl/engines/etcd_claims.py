@@ -7,7 +7,7 @@ the etcd lease. Whoever sees that puts its resources back among the free ones, a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from leasectl.clock import Clock
 from leasectl.engines.base import LostListener
@@ -223,7 +223,7 @@ class EtcdClaims:
             self.revoke(claim.lease)
         return done
 
-    def rewrite(self, pool_type: str, key: str, rest: Claim) -> Iterable[Json]:
+    def rewrite(self, pool_type: str, key: str, rest: Claim) -> list[Json]:
         """What makes of a claim what is left of it."""
         if rest.names:
             return [put(key, encode_claim(rest))]

@@ -1,8 +1,7 @@
 """The pools in etcd themselves: making, changing, showing and deleting them.
 
-What doesn't fit into one transaction is done in several. A pool that is being made can't be seen
-until it is whole; whoever dies while making one leaves names behind that the next one to make it
-takes away. Resources are added and removed in batches, each of them whole.
+What doesn't fit into one transaction is done in batches, each of them whole. A pool that is being
+made can't be seen before the last; names left behind by who died at it don't count as taken.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ class EtcdPools:
         )
 
     def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
-        entries = sorted(map(parse_ticket, tickets.items), key=lambda entry: entry.ticket)
+        entries = sorted(map(parse_ticket, tickets.items))  # by their numbers
         return tuple(e._replace(owner=self._keys.owner_of(e.owner)) for e in entries)
 
     # Adding
@@ -254,9 +253,8 @@ class EtcdPools:
             then,
             [read(kv.key) for kv in removal.resources.values()],
         )
-        if not outcome.succeeded and not (
-            outcome.repeated and not any(found.first for found in outcome.answers)
-        ):
+        all_gone = not any(found.first for found in outcome.answers)
+        if not outcome.succeeded and not (outcome.repeated and all_gone):
             return False
         for claim in removal.claims.values():
             self._lost(keys.owner_of(claim.owner), [name for name in claim.names if name in names])
@@ -277,7 +275,7 @@ class EtcdPools:
             claim = parse_claim(kv)
             mine = [*guards, unchanged(kv.key, kv.mod_revision)]
             then = self._claims.rewrite(pool_type, kv.key, claim.without(frozenset(claim.names)))
-            if self._gateway.commit(mine, list(then)).succeeded:
+            if self._gateway.commit(mine, then).succeeded:
                 self._lost(keys.owner_of(claim.owner), claim.names)
                 self._claims.revoke(claim.lease)
         for batch in _batches([name_in(kv) for kv in resources.items], MOST_OPERATIONS // 2):
