@@ -101,14 +101,16 @@ class PoolBackend:
         try:
             ticket = self._engine.enqueue(claimant, waiter)
             return ticket, self._look(ticket, journal, patience)
-        except BaseException:
+        except BaseException as reason:
             if not self._engine.undoes:
                 if ticket is None:
                     self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
                 else:
                     self._engine.dequeue(ticket)
                 journal.gave_up()
-            raise
+            if not isinstance(reason, TicketGone):
+                raise
+            raise self._withdrawn(claimant) from None
 
     def _or_give_up(self, ticket: Ticket, waiting: Acquisition, journal: Journal) -> Acquisition:
         try:
@@ -119,9 +121,12 @@ class PoolBackend:
                 journal.gave_up()
             if not isinstance(reason, TicketGone):
                 raise
-            pool_type = ticket.claimant.request.type
-            self._admin.pools(pool_type)  # says so when the whole pool is gone
-            raise Cancelled(f"{pool_type}: the request was released while it waited") from None
+            raise self._withdrawn(ticket.claimant) from None
+
+    def _withdrawn(self, claimant: Claimant) -> Cancelled:
+        pool_type = claimant.request.type
+        self._admin.pools(pool_type)  # says so when the whole pool is gone
+        return Cancelled(f"{pool_type}: the request was released while it waited")
 
     def _look(self, ticket: Ticket, journal: Journal, patience: Patience) -> _View:
         """Claim if it is this ticket's turn; else tell what there is to wait for."""

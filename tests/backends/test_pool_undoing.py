@@ -8,9 +8,9 @@ import pytest
 
 from leasectl.backends.base import Patience
 from leasectl.backends.pool import PoolBackend
-from leasectl.engines.memory import MemoryEngine
-from leasectl.errors import NotFound, StateUnwritable
-from leasectl.model import Claimant, Lease, Request
+from leasectl.engines.memory import MemoryEngine, MemoryWaiter
+from leasectl.errors import Cancelled, NotFound, StateUnwritable
+from leasectl.model import Claimant, Lease, Request, Ticket
 from tests.contract.world import NoJournal
 from tests.support import ManualClock
 
@@ -63,6 +63,28 @@ def test_a_grant_after_a_wait_that_can_not_be_recorded_is_given_back(
         steps.send(set(nap.fds))
     (pool,) = engine.pools("T")
     assert (pool.held, pool.queue, journal.given_up) == (0, (), 1)
+
+
+class WithdrawnAtOnce(MemoryEngine):
+    """A store on which a ticket can be taken away before its owner has looked."""
+
+    def enqueue(self, claimant: Claimant, waiter: MemoryWaiter) -> Ticket:
+        ticket = super().enqueue(claimant, waiter)
+        self.withdraw(claimant.owner)
+        return ticket
+
+
+def test_a_request_that_is_withdrawn_before_its_first_look_was_cancelled(
+    manual_clock: ManualClock,
+) -> None:
+    engine = WithdrawnAtOnce(clock=manual_clock.clock, lost=lambda owner, names: None)
+    engine.create_pool("T", ["T--00"])
+    journal = FullDisk()
+    with pytest.raises(Cancelled, match="released while it waited"):
+        backend_of(engine, manual_clock).acquire(
+            Claimant("me", "me", Request("T")), journal, Patience()
+        )
+    assert journal.given_up == 1
 
 
 def test_a_request_that_was_refused_is_no_longer_on_record(

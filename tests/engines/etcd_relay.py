@@ -39,6 +39,10 @@ class Relay:
         self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def listen(self, *, before: Hook | None = None, after: Hook | None = None) -> None:
+        """Have these hooks called from here on, and no others."""
+        self.before, self.after = before or _pass_on, after or _pass_on
+
     def cut(self) -> None:
         """End all connections; new ones end at once."""
         with self._lock:

@@ -149,7 +149,7 @@ class Victim:
     def __init__(self, between: Relay, when: str, fatal: int) -> None:
         self._fatal = len(between.paths) + fatal
         self._pids: list[int] = []
-        setattr(between, when, self._kill)
+        between.listen(**{when: self._kill})
 
     def run(self, work: Callable[[], object]) -> bool:
         """Run it in a process; returns whether it was killed before its end."""
