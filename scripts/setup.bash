@@ -32,6 +32,8 @@ missing_packages() { # <tool>...
     case $tool in
       python3) printf '%s\n' python3 python3-venv ;;
       npm) printf '%s\n' nodejs npm ;;
+      etcd) printf '%s\n' etcd-server ;;
+      setpriv) printf '%s\n' util-linux ;;
       *) printf '%s\n' "$tool" ;;
     esac
   done

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.etcd_server import EtcdServer, etcd_server
 from tests.faults.fixture import fault_proxy as fault_proxy
 from tests.support import Cli, CliOfAnotherUser, ManualClock
 
@@ -18,6 +19,7 @@ ONCE = (
     "crash",
     "faults",
     "server",
+    "test_etcd.py",
     "test_pyz.py",
     "test_documentation.py",
     "test_support.py",
@@ -28,8 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what scripts/test runs on one Python only."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONCE:
+        if item.path.is_relative_to(here) and set(item.path.relative_to(here).parts) & set(ONCE):
             item.add_marker(pytest.mark.once)
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[EtcdServer]:
+    """One member, for all tests that take a prefix of their own."""
+    with etcd_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -75,35 +75,56 @@ class PoolBackend:
 
     def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
         """What `acquire` does, as a generator of the naps in between."""
+        start = self._clock.elapsed()
         waiter = self._engine.waiter(claimant)
         try:
             if self._engine.has_queue(claimant.request.type):
                 waiter.open()  # it takes long, and now others needn't wait for it
             with self._engine.atomic():
-                journal.enqueuing()
-                ticket = self._engine.enqueue(claimant, waiter)
-                view = self._look(ticket, journal, patience)
+                ticket, view = self._enter(claimant, waiter, journal, patience)
                 if view.leases is not None:
                     return view.leases
                 waiter.open()
-            return (yield from self._wait_or_give_up(ticket, view, waiter, journal, patience))
+            waiting = self._wait(ticket, view, waiter, journal, patience, start)
+            return (yield from self._or_give_up(ticket, waiting, journal))
         finally:
             waiter.close()
 
-    def _wait_or_give_up(
-        self, ticket: Ticket, view: _View, waiter: Waiter, journal: Journal, patience: Patience
-    ) -> Acquisition:
+    def _enter(
+        self, claimant: Claimant, waiter: Waiter, journal: Journal, patience: Patience
+    ) -> tuple[Ticket, _View]:
+        """Get in the queue and look for the first time."""
+        journal.enqueuing()
+        ticket = None
         try:
-            return (yield from self._wait(ticket, view, waiter, journal, patience))
+            ticket = self._engine.enqueue(claimant, waiter)
+            return ticket, self._look(ticket, journal, patience)
+        except BaseException as reason:
+            if not self._engine.undoes:
+                if ticket is None:
+                    self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
+                else:
+                    self._engine.dequeue(ticket)
+                journal.gave_up()
+            if not isinstance(reason, TicketGone):
+                raise
+            raise self._withdrawn(claimant) from None
+
+    def _or_give_up(self, ticket: Ticket, waiting: Acquisition, journal: Journal) -> Acquisition:
+        try:
+            return (yield from waiting)
         except BaseException as reason:
             with self._engine.atomic():
                 self._engine.dequeue(ticket)
                 journal.gave_up()
             if not isinstance(reason, TicketGone):
                 raise
-            pool_type = ticket.claimant.request.type
-            self._admin.pools(pool_type)  # says so when the whole pool is gone
-            raise Cancelled(f"{pool_type}: the request was released while it waited") from None
+            raise self._withdrawn(ticket.claimant) from None
+
+    def _withdrawn(self, claimant: Claimant) -> Cancelled:
+        pool_type = claimant.request.type
+        self._admin.pools(pool_type)  # says so when the whole pool is gone
+        return Cancelled(f"{pool_type}: the request was released while it waited")
 
     def _look(self, ticket: Ticket, journal: Journal, patience: Patience) -> _View:
         """Claim if it is this ticket's turn; else tell what there is to wait for."""
@@ -112,17 +133,30 @@ class PoolBackend:
             return _View(predecessor=before_me)
         leases = self._engine.claim(ticket)
         if leases is not None:
-            journal.granted(leases)
+            self._record(ticket, leases, journal)
             return _View(leases=leases)
         expiry = self._engine.next_expiry(ticket.claimant.request.type)
         return _View(processes=tuple(patience.watched()), expiry=expiry)
 
+    def _record(self, ticket: Ticket, leases: tuple[Lease, ...], journal: Journal) -> None:
+        try:
+            journal.granted(leases)
+        except BaseException:
+            if not self._engine.undoes:
+                self._engine.free(ticket.claimant.owner, [lease.name for lease in leases])
+            raise
+
     def _wait(
-        self, ticket: Ticket, view: _View, waiter: Waiter, journal: Journal, patience: Patience
+        self,
+        ticket: Ticket,
+        view: _View,
+        waiter: Waiter,
+        journal: Journal,
+        patience: Patience,
+        start: float,
     ) -> Acquisition:
-        start = self._clock.elapsed()
         deadline = None if patience.wait_seconds is None else start + patience.wait_seconds
-        next_report = start if patience.report else None
+        next_report = self._clock.elapsed() if patience.report else None
         tended = False
         while True:
             now = self._clock.elapsed()

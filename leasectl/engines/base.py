@@ -75,7 +75,14 @@ AWaiter = TypeVar("AWaiter", bound=Waiter)
 
 
 class Engine(Protocol[AWaiter]):
-    """The store of one set of pools."""
+    """The store of one set of pools.
+
+    Attributes:
+        undoes: What was done inside `atomic` is undone when it raises.
+    """
+
+    @property
+    def undoes(self) -> bool: ...
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once where the store can do that, else each on its own."""
@@ -119,7 +126,8 @@ class Engine(Protocol[AWaiter]):
         """When the next claim of the pool expires that nobody would tell of, engine's clock."""
 
     def dequeue(self, ticket: Ticket) -> None:
-        """Take a ticket away, if it is still there."""
+        """Take a ticket away, if it is still there, or free what it was claimed with unheard of:
+        a store may have claimed although `claim` had to raise."""
 
     def withdraw(self, owner: str) -> None:
         """Take away whatever ticket an owner has, and wake it."""

@@ -35,6 +35,8 @@ class LocalEngine:
         lost: Told, inside the transaction, of claims that expired or were taken by force.
     """
 
+    undoes = True
+
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
         self._state = state
         self._lost = lost

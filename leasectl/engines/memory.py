@@ -60,6 +60,8 @@ class MemoryEngine:
         lost: Told of claims that expired or were taken by force.
     """
 
+    undoes = False
+
     def __init__(self, *, clock: Clock, lost: LostListener) -> None:
         self._clock = clock
         self._lost = lost

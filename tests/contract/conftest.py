@@ -8,18 +8,24 @@ from typing import Callable
 
 import pytest
 
+from tests.contract.etcd_world import EtcdWorld
 from tests.contract.local_world import LocalWorld
 from tests.contract.memory_world import MemoryWorld
 from tests.contract.world import World
 
-WORLDS: dict[str, Callable[[Path], World]] = {
-    "memory": lambda folder: MemoryWorld(),
-    "local": lambda folder: LocalWorld(folder / "state"),
+WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
+    "memory": lambda request, folder: MemoryWorld(),
+    "local": lambda request, folder: LocalWorld(folder / "state"),
+    "etcd": lambda request, folder: EtcdWorld(request.getfixturevalue("etcd"), folder),
 }
+# Servers are there on one Python only: see scripts/test.
+SERVERS = ("etcd",)
 
 
-@pytest.fixture(params=WORLDS)
+@pytest.fixture(
+    params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WORLDS]
+)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    world = WORLDS[request.param](tmp_path)
+    world = WORLDS[request.param](request, tmp_path)
     yield world
     world.close()

@@ -1,0 +1,258 @@
+"""Claims in etcd, from the grant to the release, the loss or the expiry.
+
+A claim that has run out is still written down under ``held/`` while its ``alive/`` has gone with
+the etcd lease. Whoever sees that puts its resources back among the free ones, and tells of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from leasectl.clock import Clock
+from leasectl.engines.base import LostListener
+from leasectl.engines.etcd_gateway import Gateway, LeaseGone
+from leasectl.engines.etcd_keys import Keys
+from leasectl.engines.etcd_records import (
+    Claim,
+    Free,
+    encode_claim,
+    encode_free,
+    lease_in,
+    name_in,
+    number_in,
+    parse_claim,
+    type_in,
+)
+from leasectl.engines.etcd_requests import (
+    Json,
+    KeyValue,
+    absent,
+    created_at,
+    delete,
+    present,
+    put,
+    read,
+    read_all,
+    unchanged,
+)
+from leasectl.errors import BackendUnreachable
+from leasectl.model import Ticket
+
+
+class EtcdClaims:
+    """The claims below one prefix of a cluster.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        lost: Told, by whoever notices, of claims that expired or were taken by force.
+        clock: Where times come from.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys, *, lost: LostListener, clock: Clock) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._lost = lost
+        self._clock = clock
+
+    def make(
+        self,
+        ticket: Ticket,
+        lease: int,
+        renewed: float,
+        pool: KeyValue,
+        grants: KeyValue | None,
+        chosen: Sequence[Free],
+    ) -> Claim | None:
+        """Make a claim of a ticket.
+
+        Args:
+            ticket: It is taken away.
+            lease: The etcd lease that it is attached to; so is the claim, if it is to expire.
+            renewed: When that lease was last renewed, wall clock, in seconds.
+            pool: As it was seen.
+            grants: The number of its last grant, as it was seen.
+            chosen: What to claim.
+
+        Returns:
+            The claim; None when the ticket, the pool or one of those chosen has changed.
+
+        Raises:
+            LeaseGone: The etcd lease has run out.
+        """
+        keys, claimant = self._keys, ticket.claimant
+        pool_type = claimant.request.type
+        number = 1 if grants is None else 1 + int(number_in(grants))
+        claim = self._claim_of(ticket, lease, number, chosen)
+        held = keys.held(pool_type, lease)
+        attached = 0 if claimant.request.ttl_seconds is None else lease
+        guards = [
+            created_at(keys.ticket(pool_type, lease), ticket.number),
+            unchanged(keys.pool(pool_type), pool.mod_revision),
+            unchanged(keys.grants(pool_type), 0 if grants is None else grants.mod_revision),
+            *(unchanged(free.key, free.mod_revision) for free in chosen),
+        ]
+        then = [
+            delete(keys.ticket(pool_type, lease)),
+            delete(keys.waiting(claimant.owner, lease)),
+            put(keys.grants(pool_type), str(number)),
+            put(held, encode_claim(claim)),
+            put(keys.alive(pool_type, lease), str(renewed), lease=attached),
+            put(keys.owned(claimant.owner, lease), pool_type),
+        ]
+        for place, free in enumerate(chosen):
+            then.append(delete(free.key))
+            then.append(put(keys.resource(pool_type, free.name), str(place)))
+        outcome = self._gateway.commit(guards, then, [read(held)])
+        if outcome.succeeded:
+            return claim._replace(revision=outcome.revision)
+        (found,) = outcome.answers
+        # It is there if an earlier try had made it, whose answer was lost.
+        return parse_claim(found.first) if found.first else None
+
+    def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """As `Engine.free`."""
+        freed: list[tuple[int, str]] = []
+        for pool_type, lease in self._owned(owner):
+            wanted = None if names is None else frozenset(names)
+            freed += self.give_back(pool_type, lease, wanted)
+        return tuple(name for _, name in sorted(freed))
+
+    def renew(self, owner: str) -> tuple[str, ...]:
+        """As `Engine.renew`."""
+        held: list[tuple[int, str]] = []
+        for pool_type, lease in self._owned(owner):
+            claim = self._renew(pool_type, lease)
+            if claim is not None:
+                held += zip(claim.fences, claim.names)
+        return tuple(name for _, name in sorted(held))
+
+    def reap(self, pool_type: str) -> None:
+        """Free what is still written down of claims that have run out, and tell their owners."""
+        keys = self._keys
+        held, alive = self._gateway.read(
+            read_all(keys.helds(pool_type), keys_only=True),
+            read_all(keys.alives(pool_type), keys_only=True),
+        ).answers
+        living = {lease_in(kv) for kv in alive.items}
+        for lease in sorted({lease_in(kv) for kv in held.items} - living):
+            self._reap_one(pool_type, lease)
+
+    def revoke(self, lease: int) -> None:
+        """End a lease that nothing is attached to; if that fails it ends by itself."""
+        with contextlib.suppress(BackendUnreachable):
+            self._gateway.revoke(lease)
+
+    def _owned(self, owner: str) -> list[tuple[str, int]]:
+        (found,) = self._gateway.read(read_all(self._keys.all_owned(owner))).answers
+        return [(type_in(kv), lease_in(kv)) for kv in found.items]
+
+    def _read_claim(self, pool_type: str, lease: int) -> tuple[KeyValue | None, KeyValue | None]:
+        held, alive = self._gateway.read(
+            read(self._keys.held(pool_type, lease)), read(self._keys.alive(pool_type, lease))
+        ).answers
+        return held.first, alive.first
+
+    def _claim_of(self, ticket: Ticket, lease: int, grant: int, chosen: Sequence[Free]) -> Claim:
+        claimant = ticket.claimant
+        identity = claimant.holder_identity
+        return Claim(
+            lease=lease,
+            owner=self._keys.place_of(claimant.owner),
+            holder_identity=identity,
+            names=tuple(free.name for free in chosen),
+            places=tuple(range(len(chosen))),
+            transitions=tuple(
+                free.transitions + (free.last_holder not in (None, identity)) for free in chosen
+            ),
+            revision=0,
+            ticket=ticket.number,
+            grant=grant,
+            acquire_time=self._clock.wall(),
+            lease_duration_seconds=claimant.request.ttl_seconds,
+            labels=claimant.request.labels,
+        )
+
+    def give_back(
+        self, pool_type: str, lease: int, names: frozenset[str] | None = None
+    ) -> list[tuple[int, str]]:
+        """Free a claim, all of it or some; returns what was its own, with the fences."""
+        while True:
+            held, alive = self._read_claim(pool_type, lease)
+            if held is None:
+                return []
+            if alive is None:
+                self._reap_one(pool_type, lease)
+                continue
+            claim = parse_claim(held)
+            gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
+            freed = [(f, name) for f, name in zip(claim.fences, claim.names) if name in gone]
+            if not freed or self._end(pool_type, claim, held, gone, is_alive=True):
+                return freed
+
+    def _reap_one(self, pool_type: str, lease: int) -> None:
+        held, alive = self._read_claim(pool_type, lease)
+        if held is None or alive is not None:
+            return
+        claim = parse_claim(held)
+        if self._end(pool_type, claim, held, frozenset(claim.names), is_alive=False):
+            self._lost(self._keys.owner_of(claim.owner), claim.names)
+
+    def _end(
+        self, pool_type: str, claim: Claim, held: KeyValue, names: frozenset[str], *, is_alive: bool
+    ) -> bool:
+        """Put a claim's resources back among the free ones, if it is still as it was read."""
+        alive = self._keys.alive(pool_type, claim.lease)
+        rest = claim.without(names)
+        freed = [
+            put(self._keys.free(pool_type, each, name), encode_free(claim.holder_identity, changes))
+            for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
+            if name in names
+        ]
+        outcome = self._gateway.commit(
+            [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
+            [*freed, *self.rewrite(pool_type, held.key, rest)],
+            [read(held.key)],
+        )
+        done = outcome.succeeded
+        if outcome.repeated and not done:  # by the try whose answer was lost?
+            found = outcome.answers[0].first
+            done = found is None or names.isdisjoint(parse_claim(found).names)
+        if done and not rest.names:
+            self.revoke(claim.lease)
+        return done
+
+    def rewrite(self, pool_type: str, key: str, rest: Claim) -> list[Json]:
+        """What makes of a claim what is left of it."""
+        if rest.names:
+            return [put(key, encode_claim(rest))]
+        return [
+            delete(key),
+            delete(self._keys.alive(pool_type, rest.lease)),
+            delete(self._keys.owned(rest.owner, rest.lease)),
+        ]
+
+    def _renew(self, pool_type: str, lease: int) -> Claim | None:
+        """Give a claim its full time again and date it; None when it has run out."""
+        while True:
+            held, alive = self._read_claim(pool_type, lease)
+            if held is None:
+                return None
+            claim = parse_claim(held)
+            expires = claim.lease_duration_seconds is not None
+            now = self._clock.wall()
+            if alive is None or (expires and not self._gateway.keep_alive(lease)):
+                self._reap_one(pool_type, lease)
+                continue
+            key = self._keys.alive(pool_type, lease)
+            with contextlib.suppress(LeaseGone):
+                renewed = put(key, str(now), lease=lease if expires else 0)
+                if self._gateway.commit([present(key)], [renewed]).succeeded:
+                    return claim
+
+
+def pool_types(gateway: Gateway, keys: Keys) -> list[str]:
+    """The types of all pools there are, sorted."""
+    (found,) = gateway.read(read_all(keys.pools())).answers
+    return [name_in(kv) for kv in found.items if not kv.value]

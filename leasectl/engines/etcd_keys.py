@@ -1,0 +1,101 @@
+"""Where things are in etcd, and how they are written: pure pairs of encode and parse.
+
+Below the prefix, with ``<id>`` for the etcd lease of an acquisition in hexadecimal:
+
+======================================= ============================================ ==========
+key                                     stands for                                   attached
+======================================= ============================================ ==========
+``pool/<type>``                         the pool; written by who changes it          while made
+``grants/<type>``                       the number of its last grant                 no
+``name/<name>``                         the type that a resource's name is taken for no
+``resource/<type>/<name>``              a resource; written by each claim of it      no
+``free/<type>/<fence>/<name>``          it is free, and who had it                   no
+``held/<type>/<id>``                    a claim: who holds what                      no
+``alive/<type>/<id>``                   the claim is still good, and since when      if it ends
+``owned/<place>/<owner>/<id>``          the owner has that claim                     no
+``ticket/<type>/<id>``                  a place in the queue                         always
+``waiting/<place>/<owner>/<id>``        the owner has that ticket                    always
+======================================= ============================================ ==========
+
+A fence is 128 times the revision of the claim plus the resource's place in it; etcd's revision is
+one for all keys of a transaction, and no two leases may share a fence. Free keys sort by it, so
+that the least recently acquired come first and one short page will do.
+"""
+
+from __future__ import annotations
+
+
+class Keys:
+    """The keys of one prefix.
+
+    Args:
+        prefix: Below which everything is; "/leasectl" becomes "/leasectl/".
+        place: Names where owners' names are unique: a host and its state directory.
+    """
+
+    def __init__(self, prefix: str, place: str) -> None:
+        self.prefix = prefix.rstrip("/") + "/"
+        self._place = place
+
+    def pools(self) -> str:
+        return f"{self.prefix}pool/"
+
+    def pool(self, pool_type: str) -> str:
+        return f"{self.prefix}pool/{pool_type}"
+
+    def grants(self, pool_type: str) -> str:
+        return f"{self.prefix}grants/{pool_type}"
+
+    def name(self, name: str) -> str:
+        return f"{self.prefix}name/{name}"
+
+    def resources(self, pool_type: str) -> str:
+        return f"{self.prefix}resource/{pool_type}/"
+
+    def resource(self, pool_type: str, name: str) -> str:
+        return f"{self.resources(pool_type)}{name}"
+
+    def frees(self, pool_type: str) -> str:
+        return f"{self.prefix}free/{pool_type}/"
+
+    def free(self, pool_type: str, fence: int, name: str) -> str:
+        return f"{self.frees(pool_type)}{fence:020d}/{name}"
+
+    def helds(self, pool_type: str) -> str:
+        return f"{self.prefix}held/{pool_type}/"
+
+    def held(self, pool_type: str, lease: int) -> str:
+        return f"{self.helds(pool_type)}{lease:016x}"
+
+    def alives(self, pool_type: str) -> str:
+        return f"{self.prefix}alive/{pool_type}/"
+
+    def alive(self, pool_type: str, lease: int) -> str:
+        return f"{self.alives(pool_type)}{lease:016x}"
+
+    def tickets(self, pool_type: str) -> str:
+        return f"{self.prefix}ticket/{pool_type}/"
+
+    def ticket(self, pool_type: str, lease: int) -> str:
+        return f"{self.tickets(pool_type)}{lease:016x}"
+
+    def all_owned(self, owner: str) -> str:
+        return f"{self.prefix}owned/{self.place_of(owner)}/"
+
+    def owned(self, owner: str, lease: int) -> str:
+        return f"{self.all_owned(owner)}{lease:016x}"
+
+    def all_waiting(self, owner: str) -> str:
+        return f"{self.prefix}waiting/{self.place_of(owner)}/"
+
+    def waiting(self, owner: str, lease: int) -> str:
+        return f"{self.all_waiting(owner)}{lease:016x}"
+
+    def place_of(self, owner: str) -> str:
+        """An owner's name, with the place that makes it unique unless it has one already."""
+        return owner if "/" in owner else f"{self._place}/{owner}"
+
+    def owner_of(self, place: str) -> str:
+        """The reverse: owners of this place go by their own names."""
+        here, _, owner = place.rpartition("/")
+        return owner if here == self._place else place

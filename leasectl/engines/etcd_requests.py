@@ -1,0 +1,175 @@
+"""What transactions of etcd's v3 gateway are made of, and what comes back.
+
+Keys and values are text here, and base64 on the way.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leasectl.errors import CorruptState
+
+# etcd's own limit on operations, and on comparisons, of one transaction (--max-txn-ops).
+MOST_OPERATIONS = 128
+
+Json = Mapping[str, Any]
+
+
+class KeyValue(NamedTuple):
+    """A key as etcd has it. The revisions are etcd's; ``lease`` is 0 for none."""
+
+    key: str
+    value: str
+    create_revision: int
+    mod_revision: int
+
+
+class Found(NamedTuple):
+    """What one read of a transaction found; ``count`` goes beyond the limit that was set."""
+
+    items: tuple[KeyValue, ...]
+    count: int  # type: ignore[assignment]  # etcd's word rather than tuple.count
+
+    @property
+    def first(self) -> KeyValue | None:
+        return self.items[0] if self.items else None
+
+
+class Outcome(NamedTuple):
+    """What a transaction came to.
+
+    Args:
+        succeeded: Its guards held.
+        revision: The store's, right after it.
+        answers: Of its reads, those of the branch that was taken, in their order.
+        repeated: An earlier try may have been carried out, and its answer was lost.
+    """
+
+    succeeded: bool
+    revision: int
+    answers: tuple[Found, ...]
+    repeated: bool = False
+
+
+def encode(text: str) -> str:
+    """Keys and values travel as base64."""
+    return b64encode(text.encode()).decode()
+
+
+def decode(text: str) -> str:
+    """The reverse of `encode`.
+
+    Raises:
+        ValueError: It isn't text in base64.
+    """
+    return b64decode(text, validate=True).decode()
+
+
+def end_of(prefix: str) -> str:
+    """The key right after all keys that start with a prefix."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+def read(key: str) -> Json:
+    """Read one key."""
+    return {"request_range": {"key": encode(key)}}
+
+
+def read_all(prefix: str, *, limit: int = 0, keys_only: bool = False) -> Json:
+    """Read keys by prefix, in the order of the keys; 0 for no limit."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
+    return {"request_range": {**span, "limit": str(limit), "keys_only": keys_only}}
+
+
+def read_last_created(prefix: str, *, before: int) -> Json:
+    """Read the key that was created last before a revision."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
+    order = {"sort_order": "DESCEND", "sort_target": "CREATE", "limit": "1"}
+    return {"request_range": {**span, **order, "max_create_revision": str(before - 1)}}
+
+
+def count(prefix: str) -> Json:
+    """Count keys by prefix."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
+    return {"request_range": {**span, "count_only": True}}
+
+
+def put(key: str, value: str, *, lease: int = 0) -> Json:
+    """Write one key, attached to an etcd lease unless that is 0."""
+    return {"request_put": {"key": encode(key), "value": encode(value), "lease": str(lease)}}
+
+
+def delete(key: str) -> Json:
+    """Delete one key, if it is there."""
+    return {"request_delete_range": {"key": encode(key)}}
+
+
+def none_below(prefix: str) -> Json:
+    """Guard: there is no key with that prefix."""
+    return {**absent(prefix), "range_end": encode(end_of(prefix))}
+
+
+def delete_all(prefix: str) -> Json:
+    """Delete keys by prefix."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
+    return {"request_delete_range": span}
+
+
+def unchanged(key: str, mod_revision: int) -> Json:
+    """Guard: nobody has written the key since; 0 means that it isn't there."""
+    wanted = {"target": "MOD", "result": "EQUAL", "mod_revision": str(mod_revision)}
+    return {"key": encode(key), **wanted}
+
+
+def created_at(key: str, create_revision: int) -> Json:
+    """Guard: it is the same key still, whatever was written to it; 0 means that it isn't there."""
+    wanted = {"target": "CREATE", "result": "EQUAL", "create_revision": str(create_revision)}
+    return {"key": encode(key), **wanted}
+
+
+def present(key: str) -> Json:
+    """Guard: the key is there."""
+    wanted = {"target": "CREATE", "result": "GREATER", "create_revision": "0"}
+    return {"key": encode(key), **wanted}
+
+
+def absent(key: str) -> Json:
+    """Guard: the key isn't there."""
+    return created_at(key, 0)
+
+
+def parse_outcome(answer: Json, repeated: bool) -> Outcome:
+    """What a transaction's answer says.
+
+    Args:
+        answer: As the gateway gave it.
+        repeated: An earlier try may have been carried out.
+
+    Raises:
+        CorruptState: It isn't one.
+    """
+    try:
+        found = [
+            _found(each["response_range"])
+            for each in answer.get("responses", ())
+            if "response_range" in each
+        ]
+        revision = int(answer["header"]["revision"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptState(f"etcd gave an answer that can't be read: {error!r}") from error
+    return Outcome(bool(answer.get("succeeded")), revision, tuple(found), repeated)
+
+
+def _found(answer: Json) -> Found:
+    items = tuple(
+        KeyValue(
+            decode(kv["key"]),
+            decode(kv.get("value", "")),
+            int(kv["create_revision"]),
+            int(kv["mod_revision"]),
+        )
+        for kv in answer.get("kvs", ())
+    )
+    return Found(items, int(answer.get("count", 0)))

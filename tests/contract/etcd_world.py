@@ -1,0 +1,116 @@
+"""etcd as a `World`: a real server, clients that are processes, and leases that end when told.
+
+The server's own clock can't be put forward. So what it would let run out by then is revoked, which
+is what it does itself when the time has come. That it does is shown in tests/engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from leasectl.engines.etcd import EtcdEngine
+from leasectl.engines.etcd_claims import EtcdClaims, pool_types
+from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_keys import Keys
+from leasectl.engines.etcd_pools import EtcdPools
+from leasectl.engines.etcd_records import lease_in, number_in, parse_claim
+from leasectl.engines.etcd_requests import put, read_all
+from tests.contract.forked import ForkedClient, SharedClock
+from tests.contract.world import Client, Participant
+from tests.engines.etcd_server import EtcdServer
+
+
+class EtcdWorld:
+    """A prefix of its own, and the processes on it."""
+
+    ttl_seconds = 10.0
+
+    def __init__(self, server: EtcdServer, folder: Path) -> None:
+        self._server = server
+        self._lost_file = folder / "lost"
+        self._keys = Keys(f"/test/{secrets.token_hex(8)}", "world")
+        self._time = SharedClock()
+        self._gateway, self._engine, self.pools = self._open()
+        self._clients: list[_Client] = []
+
+    def client(self) -> Client:
+        client = _Client(f"handle-{len(self._clients)}", self)
+        self._clients.append(client)
+        return client
+
+    def withdraw(self, client: Client) -> None:
+        self._engine.withdraw(client.owner)
+
+    def let_pass(self, seconds: float) -> None:
+        self._time.advance(seconds)
+        now = self._time.clock.wall()
+        for pool_type in pool_types(self._gateway, self._keys):
+            helds, alives = self._gateway.read(
+                read_all(self._keys.helds(pool_type)), read_all(self._keys.alives(pool_type))
+            ).answers
+            renewed = {lease_in(kv): number_in(kv) for kv in alives.items}
+            for claim in map(parse_claim, helds.items):
+                duration = claim.lease_duration_seconds
+                if duration is not None and renewed.get(claim.lease, now) + duration <= now:
+                    self._gateway.revoke(claim.lease)
+            # Heads of queues sleep on the kernel's clock, which doesn't jump: have them look.
+            self._gateway.commit((), [put(self._keys.pool(pool_type), "")])
+
+    def lost(self) -> list[tuple[str, str]]:
+        with contextlib.suppress(FileNotFoundError):
+            lines = self._lost_file.read_text().splitlines()
+            return [(owner, name) for owner, name in (line.split() for line in lines)]
+        return []
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.kill()
+        self._gateway.close()
+
+    def is_waiting(self, owner: str) -> bool:
+        return bool(self._tickets(owner))
+
+    def end_waiting(self, owner: str) -> None:
+        """Have the time run out in which a dead waiter's ticket is still there."""
+        for lease in self._tickets(owner):
+            self._gateway.revoke(lease)
+
+    def participant(self, client: ForkedClient) -> Participant:
+        _, engine, pools = self._open()
+        return Participant(
+            engine,
+            pools,
+            self._time.clock,
+            owner=client.owner,
+            process=None,
+            count_wakeup=client.count_wakeup,
+            count_timed_wait=client.count_timed_wait,
+        )
+
+    def _tickets(self, owner: str) -> list[int]:
+        (found,) = self._gateway.read(read_all(self._keys.all_waiting(owner))).answers
+        return [lease_in(kv) for kv in found.items]
+
+    def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools]:
+        clock = self._time.clock
+        gateway = Gateway(self._server.endpoints, clock=clock)
+        claims = EtcdClaims(gateway, self._keys, lost=self._note_lost, clock=clock)
+        engine = EtcdEngine(gateway, self._keys, claims, clock=clock)
+        return gateway, engine, EtcdPools(gateway, self._keys, claims, lost=self._note_lost)
+
+    def _note_lost(self, owner: str, names: Sequence[str]) -> None:
+        with open(self._lost_file, "a") as file:
+            file.writelines(f"{owner} {name}\n" for name in names)
+
+
+class _Client(ForkedClient):
+    def __init__(self, owner: str, world: EtcdWorld) -> None:
+        self._world = world
+        super().__init__(owner, world.participant, world.is_waiting)
+
+    def kill(self) -> None:
+        super().kill()
+        self._world.end_waiting(self.owner)

@@ -1,0 +1,124 @@
+"""Clients that are processes, and share a clock that can jump ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.sharedctypes import RawValue
+from typing import Any, Callable
+
+from leasectl.clock import Clock, boottime_seconds
+from leasectl.model import Lease, Request
+from tests.contract.world import Hold, Participant, Pending
+from tests.support import eventually
+
+_FORK = get_context("fork")
+_EPOCH_OF_2023 = 1_700_000_000.0
+
+
+class SharedClock:
+    """A clock that goes on by itself and may be put forward, for all forked processes at once."""
+
+    def __init__(self) -> None:
+        self._ahead = RawValue("d", 0.0)
+        self.clock = Clock(
+            elapsed=lambda: boottime_seconds() + self._ahead.value,
+            wall=lambda: _EPOCH_OF_2023 + boottime_seconds() + self._ahead.value,
+        )
+
+    def advance(self, seconds: float) -> None:
+        self._ahead.value += seconds
+
+
+class ForkedClient:
+    """A client in a process of its own, which does one thing at a time.
+
+    Args:
+        owner: Under which it holds leases.
+        participant: Called in the process, to make what does the work.
+        is_waiting: Tells whether an owner has a ticket in the store.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        participant: Callable[[ForkedClient], Participant],
+        is_waiting: Callable[[str], bool],
+    ) -> None:
+        self.owner = owner
+        self._participant = participant
+        self._is_waiting = is_waiting
+        self._wakeups = RawValue("l", 0)
+        self._timed_waits = RawValue("l", 0)
+        self._commands, theirs = _FORK.Pipe()
+        self._process = _FORK.Process(target=self._serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def acquire(self, request: Request, *, wait: float | None = 0) -> tuple[Lease, ...]:
+        return tuple(self._ask("acquire", request, wait))
+
+    def begin(self, request: Request, *, wait: float | None = None) -> Pending:
+        self._commands.send(("acquire", (request, wait)))
+        eventually(lambda: self._commands.poll() or self._is_waiting(self.owner))
+        return _Pending(self)
+
+    def begin_rounds(self, request: Request, rounds: int) -> Callable[[], list[Hold]]:
+        self._commands.send(("rounds", (request, rounds)))
+        return lambda: list(self.answer(20))
+
+    def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        return tuple(self._ask("free", names))
+
+    def renew(self) -> tuple[str, ...]:
+        return tuple(self._ask("renew"))
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def wakeups(self) -> int:
+        return int(self._wakeups.value)
+
+    def timed_waits(self) -> int:
+        return int(self._timed_waits.value)
+
+    def count_wakeup(self) -> None:
+        self._wakeups.value += 1
+
+    def count_timed_wait(self) -> None:
+        self._timed_waits.value += 1
+
+    def has_answered(self) -> bool:
+        return self._commands.poll()
+
+    def answer(self, timeout: float = 10) -> Any:
+        """Wait for what the process says; raise what it raised."""
+        assert self._commands.poll(timeout), f"{self.owner} gave no answer within {timeout:g}s"
+        answer = self._commands.recv()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _ask(self, what: str, *args: object) -> Any:
+        self._commands.send((what, args))
+        return self.answer()
+
+    def _serve(self, commands: Connection) -> None:
+        participant = self._participant(self)
+        while True:
+            what, args = commands.recv()
+            try:
+                commands.send(getattr(participant, what)(*args))
+            except Exception as error:
+                commands.send(error)
+
+
+class _Pending:
+    def __init__(self, client: ForkedClient) -> None:
+        self._client = client
+        self.done = client.has_answered
+
+    def result(self) -> tuple[Lease, ...]:
+        return tuple(self._client.answer())

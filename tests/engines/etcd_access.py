@@ -1,0 +1,74 @@
+"""One participant's access to the pools in etcd, as tests use it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from leasectl.backends.base import Patience
+from leasectl.backends.pool import PoolBackend
+from leasectl.clock import Clock
+from leasectl.engines.etcd import EtcdEngine
+from leasectl.engines.etcd_claims import EtcdClaims
+from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_keys import Keys
+from leasectl.engines.etcd_pools import EtcdPools
+from leasectl.model import Claimant, Lease, Pool, Request
+from tests.contract.world import NoJournal
+
+CLOCK = Clock()
+
+
+class Access:
+    """What one process has of a prefix.
+
+    Attributes:
+        lost: Who was told of which loss here.
+    """
+
+    def __init__(
+        self, endpoints: Sequence[str], prefix: str, *, place: str = "host", seconds: float = 10.0
+    ) -> None:
+        self.lost: list[tuple[str, tuple[str, ...]]] = []
+        self.keys = Keys(prefix, place)
+        self.gateway = Gateway(
+            endpoints, clock=CLOCK, deadline_seconds=seconds, pause=lambda _: time.sleep(0.001)
+        )
+        claims = EtcdClaims(self.gateway, self.keys, lost=self._note, clock=CLOCK)
+        self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
+        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=self._note)
+        self.backend = PoolBackend("etcd:", self.engine, self.pools, clock=CLOCK)
+
+    def acquire(
+        self, owner: str, request: Request, *, wait: float | None = None
+    ) -> tuple[Lease, ...]:
+        claimant = Claimant(owner, f"job/1/host/{owner}", request)
+        return self.backend.acquire(claimant, NoJournal(), Patience(wait_seconds=wait))
+
+    def begin(self, owner: str, request: Request) -> Future[tuple[Lease, ...]]:
+        """Acquire in a thread; its end is in what is returned."""
+        ending: Future[tuple[Lease, ...]] = Future()
+
+        def run() -> None:
+            try:
+                ending.set_result(self.acquire(owner, request))
+            except BaseException as error:
+                ending.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return ending
+
+    def pool(self, pool_type: str = "T") -> Pool:
+        (pool,) = self.pools.pools(pool_type)
+        return pool
+
+    def held(self) -> list[str]:
+        return [each.name for each in self.pool().resources if each.lease]
+
+    def queue(self) -> list[str]:
+        return [entry.owner for entry in self.pool().queue]
+
+    def _note(self, owner: str, names: Sequence[str]) -> None:
+        self.lost.append((owner, tuple(names)))

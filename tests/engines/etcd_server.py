@@ -1,0 +1,116 @@
+"""A real etcd on loopback, of one member or more, in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from tests.support import eventually
+
+
+class EtcdServer:
+    """One cluster.
+
+    Args:
+        folder: Where the members keep their data.
+        size: How many members.
+
+    Attributes:
+        endpoints: Their addresses for clients.
+    """
+
+    def __init__(self, folder: Path, size: int = 1) -> None:
+        with contextlib.ExitStack() as reserved:
+            ports = [reserved.enter_context(_free_port()).getsockname()[1] for _ in range(2 * size)]
+        self.endpoints = tuple(f"http://127.0.0.1:{port}" for port in ports[:size])
+        self._peers = tuple(f"http://127.0.0.1:{port}" for port in ports[size:])
+        self._folder = folder
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        for member in range(size):
+            self.start(member)
+
+    def start(self, member: int) -> None:
+        """Start a member, for the first time or again."""
+        cluster = ",".join(f"m{n}={peer}" for n, peer in enumerate(self._peers))
+        options = {
+            "name": f"m{member}",
+            "data-dir": str(self._folder / f"m{member}"),
+            "listen-client-urls": self.endpoints[member],
+            "advertise-client-urls": self.endpoints[member],
+            "listen-peer-urls": self._peers[member],
+            "initial-advertise-peer-urls": self._peers[member],
+            "initial-cluster": cluster,
+            "initial-cluster-state": "new",
+            "logger": "zap",
+        }
+        with open(self._folder / f"m{member}.log", "ab") as log:
+            self._processes[member] = subprocess.Popen(
+                # With whoever started it, so that a run that is killed leaves nothing behind.
+                ["setpriv", "--pdeathsig", "KILL", "etcd", "--unsafe-no-fsync"]
+                + [f"--{name}={value}" for name, value in options.items()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait(self) -> None:
+        """Wait until all members answer, and agree on a leader."""
+        for endpoint in self.endpoints:
+            eventually(lambda e=endpoint: _is_ready(e), timeout=30, what=endpoint)  # type: ignore[misc]
+
+    def leader(self) -> int:
+        """The number of the member that leads."""
+        said = [
+            httpx.post(f"{endpoint}/v3/maintenance/status", json={}).json()
+            for endpoint in self.endpoints
+        ]
+        (leader,) = [n for n, it in enumerate(said) if it["header"]["member_id"] == it["leader"]]
+        return leader
+
+    def signal(self, member: int, signum: int) -> None:
+        self._processes[member].send_signal(signum)
+
+    def kill(self, member: int) -> None:
+        self._processes[member].kill()
+        self._processes[member].wait()
+
+    def close(self) -> None:
+        for member in self._processes:
+            self.kill(member)
+
+
+@contextlib.contextmanager
+def etcd_server(size: int = 1) -> Iterator[EtcdServer]:
+    """A cluster for as long as the block lasts."""
+    folder = Path(tempfile.mkdtemp(prefix="etcd-"))
+    server = EtcdServer(folder, size)
+    try:
+        server.wait()
+        yield server
+    finally:
+        for member in range(size):
+            with contextlib.suppress(ProcessLookupError):
+                server.signal(member, signal.SIGCONT)
+        server.close()
+        shutil.rmtree(folder)
+
+
+def _is_ready(endpoint: str) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        # Health is answered by those who can write: not without a leader.
+        return "true" in httpx.get(f"{endpoint}/health", timeout=2).text
+    return False
+
+
+def _free_port() -> socket.socket:
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    return listener

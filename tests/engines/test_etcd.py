@@ -1,0 +1,394 @@
+"""etcd as a store when requests, processes, watches and members fail; against a real server."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import httpx
+import pytest
+
+from leasectl.engines.etcd_records import MOST_AT_ONCE
+from leasectl.engines.etcd_requests import put, read_all
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLease, NotFound
+from leasectl.model import Request
+from tests.crash.forking import end_all, ending, fork
+from tests.crash.history import Recorder, read_history, violations
+from tests.engines.etcd_access import Access
+from tests.engines.etcd_relay import Relay, relay
+from tests.engines.etcd_server import EtcdServer, etcd_server
+from tests.support import eventually
+
+NAMES = ["T--0", "T--1", "T--2", "T--3"]
+SHORT = 2.0  # seconds: etcd's shortest
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"/test/{secrets.token_hex(8)}"
+
+
+@pytest.fixture
+def store(etcd: EtcdServer, prefix: str) -> Access:
+    """Access to a pool of four that nobody has touched."""
+    access = Access(etcd.endpoints, prefix)
+    access.pools.create_pool("T", NAMES)
+    return access
+
+
+@pytest.fixture
+def between(etcd: EtcdServer) -> Iterator[Relay]:
+    with relay(etcd.endpoints[0]) as between:
+        yield between
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on() -> Iterator[None]:
+    yield
+    end_all()
+
+
+def whole_story(access: Access) -> None:
+    """Everything that an owner does with leases, and what comes of it."""
+    leases = access.acquire("me", Request("T", count=3, ttl_seconds=60), wait=0)
+    assert [lease.name for lease in leases] == NAMES[:3]
+    assert {lease.grant for lease in leases} == {1}
+    assert access.engine.renew("me") == tuple(NAMES[:3])
+    assert access.engine.free("me", NAMES[:1]) == (NAMES[0],)
+    assert access.engine.free("me") == tuple(NAMES[1:3])
+    (named,) = access.acquire("me", Request("T", name=NAMES[1]), wait=0)
+    assert named.grant == 2
+    assert access.engine.renew("me") == (NAMES[1],)
+    with pytest.raises(NoLease):
+        access.acquire("other", Request("T", count=4), wait=0)
+    assert access.engine.free("me") == (NAMES[1],)
+
+
+def keys_left(access: Access) -> list[str]:
+    """What is in the store besides the pool."""
+    (found,) = access.gateway.read(read_all(access.keys.prefix)).answers
+    kinds = ("held", "alive", "owned", "ticket", "waiting")
+    keys = [kv.key[len(access.keys.prefix) :] for kv in found.items]
+    return [key for key in keys if key.split("/")[0] in kinds]
+
+
+class TestLostAnswers:
+    def test_whichever_answer_is_lost_the_story_is_the_same(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = losing = 0
+        while losing <= number:
+            losing += 1
+            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+            direct.pools.create_pool("T", NAMES)
+            first = len(between.paths)
+            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
+            through = Access([between.endpoint], f"{prefix}/{losing}")
+            whole_story(through)
+            number = len(between.paths) - first
+            assert (through.lost, keys_left(direct), direct.held()) == ([], [], []), losing
+        assert number > 20
+
+    def test_whichever_answer_is_lost_a_pool_is_changed_once(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = losing = 0
+        while losing <= number:
+            losing += 1
+            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+            first = len(between.paths)
+            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
+            through = Access([between.endpoint], f"{prefix}/{losing}")
+            through.pools.create_pool("T", NAMES)
+            direct.acquire("me", Request("T", name=NAMES[0]))
+            through.pools.add_resources("T", ["T--4", "T--5"])
+            through.pools.remove_resources("T", [NAMES[1], NAMES[0]], force=True)
+            names = [resource.name for resource in through.pool().resources]
+            assert names == [*NAMES[2:], "T--4", "T--5"], losing
+            assert through.lost == [("me", (NAMES[0],))], losing
+            through.pools.delete_pool("T", force=False)
+            number = len(between.paths) - first
+            (found,) = direct.gateway.read(read_all(direct.keys.prefix)).answers
+            assert found.items == (), losing
+        assert number > 12
+
+    def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:
+        access = Access(["http://127.0.0.1:1"], prefix, seconds=0.3)
+        with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:1.*is it there"):
+            access.acquire("me", Request("T"))
+
+    def test_what_is_no_etcd_is_named(self, between: Relay, prefix: str) -> None:
+        access = Access([between.endpoint + "/nowhere"], prefix, seconds=0.3)
+        with pytest.raises(BackendUnreachable, match=r"404.*etcd"):
+            access.acquire("me", Request("T"))
+
+
+def participate(between: Relay, store: Access, request: Request) -> None:
+    """What a participant does that is going to be killed."""
+    access = Access([between.endpoint], store.keys.prefix)
+    access.acquire("dead", request, wait=0)
+    access.engine.renew("dead")
+    access.engine.free("dead", NAMES[:1])
+    access.engine.free("dead")
+
+
+class Victim:
+    """A process that is killed at one of its requests.
+
+    Args:
+        between: What its requests go through.
+        when: ``before`` the request is passed on, or ``after`` it was answered.
+        fatal: The number of the request.
+    """
+
+    def __init__(self, between: Relay, when: str, fatal: int) -> None:
+        self._fatal = len(between.paths) + fatal
+        self._pids: list[int] = []
+        between.listen(**{when: self._kill})
+
+    def run(self, work: Callable[[], object]) -> bool:
+        """Run it in a process; returns whether it was killed before its end."""
+        self._pids.append(fork(work))
+        code = ending(self._pids[0])
+        assert code in (0, -signal.SIGKILL)
+        return code != 0
+
+    def _kill(self, at: int, _path: str) -> bool:
+        if at == self._fatal:
+            os.kill(eventually(lambda: self._pids)[0], signal.SIGKILL)
+        return at >= self._fatal
+
+
+class TestKilled:
+    """Participants that are killed at each of their requests, before or after it is done."""
+
+    def killed_at_each_request(
+        self, etcd: EtcdServer, between: Relay, prefix: str, request: Request, when: str
+    ) -> list[Access]:
+        """One store for each request at which a participant was killed."""
+        stores: list[Access] = []
+        while True:
+            store = Access(etcd.endpoints, f"{prefix}/{when}/{len(stores)}")
+            store.pools.create_pool("T", NAMES)
+            victim = Victim(between, when, fatal=len(stores) + 1)
+            if not victim.run(lambda s=store: participate(between, s, request)):  # type: ignore[misc]
+                return stores
+            stores.append(store)
+
+    def test_what_the_killed_held_is_free_after_one_ttl(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        request = Request("T", count=3, ttl_seconds=SHORT)
+        stores = self.killed_at_each_request(etcd, between, prefix, request, "before")
+        stores += self.killed_at_each_request(etcd, between, prefix, request, "after")
+        assert len(stores) > 24
+        for store in stores:
+            assert len(store.acquire("next", Request("T", count=4))) == 4
+            store.engine.free("next")
+            eventually(lambda s=store: keys_left(s) == [], what=str(keys_left(store)))  # type: ignore[misc]
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_what_the_killed_held_for_ever_is_found_by_asking(
+        self, etcd: EtcdServer, between: Relay, prefix: str, when: str
+    ) -> None:
+        request = Request("T", count=3)
+        stores = self.killed_at_each_request(etcd, between, prefix, request, when)
+        assert len(stores) > 12
+        for store in stores:
+            store.engine.withdraw("dead")
+            store.engine.free("dead")
+            assert (keys_left(store), store.held(), store.lost) == ([], [], [])
+            assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4
+
+
+class TestWaiting:
+    def test_an_idle_waiter_makes_no_request_but_its_keep_alive(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix)
+        pending = waiter.begin("waiter", Request("T", ttl_seconds=SHORT))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        busy = len(between.paths)
+        # More of them than would fit into one ttl: its ticket is still there because of them.
+        eventually(lambda: len(between.paths) >= busy + 5, what="keep-alives")
+        assert set(between.paths[busy:]) == {"/v3/lease/keepalive"}
+        assert store.queue() == ["waiter"]
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_what_was_released_while_cut_off_is_had_even_after_compaction(
+        self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        pending = Access([between.endpoint], prefix).begin("waiter", Request("T"))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        between.cut()
+        store.engine.free("holder")
+        revision = store.gateway.read().revision
+        body = {"revision": str(revision)}
+        httpx.post(f"{etcd.endpoints[0]}/v3/kv/compaction", json=body).raise_for_status()
+        between.mend()
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_a_watch_that_was_cut_goes_on_where_it_was(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        pending = Access([between.endpoint], prefix).begin("waiter", Request("T"))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        between.cut()
+        store.engine.free("holder")
+        between.mend()
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_a_waiter_whose_lease_is_revoked_ends_and_the_next_one_is_served(
+        self, etcd: EtcdServer, store: Access, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T"))
+        pending = Access(etcd.endpoints, prefix).begin("revoked", Request("T", count=4))
+        eventually(lambda: store.queue() == ["revoked"])
+        next_one = Access(etcd.endpoints, prefix).begin("next", Request("T", count=3))
+        eventually(lambda: store.queue() == ["revoked", "next"])
+        (found,) = store.gateway.read(read_all(store.keys.tickets("T"))).answers
+        by_number = sorted(found.items, key=lambda kv: kv.create_revision)
+        store.gateway.revoke(int(by_number[0].key.rpartition("/")[2], 16))
+        with pytest.raises(LeaseError):
+            pending.result(timeout=10)
+        assert len(next_one.result(timeout=10)) == 3
+
+    def test_a_waiter_that_was_cut_off_for_its_ttl_says_that_it_lost_its_place(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=1.0)
+        pending = waiter.begin("waiter", Request("T", ttl_seconds=SHORT))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        between.cut()
+        with pytest.raises(BackendUnreachable):
+            pending.result(timeout=20)
+        eventually(lambda: store.queue() == [], what="its ticket is gone")
+
+    def test_an_expired_holder_is_told_when_it_renews(self, store: Access) -> None:
+        store.acquire("holder", Request("T", ttl_seconds=SHORT))
+        waiting = store.begin("waiter", Request("T", name=NAMES[0]))
+        assert len(waiting.result(timeout=10)) == 1
+        assert store.lost == [("holder", (NAMES[0],))]
+        assert store.engine.renew("holder") == ()
+
+
+class TestOwners:
+    def test_owners_of_the_same_name_in_two_places_are_two(
+        self, etcd: EtcdServer, store: Access, prefix: str
+    ) -> None:
+        elsewhere = Access(etcd.endpoints, prefix, place="other-host")
+        store.acquire("handle", Request("T"))
+        elsewhere.acquire("handle", Request("T"))
+        assert store.engine.free("handle") == (NAMES[0],)
+        assert elsewhere.held() == [NAMES[1]]
+        assert [each.owner for each in store.pool().resources[:2]] == [None, "other-host/handle"]
+
+    def test_what_nobody_of_ours_wrote_is_refused(self, store: Access) -> None:
+        store.gateway.commit((), [put(store.keys.resource("T", "a;b\x1b"), "")])
+        with pytest.raises(LeaseError, match="not allowed"):
+            store.pool()
+
+
+class TestSizes:
+    def test_more_than_a_transaction_can_do_is_refused(self, store: Access) -> None:
+        store.pools.add_resources("T", [f"U--{n:03d}" for n in range(100)])
+        with pytest.raises(InvalidRequest, match=f"--count 61.*{MOST_AT_ONCE} at most"):
+            store.acquire("me", Request("T", count=61))
+        assert len(store.acquire("me", Request("T", count=MOST_AT_ONCE))) == MOST_AT_ONCE
+        assert len(store.engine.free("me")) == MOST_AT_ONCE
+
+    def test_a_large_pool_is_made_and_deleted_whole(self, store: Access) -> None:
+        store.pools.create_pool("U", [f"U--{n:03d}" for n in range(300)])
+        assert store.pool("U").capacity == 300
+        with pytest.raises(InvalidRequest, match="U--299"):
+            store.pools.create_pool("V", [*(f"V--{n:03d}" for n in range(100)), "U--299"])
+        with pytest.raises(NotFound):
+            store.pools.pools("V")
+        store.pools.delete_pool("U", force=False)
+        store.pools.create_pool("V", [f"U--{n:03d}" for n in range(300)])
+
+    def test_a_pool_whose_maker_was_killed_does_not_keep_its_names(
+        self, etcd: EtcdServer, between: Relay, store: Access, prefix: str
+    ) -> None:
+        names = [f"U--{n:03d}" for n in range(100)]
+        maker = Access([between.endpoint], prefix)
+        victim = Victim(between, "after", fatal=7)
+        assert victim.run(lambda: maker.pools.create_pool("U", names))
+        with pytest.raises(NotFound):
+            store.pools.pools("U")
+        # What it was being made under runs out after a while; so let it.
+        (found,) = store.gateway.read(read_all(store.keys.pools())).answers
+        for kv in found.items:
+            if kv.value:
+                store.gateway.revoke(int(kv.value.split()[-1]))
+        store.pools.create_pool("V", names)
+        assert store.pool("V").capacity == 100
+
+
+def test_16_processes_share_4_resources(
+    etcd: EtcdServer, store: Access, prefix: str, tmp_path: Path
+) -> None:
+    history = tmp_path / "history"
+
+    def choose(rng: random.Random) -> Request:
+        return rng.choice(
+            [
+                Request("T"),
+                Request("T", count=rng.randint(1, 4), ttl_seconds=60),
+                Request("T", name=rng.choice(NAMES)),
+            ]
+        )
+
+    def take_turns(number: int) -> None:
+        access, rng = Access(etcd.endpoints, prefix), random.Random(number)
+        recorder = Recorder(history)
+        for turn in range(6):
+            leases = access.acquire(f"p{number}", choose(rng))
+            recorder.write("granted", f"p{number}/{turn}", leases)
+            recorder.write("releasing", f"p{number}/{turn}", leases)
+            assert len(access.engine.free(f"p{number}")) == len(leases)
+
+    pids = [fork(lambda n=n: take_turns(n)) for n in range(16)]  # type: ignore[misc]
+    assert [ending(pid) for pid in pids] == [0] * 16
+    events = read_history(history)
+    assert len({event.ticket for event in events}) == 96
+    assert violations(events, capacity=4) == []
+    assert keys_left(store) == []
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EtcdServer]:
+    with etcd_server(size=3) as server:
+        yield server
+
+
+@pytest.mark.parametrize("which", ["the leader", "a follower"])
+def test_a_waiter_moves_on_from_a_member_that_hangs(
+    cluster: EtcdServer, prefix: str, which: str
+) -> None:
+    member = (cluster.leader() + (which == "a follower")) % 3
+    others = [each for n, each in enumerate(cluster.endpoints) if n != member]
+    store = Access(others, prefix)
+    store.pools.create_pool("T", NAMES)
+    store.acquire("holder", Request("T", count=4))
+    waiter = Access([cluster.endpoints[member], *others], prefix)
+    pending = waiter.begin("waiter", Request("T", ttl_seconds=4))
+    eventually(lambda: store.queue() == ["waiter"])
+    cluster.signal(member, signal.SIGSTOP)
+    try:
+        store.engine.free("holder")
+        assert len(pending.result(timeout=20)) == 1
+        assert waiter.engine.renew("waiter") == (NAMES[0],)
+    finally:
+        cluster.signal(member, signal.SIGCONT)
+        cluster.wait()
