@@ -27,9 +27,11 @@ ONCE = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what scripts/test runs on one Python only."""
+    """Mark what scripts/test doesn't run on every Python."""
     here = Path(__file__).parent
     for item in items:
+        if "cli" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.commands)
         if item.path.is_relative_to(here) and set(item.path.relative_to(here).parts) & set(ONCE):
             item.add_marker(pytest.mark.once)
 
