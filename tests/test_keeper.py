@@ -161,7 +161,8 @@ def test_it_ends_when_nothing_is_left(cli: Cli, pool: str) -> None:
     nudge(cli)
     eventually(lambda: ended(cli), what="the keeper ends")
     assert cli.query("SELECT * FROM keeper") == []
-    assert "ended: nothing left to keep" in log(cli)
+    # It says so when it has resigned, a moment later.
+    eventually(lambda: "ended: nothing left to keep" in log(cli), what="it says so")
     assert not (cli.state_dir / f"keeper.{os.stat('/proc/self/ns/pid').st_ino}").exists()
     eventually(lambda: keeper not in keepers_of(cli.state_dir), what="its process is gone")
 
@@ -275,7 +276,7 @@ def test_term_releases_now_what_was_to_be_released_later(cli: Cli, pool: str) ->
     os.kill(keeper, signal.SIGTERM)
     eventually(lambda: ended(cli), what="the keeper ends")
     assert set(cli.held().values()) == {Path(guarded).name}
-    assert "ended by TERM" in log(cli)
+    eventually(lambda: "ended by TERM" in log(cli), what="it says so")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
