@@ -125,7 +125,7 @@ def _require_extra() -> None:
     if missing:
         raise NotSupported(
             f"serve needs {' and '.join(missing)}, not installed here; install with: "
-            "pip install 'leasectl[serve]'"
+            "pip install '.[serve]', in a clone of leasectl"
         )
 
 

@@ -152,7 +152,7 @@ class TestBadInput:
         finished = cli.spawn([sys.executable, "-c", script, "serve"]).finish()
         assert finished.code == 64
         assert "needs uvicorn" in finished.err
-        assert "pip install 'leasectl[serve]'" in finished.err
+        assert "pip install '.[serve]'" in finished.err
         assert finished.err.count("\n") == 1
 
     def test_a_state_directory_that_cannot_be_used_is_73(self, cli: Cli, tmp_path: Path) -> None:
