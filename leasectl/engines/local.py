@@ -279,6 +279,8 @@ class LocalEngine:
     def tidy(self) -> None:
         """Remove the named pipes that killed waiters and runners left; inside a transaction."""
         used = {name for (name,) in self._state.query("SELECT pipe FROM ticket")}
+        runners = self._state.query("SELECT id FROM handle WHERE runner IS NOT NULL")
+        used |= {f"{handle_id}.run" for (handle_id,) in runners}
         for name in os.listdir(self._state.path("waiters")):
             # Some are open before it is on record what for. Those on record aren't asked: it would
             # wake them all.
