@@ -21,6 +21,8 @@ from leasectl.durations import printable
 CONNECT_SECONDS = 1.0
 # Pools of many thousands of resources take a few MiB.
 LONGEST_ANSWER_BYTES = 64 << 20
+# OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
+_OTHER_NAME = (62, 64)
 
 
 class NoAnswer(Exception):
@@ -196,9 +198,13 @@ def _translate(endpoint: str, error: Exception, *, sent: bool) -> NoAnswer:
     detail = printable(str(error) or type(error).__name__, longest=80)
     tls = _tls_error(error)
     if isinstance(tls, ssl.SSLCertVerificationError):
+        if tls.verify_code in _OTHER_NAME:
+            advice = "use a name that it has"
+        else:
+            advice = "name the file with its CA in LEASECTL_CA_FILE"
+        said = printable(tls.verify_message.rstrip("."))
         return NoAnswer(
-            f"its certificate isn't trusted ({printable(tls.verify_message)}); "
-            "name the file with its CA in LEASECTL_CA_FILE",
+            f"its certificate isn't trusted ({said}); {advice}",
             sent=sent,
             lasting=True,
         )

@@ -38,8 +38,8 @@ class Security(NamedTuple):
         options = {"auth-token-ttl": str(self.token_seconds)}
         if self.certificates:
             options["cert-file"], options["key-file"] = self.certificates.server
-            options["trusted-ca-file"] = self.certificates.ca.file
-            options["client-cert-auth"] = str(self.asks_clients).lower()
+            if self.asks_clients:
+                options["trusted-ca-file"] = self.certificates.ca.file
         return options
 
     def verify(self) -> ssl.SSLContext | bool:
