@@ -16,6 +16,7 @@ from leasectl.clock import Clock
 from leasectl.engines import refusals
 from leasectl.engines.base import TicketGone
 from leasectl.engines.etcd_claims import EtcdClaims, pool_types
+from leasectl.engines.etcd_ear import EtcdEar
 from leasectl.engines.etcd_gateway import Gateway, LeaseGone
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
@@ -29,6 +30,7 @@ from leasectl.engines.etcd_records import (
     type_in,
 )
 from leasectl.engines.etcd_requests import (
+    Found,
     KeyValue,
     Outcome,
     absent,
@@ -40,7 +42,8 @@ from leasectl.engines.etcd_requests import (
     read_all,
     read_last_created,
 )
-from leasectl.engines.etcd_watch import EtcdWaiter, Target, Watched
+from leasectl.engines.etcd_targets import at_the_head, behind
+from leasectl.engines.etcd_waiter import EtcdWaiter
 from leasectl.errors import BackendUnreachable, InvalidRequest
 from leasectl.model import Claimant, Lease, Request, Ticket
 
@@ -68,6 +71,7 @@ class EtcdEngine:
         self._keys = keys
         self._claims = claims
         self._clock = clock
+        self._ear = EtcdEar(gateway, clock)
         self._waiters: dict[int, EtcdWaiter] = {}  # by the numbers of their tickets
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -84,7 +88,7 @@ class EtcdEngine:
             )
         # Signed in etcd, and 0 is none.
         lease = secrets.randbelow((1 << 63) - 1) + 1
-        return EtcdWaiter(self._gateway, lease, math.ceil(ttl), self._clock)
+        return EtcdWaiter(self._ear, lease, math.ceil(ttl), self._clock)
 
     def enqueue(self, claimant: Claimant, waiter: EtcdWaiter) -> Ticket:
         request = claimant.request
@@ -117,27 +121,24 @@ class EtcdEngine:
         return Ticket(number, claimant)
 
     def predecessor(self, ticket: Ticket) -> Ticket | None:
-        keys, waiter = self._keys, self._waiter_of(ticket)
-        request = ticket.claimant.request
-        own = keys.ticket(request.type, waiter.lease)
-        outcome = self._gateway.read(
-            read(own), read_last_created(keys.tickets(request.type), before=ticket.number)
-        )
-        mine, before = outcome.answers
-        self._check_still_there(ticket, waiter, mine.first)
-        if before.first is None:
+        waiter, request = self._waiter_of(ticket), ticket.claimant.request
+        if waiter.is_head:
+            return None  # nobody gets in before it; whether it is still there, `claim` sees
+        seen = self._look(ticket, waiter)
+        before = seen.answers[1].first
+        if before is None:
+            waiter.is_head, waiter.seen = True, seen
             return None
-        entry = parse_ticket(before.first)
-        watched = (Watched(own, deletes=True), Watched(before.first.key, deletes=True))
-        waiter.target = Target(watched, outcome.revision)
-        owner = keys.owner_of(entry.owner)
+        entry = parse_ticket(before)
+        waiter.target = behind(self._keys, request.type, waiter.lease, before.key, seen.revision)
+        owner = self._keys.owner_of(entry.owner)
         return Ticket(entry.ticket, Claimant(owner, entry.holder_identity, request))
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         request, waiter = ticket.claimant.request, self._waiter_of(ticket)
         while True:
-            seen = self._look(ticket, waiter)
-            pool, grants, resources, free, held, alive = seen.answers[1:]
+            seen, waiter.seen = waiter.seen or self._look(ticket, waiter), None
+            pool, grants, resources, held, alive, page = seen.answers[2:]
             if held.count > alive.count:
                 self._claims.reap(request.type)
                 continue
@@ -145,11 +146,12 @@ class EtcdEngine:
                 raise self._no_pool(request.type)
             if request.name is None and resources.count < request.count:
                 raise refusals.too_few(request.type, resources.count, request.count)
-            if len(free.items) < request.count:
-                self._watch_pool(ticket, waiter, seen.revision)
+            free = self._free(request, page)
+            if len(free) < request.count:
+                keys, lease = self._keys, waiter.lease
+                waiter.target = at_the_head(keys, request.type, lease, seen.revision)
                 return None
-            chosen = tuple(map(parse_free, free.items))
-            leases = self._take(ticket, waiter, pool.first, grants.first, chosen)
+            leases = self._take(ticket, waiter, pool.first, grants.first, free)
             if leases is not None:
                 return leases
 
@@ -178,42 +180,36 @@ class EtcdEngine:
     # Looking
 
     def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> Outcome:
+        """All that a ticket's turn depends on, as it is at one revision."""
         keys, request = self._keys, ticket.claimant.request
         pool_type = request.type
         if request.name is None:
             page = read_all(keys.frees(pool_type), limit=request.count)
         else:
-            page = read(self._free_key_of(request))
+            page = read(keys.resource(pool_type, request.name))
         seen = self._gateway.read(
             read(keys.ticket(pool_type, waiter.lease)),
+            read_last_created(keys.tickets(pool_type), before=ticket.number),
             read(keys.pool(pool_type)),
             read(keys.grants(pool_type)),
             count(keys.resources(pool_type)),
-            page,
             count(keys.helds(pool_type)),
             count(keys.alives(pool_type)),
+            page,
         )
         self._check_still_there(ticket, waiter, seen.answers[0].first)
         return seen
 
-    def _free_key_of(self, request: Request) -> str:
-        """Where a named resource is when it is free. Only a claim, so only the head, moves it."""
-        assert request.name is not None
-        key = self._keys.resource(request.type, request.name)
-        (found,) = self._gateway.read(read(key)).answers
-        if found.first is None:
+    def _free(self, request: Request, page: Found) -> tuple[Free, ...]:
+        """What of the looked at page is free to claim; to be asked at the head."""
+        if request.name is None:
+            return tuple(map(parse_free, page.items))
+        if page.first is None:
             raise refusals.no_resource(request.type, request.name)
-        return self._keys.free(request.type, last_fence(found.first), request.name)
-
-    def _watch_pool(self, ticket: Ticket, waiter: EtcdWaiter, revision: int) -> None:
-        keys, pool_type = self._keys, ticket.claimant.request.type
-        watched = (
-            Watched(keys.ticket(pool_type, waiter.lease), deletes=True),
-            Watched(keys.frees(pool_type), puts=True),
-            Watched(keys.alives(pool_type), deletes=True),
-            Watched(keys.pool(pool_type), puts=True, deletes=True),
-        )
-        waiter.target = Target(watched, revision)
+        # It can't have moved since: only a claim moves it, so only the head.
+        key = self._keys.free(request.type, last_fence(page.first), request.name)
+        (found,) = self._gateway.read(read(key)).answers
+        return tuple(map(parse_free, found.items))
 
     def _check_possible(self, request: Request) -> None:
         keys = self._keys
@@ -268,8 +264,8 @@ class EtcdEngine:
         if claim is None:
             return None
         del self._waiters[ticket.number]
-        if claim.lease_duration_seconds is None:
-            self._claims.revoke(waiter.lease)
+        # Without a ttl the claim isn't attached to the etcd lease. That ends with the release, or
+        # by itself: the grant needn't wait for it.
         return claim.leases(renewed)
 
     def _drop_ticket(self, pool_type: str, owner: str, lease: int) -> bool:

@@ -1,0 +1,81 @@
+"""A waiter on etcd: its etcd lease, what it waits for, and the bell that wakes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from leasectl.clock import Clock
+from leasectl.engines.bell import Bell
+from leasectl.engines.etcd_ear import EtcdEar
+from leasectl.engines.etcd_requests import Outcome
+from leasectl.engines.etcd_targets import Target
+from leasectl.engines.wake import ProcessWatch
+from leasectl.liveness import Process
+from leasectl.model import Ticket
+
+
+class EtcdWaiter:
+    """One waiter's ear.
+
+    Args:
+        ear: The one that it shares with the others of its process.
+        lease: The etcd lease that the ticket is going to be attached to.
+        ttl_seconds: Of that lease; it is kept alive at a third of it.
+        clock: Where times come from.
+
+    Attributes:
+        lease: As given.
+        ttl_seconds: As given.
+        sent_at: When the last successful keep-alive was sent, or the request that made the lease,
+            on the elapsed clock: deadlines count from it.
+        target: What to listen for; set by who looks, before `listen`.
+        is_head: Whether the ticket was seen at the head of the queue, where it stays.
+        seen: What else was seen with that, until somebody uses it.
+    """
+
+    def __init__(self, ear: EtcdEar, lease: int, ttl_seconds: int, clock: Clock) -> None:
+        self.lease = lease
+        self.ttl_seconds = ttl_seconds
+        self.sent_at = clock.elapsed()
+        self.target = Target((), (), 0)
+        self.is_head = False
+        self.seen: Outcome | None = None
+        self._ear = ear
+        self._clock = clock
+        self._processes = ProcessWatch()
+        self._bell: Bell | None = None
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the ticket must have gone by now, for want of keep-alives."""
+        return self._clock.elapsed() - self.sent_at >= self.ttl_seconds
+
+    def open(self) -> None:
+        """Nothing is missed before: a watch starts at the revision of the look before it."""
+
+    def listen(
+        self, *, predecessor: Ticket | None, processes: Sequence[Process]
+    ) -> tuple[frozenset[int], bool]:
+        self._processes.update(processes)
+        if self._bell is None:
+            self._bell = Bell()
+        self._ear.listen(self, self.target)
+        return frozenset((self._bell.fd, *self._processes.fds())), self._processes.any_ended
+
+    def heard(self, woken: Set[int]) -> bool:
+        if self._bell is not None and self._bell.fd in woken:
+            self._bell.hush()
+        ended = not woken.isdisjoint(self._processes.fds())
+        self._processes.heard(woken)
+        return ended
+
+    def wake(self) -> None:
+        """End its sleep; for other threads."""
+        if self._bell is not None:
+            self._bell.ring()
+
+    def close(self) -> None:
+        self._processes.close()
+        self._ear.leave(self)
+        if self._bell is not None:
+            self._bell.close()
