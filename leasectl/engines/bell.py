@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import threading
 
@@ -29,6 +30,12 @@ class Bell:
         with self._lock, contextlib.suppress(BlockingIOError):  # it is full of wake-ups
             if not self._is_closed:  # or the number may be another file's by now
                 os.write(self._write_fd, _ONE)
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until it is rung; returns whether it was."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def hush(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -30,9 +30,7 @@ from leasectl.engines.etcd_records import (
     type_in,
 )
 from leasectl.engines.etcd_requests import (
-    Found,
     KeyValue,
-    Outcome,
     absent,
     count,
     delete,
@@ -40,8 +38,8 @@ from leasectl.engines.etcd_requests import (
     put,
     read,
     read_all,
-    read_last_created,
 )
+from leasectl.engines.etcd_sight import Sight, look
 from leasectl.engines.etcd_targets import at_the_head, behind
 from leasectl.engines.etcd_waiter import EtcdWaiter
 from leasectl.errors import BackendUnreachable, InvalidRequest
@@ -124,34 +122,38 @@ class EtcdEngine:
         waiter, request = self._waiter_of(ticket), ticket.claimant.request
         if waiter.is_head:
             return None  # nobody gets in before it; whether it is still there, `claim` sees
-        seen = self._look(ticket, waiter)
-        before = seen.answers[1].first
-        if before is None:
-            waiter.is_head, waiter.seen = True, seen
+        sight = self._look(ticket, waiter)
+        if sight.before is None:
+            waiter.is_head, waiter.fresh = True, sight
             return None
-        entry = parse_ticket(before)
-        waiter.target = behind(self._keys, request.type, waiter.lease, before.key, seen.revision)
+        entry, key = parse_ticket(sight.before), sight.before.key
+        waiter.target = behind(self._keys, request.type, waiter.lease, key, sight.revision)
         owner = self._keys.owner_of(entry.owner)
         return Ticket(entry.ticket, Claimant(owner, entry.holder_identity, request))
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         request, waiter = ticket.claimant.request, self._waiter_of(ticket)
+        guessed = self._guess(ticket, waiter)
+        if guessed is not None:
+            leases = self._take(ticket, waiter, guessed, tuple(map(parse_free, guessed.page)))
+            if leases is not None:
+                return leases
         while True:
-            seen, waiter.seen = waiter.seen or self._look(ticket, waiter), None
-            pool, grants, resources, held, alive, page = seen.answers[2:]
-            if held.count > alive.count:
+            sight, waiter.fresh = waiter.fresh or self._look(ticket, waiter), None
+            if sight.expired:
                 self._claims.reap(request.type)
                 continue
-            if pool.first is None or pool.first.value:
+            if sight.pool is None or sight.pool.value:
                 raise self._no_pool(request.type)
-            if request.name is None and resources.count < request.count:
-                raise refusals.too_few(request.type, resources.count, request.count)
-            free = self._free(request, page)
+            if request.name is None and sight.resources < request.count:
+                raise refusals.too_few(request.type, sight.resources, request.count)
+            free = self._free(request, sight)
             if len(free) < request.count:
                 keys, lease = self._keys, waiter.lease
-                waiter.target = at_the_head(keys, request.type, lease, seen.revision)
+                waiter.target = at_the_head(keys, request.type, lease, sight.revision)
+                waiter.before = sight
                 return None
-            leases = self._take(ticket, waiter, pool.first, grants.first, free)
+            leases = self._take(ticket, waiter, sight, free)
             if leases is not None:
                 return leases
 
@@ -179,35 +181,38 @@ class EtcdEngine:
 
     # Looking
 
-    def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> Outcome:
-        """All that a ticket's turn depends on, as it is at one revision."""
-        keys, request = self._keys, ticket.claimant.request
-        pool_type = request.type
-        if request.name is None:
-            page = read_all(keys.frees(pool_type), limit=request.count)
-        else:
-            page = read(keys.resource(pool_type, request.name))
-        seen = self._gateway.read(
-            read(keys.ticket(pool_type, waiter.lease)),
-            read_last_created(keys.tickets(pool_type), before=ticket.number),
-            read(keys.pool(pool_type)),
-            read(keys.grants(pool_type)),
-            count(keys.resources(pool_type)),
-            count(keys.helds(pool_type)),
-            count(keys.alives(pool_type)),
-            page,
-        )
-        self._check_still_there(ticket, waiter, seen.answers[0].first)
-        return seen
+    def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> Sight:
+        waiter.take_news()  # it is going to be older
+        sight = look(self._gateway, self._keys, ticket, waiter.lease)
+        self._check_still_there(ticket, waiter, sight.own)
+        return sight
 
-    def _free(self, request: Request, page: Found) -> tuple[Free, ...]:
-        """What of the looked at page is free to claim; to be asked at the head."""
+    def _guess(self, ticket: Ticket, waiter: EtcdWaiter) -> Sight | None:
+        """What the head would see now, after what it saw before and has been told since.
+
+        To save the request between a release and the next grant: if there is more to it, the
+        guards of the claim don't hold, and one has to look after all.
+
+        Returns:
+            None when it can't be told, or when there isn't enough to take.
+        """
+        request, news = ticket.claimant.request, waiter.take_news()
+        is_about_frees = all(kv.key.startswith(self._keys.frees(request.type)) for kv in news)
+        if waiter.before is None or request.name is not None or not news or not is_about_frees:
+            return None
+        guessed = waiter.before.with_freed(news)
+        if len(guessed.page) < request.count:
+            return None
+        return guessed._replace(page=guessed.page[: request.count])
+
+    def _free(self, request: Request, sight: Sight) -> tuple[Free, ...]:
+        """What of that which was seen is free to claim; to be asked at the head."""
         if request.name is None:
-            return tuple(map(parse_free, page.items))
-        if page.first is None:
+            return tuple(map(parse_free, sight.page))
+        if not sight.page:
             raise refusals.no_resource(request.type, request.name)
         # It can't have moved since: only a claim moves it, so only the head.
-        key = self._keys.free(request.type, last_fence(page.first), request.name)
+        key = self._keys.free(request.type, last_fence(sight.page[0]), request.name)
         (found,) = self._gateway.read(read(key)).answers
         return tuple(map(parse_free, found.items))
 
@@ -249,23 +254,19 @@ class EtcdEngine:
         return refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     def _take(
-        self,
-        ticket: Ticket,
-        waiter: EtcdWaiter,
-        pool: KeyValue,
-        grants: KeyValue | None,
-        chosen: Sequence[Free],
+        self, ticket: Ticket, waiter: EtcdWaiter, sight: Sight, chosen: Sequence[Free]
     ) -> tuple[Lease, ...] | None:
+        assert sight.pool is not None
         renewed = self._clock.wall() - (self._clock.elapsed() - waiter.sent_at)
         try:
-            claim = self._claims.make(ticket, waiter.lease, renewed, pool, grants, chosen)
+            claim = self._claims.make(
+                ticket, waiter.lease, renewed, sight.pool, sight.grants, chosen
+            )
         except LeaseGone:
             raise self._overdue(waiter) from None
         if claim is None:
             return None
         del self._waiters[ticket.number]
-        # Without a ttl the claim isn't attached to the etcd lease. That ends with the release, or
-        # by itself: the grant needn't wait for it.
         return claim.leases(renewed)
 
     def _drop_ticket(self, pool_type: str, owner: str, lease: int) -> bool:

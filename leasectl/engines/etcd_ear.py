@@ -8,22 +8,32 @@ for the keep-alives. What they hear is only a hint; whoever is woken reads for h
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from leasectl.clock import Clock
 from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_keepalive import KeepAlives, Kept
 from leasectl.engines.etcd_listeners import Listener
+from leasectl.engines.etcd_requests import KeyValue
 from leasectl.engines.etcd_targets import Target
 from leasectl.engines.etcd_watch import EtcdWatch
 
 
-class Sleeper(Kept, Listener, Protocol):
+class Sleeper(Listener, Kept, Protocol):
     """Who has an etcd lease and sleeps."""
+
+    def wake(self, news: Sequence[KeyValue] = ()) -> None:
+        """As both have it."""
+
+
+class _Pair(NamedTuple):
+    watch: EtcdWatch
+    keep_alives: KeepAlives
 
 
 class EtcdEar:
-    """The threads start with the first who listens and end with the last who leaves.
+    """The threads start with the first who listens and end soon after the last has left.
 
     Args:
         gateway: The cluster.
@@ -34,8 +44,8 @@ class EtcdEar:
         self._gateway = gateway
         self._clock = clock
         self._lock = threading.Lock()
+        self._pair: _Pair | None = None
         self._sleepers: set[Sleeper] = set()
-        self._watch, self._keep_alives = self._make()
 
     def listen(self, sleeper: Sleeper, target: Target) -> None:
         """Wake somebody when its target may have changed, and keep its lease alive until then.
@@ -43,27 +53,24 @@ class EtcdEar:
         From here until it leaves; who listens already listens for the new target instead.
         """
         with self._lock:
-            if not self._sleepers:
-                # Those of before may still be about to end.
-                self._watch, self._keep_alives = self._make()
-                self._watch.start()
-                self._keep_alives.start()
             if sleeper not in self._sleepers:
+                if self._pair is None or not self._pair.keep_alives.add(sleeper):
+                    self._pair = self._start(sleeper)
                 self._sleepers.add(sleeper)
-                self._keep_alives.add(sleeper)
-            self._watch.listen(sleeper, target)
+            assert self._pair is not None
+            self._pair.watch.listen(sleeper, target)
 
     def leave(self, sleeper: Sleeper) -> None:
         with self._lock:
-            if sleeper not in self._sleepers:
-                return
-            self._sleepers.remove(sleeper)
-            self._keep_alives.remove(sleeper)
-            self._watch.remove(sleeper)
-            if not self._sleepers:
-                self._keep_alives.close()
-                self._watch.close()
+            if self._pair is not None and sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+                self._pair.watch.remove(sleeper)
+                self._pair.keep_alives.remove(sleeper)
 
-    def _make(self) -> tuple[EtcdWatch, KeepAlives]:
+    def _start(self, first: Sleeper) -> _Pair:
         watch = EtcdWatch(self._gateway)
-        return watch, KeepAlives(self._gateway, watch, self._clock)
+        keep_alives = KeepAlives(self._gateway, watch, self._clock)
+        keep_alives.add(first)
+        watch.start()
+        keep_alives.start()
+        return _Pair(watch, keep_alives)

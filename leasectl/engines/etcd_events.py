@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from leasectl.engines.etcd_gateway import NoAnswer
-from leasectl.engines.etcd_listeners import Event
-from leasectl.engines.etcd_requests import decode, encode, end_of
+from leasectl.engines.etcd_requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.engines.etcd_targets import Watched
 
 
@@ -22,12 +21,12 @@ class Said(NamedTuple):
     Args:
         watch: The number of the watch that it is about, as etcd gave it.
         is_begun: It says that the watch has begun.
-        events: What it tells.
+        events: What it tells: keys as they were written, or were deleted (without a value).
     """
 
     watch: int
     is_begun: bool
-    events: tuple[Event, ...]
+    events: tuple[KeyValue, ...]
 
 
 def encode_watches(positions: Mapping[Watched, int]) -> str:
@@ -54,10 +53,7 @@ def parse_line(line: str) -> Said:
             raise Compacted
         if result.get("canceled"):
             raise NoAnswer("the watch was cancelled")
-        events = tuple(
-            Event(decode(event["kv"]["key"]), int(event["kv"]["mod_revision"]))
-            for event in result.get("events", ())
-        )
+        events = tuple(parse_key_value(event["kv"]) for event in result.get("events", ()))
         return Said(int(result.get("watch_id", 0)), bool(result.get("created")), events)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"no event: {error!r}") from error

@@ -21,6 +21,7 @@ from leasectl.engines.etcd_watch import EtcdWatch
 from leasectl.errors import LeaseError
 
 _LONGEST_ANSWER_SECONDS = 5.0
+_LINGER_SECONDS = 0.2
 
 
 class Kept(Protocol):
@@ -44,11 +45,14 @@ class Kept(Protocol):
 
 
 class KeepAlives:
-    """The thread, from its start to its close.
+    """The thread, from its start to its end, which comes when nobody has been left for a while.
+
+    Not at once: to end it, and the watches with it, takes as long as half a request, and who is
+    last to wait has got its grant and goes on. It may be back soon, too.
 
     Args:
         gateway: The cluster.
-        watch: Which member to ask, and whom to tell that it doesn't answer.
+        watch: Which member to ask, and whom to tell that it doesn't answer. It ends as well.
         clock: Where times come from.
     """
 
@@ -58,7 +62,7 @@ class KeepAlives:
         self._clock = clock
         self._changed = threading.Condition()
         # Under the lock of _changed:
-        self._is_closed = False
+        self._is_over = False
         self._kept: set[Kept] = set()
         self._ttls: Counter[int] = Counter()
         self._due: list[tuple[float, int, Kept]] = []  # a heap, with some that have left since
@@ -67,22 +71,21 @@ class KeepAlives:
     def start(self) -> None:
         threading.Thread(target=self._run, name="leasectl_keep_alive", daemon=True).start()
 
-    def close(self) -> None:
-        """Have the thread end by itself: it may be waiting for a member that hangs."""
+    def add(self, kept: Kept) -> bool:
+        """Keep somebody's lease alive from here on, unless the thread has come to its end."""
         with self._changed:
-            self._is_closed = True
-            self._changed.notify()
-
-    def add(self, kept: Kept) -> None:
-        with self._changed:
-            self._kept.add(kept)
-            self._ttls[kept.ttl_seconds] += 1
-            self._push(kept.sent_at + kept.ttl_seconds / 3, kept)
+            if not self._is_over:
+                self._kept.add(kept)
+                self._ttls[kept.ttl_seconds] += 1
+                self._push(kept.sent_at + kept.ttl_seconds / 3, kept)
+            return not self._is_over
 
     def remove(self, kept: Kept) -> None:
         with self._changed:
             self._kept.remove(kept)
             self._ttls -= Counter((kept.ttl_seconds,))  # and what is zero goes
+            if not self._kept:
+                self._changed.notify()
 
     def _push(self, due: float, kept: Kept) -> None:
         heapq.heappush(self._due, (due, next(self._serial), kept))
@@ -98,7 +101,7 @@ class KeepAlives:
                 with self._changed:
                     kept = self._next()
                     if kept is None:
-                        return
+                        break
                     # For all of them: who has the shortest ttl must not wait for another's answer.
                     patience = min(min(self._ttls) / 6, _LONGEST_ANSWER_SECONDS)
                 if client is None:  # most processes are gone before the first is due
@@ -108,17 +111,19 @@ class KeepAlives:
                 with self._changed:
                     self._push(self._clock.elapsed() + pause, kept)
                     if not has_answer:
-                        self._changed.wait_for(lambda: self._is_closed, pause)
+                        self._changed.wait_for(lambda: not self._kept, pause)
+        self._watch.close()
 
     def _next(self) -> Kept | None:
-        """Wait for the next that is due; None at the close. With the lock held."""
-        while not self._is_closed:
+        """Wait for the next that is due; None at the end. With the lock held."""
+        while self._kept or self._changed.wait_for(lambda: self._kept, _LINGER_SECONDS):
             while self._due and self._due[0][2] not in self._kept:
                 heapq.heappop(self._due)
             pause = self._due[0][0] - self._clock.elapsed() if self._due else None
             if pause is not None and pause <= 0:
                 return heapq.heappop(self._due)[2]
             self._changed.wait(pause)
+        self._is_over = True
         return None
 
     def _beat(self, client: httpx.Client, kept: Kept, patience: float) -> bool:

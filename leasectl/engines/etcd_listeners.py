@@ -8,29 +8,28 @@ comes is told by its key to those who wait for that key, and to nobody else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from leasectl.engines.etcd_requests import KeyValue
 from leasectl.engines.etcd_targets import Target, Watched
-
-
-class Event(NamedTuple):
-    """A key was written or deleted at a revision of etcd's."""
-
-    key: str
-    revision: int
 
 
 class Listener(Protocol):
     """Who is to be woken."""
 
-    def wake(self) -> None:
-        """Have it look again, and then say anew what it listens for."""
+    def wake(self, news: Sequence[KeyValue] = ()) -> None:
+        """Have it look again, and then say anew what it listens for.
+
+        Args:
+            news: What has changed, if that is known.
+        """
 
 
 class Listeners:
     """The listeners on one stream; for one thread at a time.
 
-    A listener is woken once: it is told of nothing more until it has said anew what it waits for.
+    A listener is woken once: it is told of nothing more until it has said anew what it waits for,
+    but for a sequel.
 
     Attributes:
         positions: The watches that the stream has to have, and the revision up to which each has
@@ -71,14 +70,20 @@ class Listeners:
         self._silence(listener)
         self._targets.pop(listener, None)
 
-    def hear(self, source: Watched, events: Sequence[Event]) -> None:
-        """Tell of what a watch of the stream has told."""
+    def hear(self, source: Watched, events: Sequence[KeyValue]) -> None:
+        """Tell of what a watch of the stream has told, those that have to know of it."""
+        news: dict[Listener, list[KeyValue]] = {}
         for event in events:
-            keys = {event.key, source.key}
-            for listener in [each for key in keys for each in self._by_key.get(key, ())]:
-                if event.revision > self._targets[listener].revision:
-                    self._wake(listener)
-            self.positions[source] = max(self.positions[source], event.revision)
+            for key in {event.key, source.key}:
+                for listener in self._by_key.get(key, ()):
+                    if event.mod_revision > self._targets[listener].revision:
+                        news.setdefault(listener, []).append(event)
+            self.positions[source] = max(self.positions[source], event.mod_revision)
+        for listener, told in news.items():
+            if source.has_sequel:
+                listener.wake()  # and it goes on listening
+            else:
+                self._wake(listener, told)
 
     def lose(self) -> None:
         """Have everybody look again: what came since is lost, and each goes on from its look."""
@@ -95,18 +100,28 @@ class Listeners:
         return found
 
     def _change_watches(self, revision: int) -> None:
-        """Have a stream that suits all; new watches of it begin after the revision."""
+        """Have a stream that suits all; new watches of it begin after the revision.
+
+        The others go on where they were, or where the first begins who is still to be told by
+        them: etcd takes its time, up to 0.1 s, for a watch that begins in the past.
+        """
         before, targets = self.positions, self._targets
         wanted = [t.watched if len(targets) == 1 else t.shared for t in targets.values()]
         self.positions = {w: before.get(w, revision) for each in wanted for w in each}
-        for listener, target in targets.items():
-            begun = [source for source in self._sources(target) if source not in before]
-            if begun and target.revision < revision:
+        first = dict.fromkeys(self.positions, revision)
+        for listener in list(self._unwoken):
+            seen, sources = targets[listener].revision, self._sources(targets[listener])
+            if seen < revision and any(source not in before for source in sources):
                 self._wake(listener)
+                continue
+            for source in sources:
+                first[source] = min(first[source], seen)
+        for source, position in self.positions.items():
+            self.positions[source] = max(position, first[source])
 
-    def _wake(self, listener: Listener) -> None:
+    def _wake(self, listener: Listener, news: Sequence[KeyValue] = ()) -> None:
         if self._silence(listener):
-            listener.wake()
+            listener.wake(news)
 
     def _silence(self, listener: Listener) -> bool:
         """Tell it of nothing more; returns whether it would have been told until now."""

@@ -14,11 +14,13 @@ class Watched(NamedTuple):
         key: The key, or the prefix when it ends in "/".
         puts: Whether somebody's writing it is of interest.
         deletes: Whether its end is.
+        has_sequel: Whether another watch mostly tells of the same transaction, and tells more.
     """
 
     key: str
     puts: bool = False
     deletes: bool = False
+    has_sequel: bool = False
 
     @property
     def is_prefix(self) -> bool:
@@ -63,6 +65,6 @@ def _shared(keys: Keys, pool_type: str) -> tuple[Watched, ...]:
     return (
         Watched(keys.tickets(pool_type), deletes=True),
         Watched(keys.frees(pool_type), puts=True),
-        Watched(keys.alives(pool_type), deletes=True),
+        Watched(keys.alives(pool_type), deletes=True, has_sequel=True),
         Watched(keys.pool(pool_type), puts=True, deletes=True),
     )

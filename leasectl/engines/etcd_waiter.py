@@ -7,11 +7,16 @@ from collections.abc import Sequence, Set
 from leasectl.clock import Clock
 from leasectl.engines.bell import Bell
 from leasectl.engines.etcd_ear import EtcdEar
-from leasectl.engines.etcd_requests import Outcome
+from leasectl.engines.etcd_requests import KeyValue
+from leasectl.engines.etcd_sight import Sight
 from leasectl.engines.etcd_targets import Target
 from leasectl.engines.wake import ProcessWatch
 from leasectl.liveness import Process
 from leasectl.model import Ticket
+
+# A release ends a claim and frees its resources at once, and two watches tell of that, in any order
+# but right after each other. Waiting for the second spares the head a look, which takes longer.
+_SEQUEL_SECONDS = 0.002
 
 
 class EtcdWaiter:
@@ -30,7 +35,8 @@ class EtcdWaiter:
             on the elapsed clock: deadlines count from it.
         target: What to listen for; set by who looks, before `listen`.
         is_head: Whether the ticket was seen at the head of the queue, where it stays.
-        seen: What else was seen with that, until somebody uses it.
+        fresh: What was seen with that, until somebody uses it.
+        before: What was seen at the head when there wasn't enough to take.
     """
 
     def __init__(self, ear: EtcdEar, lease: int, ttl_seconds: int, clock: Clock) -> None:
@@ -39,11 +45,13 @@ class EtcdWaiter:
         self.sent_at = clock.elapsed()
         self.target = Target((), (), 0)
         self.is_head = False
-        self.seen: Outcome | None = None
+        self.fresh: Sight | None = None
+        self.before: Sight | None = None
         self._ear = ear
         self._clock = clock
         self._processes = ProcessWatch()
         self._bell: Bell | None = None
+        self._news: tuple[KeyValue, ...] = ()
 
     @property
     def is_overdue(self) -> bool:
@@ -65,14 +73,27 @@ class EtcdWaiter:
     def heard(self, woken: Set[int]) -> bool:
         if self._bell is not None and self._bell.fd in woken:
             self._bell.hush()
+            if self.is_head and not self._news and self._bell.wait(_SEQUEL_SECONDS):
+                self._bell.hush()
         ended = not woken.isdisjoint(self._processes.fds())
         self._processes.heard(woken)
         return ended
 
-    def wake(self) -> None:
-        """End its sleep; for other threads."""
+    def wake(self, news: Sequence[KeyValue] = ()) -> None:
+        """End its sleep; for other threads.
+
+        Args:
+            news: What has changed, if that is known: a hint like the rest. Of two threads that
+                write at a time one may get lost; then what it told of is found by looking.
+        """
+        self._news = (*self._news, *news)
         if self._bell is not None:
             self._bell.ring()
+
+    def take_news(self) -> tuple[KeyValue, ...]:
+        """What it was told since this was last asked."""
+        news, self._news = self._news, ()
+        return news
 
     def close(self) -> None:
         self._processes.close()

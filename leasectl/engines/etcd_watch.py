@@ -52,7 +52,7 @@ class EtcdWatch:
         threading.Thread(target=self._run, name="leasectl_watch", daemon=True).start()
 
     def close(self) -> None:
-        """Have the thread end by itself: it may be waiting for a member that hangs."""
+        """Have the thread end, by itself: it may be waiting for a member that hangs."""
         with self._changed:
             self._is_closed = True
             self._begin_anew()
