@@ -242,6 +242,52 @@ class TestManyWaiters:
         eventually(lambda: crowd.run(0.1) and "w2" in crowd.granted)
 
 
+class TestWhatIsKnown:
+    """What saves a look is only a guess; what has happened since is found by looking."""
+
+    def test_what_was_freed_and_is_gone_again_is_not_granted(
+        self, store: Access, crowd: Crowd
+    ) -> None:
+        crowd.begin("me", Request("T"))
+        store.engine.free("holder", NAMES[:1])
+        store.pools.remove_resources("T", NAMES[:1], force=False)
+        eventually(lambda: crowd.run(0.1))
+        assert crowd.granted == {}
+        store.engine.free("holder")
+        eventually(lambda: crowd.run(0.1) and crowd.granted)
+        assert [lease.name for lease in crowd.granted["me"]] == NAMES[1:]
+
+    def test_a_grant_of_what_was_freed_takes_one_request(
+        self, store: Access, between: Relay, crowd: Crowd
+    ) -> None:
+        crowd.begin("me", Request("T", count=2))
+        eventually(lambda: between.paths[-1] == "/v3/watch")
+        before = len(between.paths)
+        store.engine.free("holder")
+        eventually(lambda: crowd.run(0.1) and crowd.granted)
+        assert between.paths[before:] == ["/v3/kv/txn"]
+        assert [lease.name for lease in crowd.granted["me"]] == NAMES
+
+    def test_who_has_lost_a_claim_unheard_frees_nobody_elses(
+        self, etcd: EtcdServer, store: Access, prefix: str
+    ) -> None:
+        elsewhere = Access(etcd.endpoints, prefix)
+        assert elsewhere.engine.free("holder") == tuple(NAMES)
+        elsewhere.acquire("next", Request("T", count=2))
+        assert store.engine.free("holder", NAMES) == ()
+        assert store.held() == NAMES
+
+    def test_what_is_given_back_in_parts_is_given_back_once(self, store: Access) -> None:
+        assert store.engine.free("holder", NAMES[1:]) == (NAMES[1],)
+        assert store.engine.free("holder", NAMES) == (NAMES[0],)
+        assert store.engine.free("holder", NAMES) == ()
+        assert store.held() == []
+
+    def test_nobody_frees_what_another_owner_claimed_here(self, store: Access) -> None:
+        assert store.engine.free("other", NAMES) == ()
+        assert store.engine.free("holder", NAMES) == tuple(NAMES)
+
+
 class Sleeper:
     """Notes what it is woken with."""
 
