@@ -55,6 +55,7 @@ class EtcdClaims:
         self._keys = keys
         self._lost = lost
         self._clock = clock
+        self._made: dict[str, tuple[str, Claim]] = {}  # by name: its pool, and its last claim here
 
     def make(
         self,
@@ -106,14 +107,20 @@ class EtcdClaims:
             then.append(put(keys.resource(pool_type, free.name), str(place)))
         outcome = self._gateway.commit(guards, then, [read(held)])
         if outcome.succeeded:
-            return claim._replace(revision=outcome.revision)
-        (found,) = outcome.answers
-        # It is there if an earlier try had made it, whose answer was lost.
-        return parse_claim(found.first) if found.first else None
+            made = claim._replace(revision=outcome.revision)
+        else:
+            (found,) = outcome.answers
+            if found.first is None:
+                return None
+            made = parse_claim(found.first)  # by an earlier try, whose answer was lost
+        self._made.update((name, (pool_type, made)) for name in made.names)
+        return made
 
     def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """As `Engine.free`."""
-        freed: list[tuple[int, str]] = []
+        freed = self._free_as_made(owner, frozenset(names or ()))
+        if freed:
+            return tuple(name for _, name in sorted(freed))
         for pool_type, lease in self._owned(owner):
             wanted = None if names is None else frozenset(names)
             freed += self.give_back(pool_type, lease, wanted)
@@ -149,6 +156,22 @@ class EtcdClaims:
         """End a lease that nothing is attached to; if that fails it ends by itself."""
         with contextlib.suppress(BackendUnreachable):
             self._gateway.revoke(lease)
+
+    def _free_as_made(self, owner: str, names: frozenset[str]) -> list[tuple[int, str]]:
+        """Free what was claimed here at one time, as if nothing had happened to it since.
+
+        Returns:
+            What was freed, with the fences: all, or nothing. Then one has to look.
+        """
+        made = [self._made.pop(name, None) for name in names]
+        if not made or made[0] is None or any(each != made[0] for each in made):
+            return []
+        pool_type, claim = made[0]
+        if claim.owner != self._keys.place_of(owner):
+            return []
+        held = KeyValue(self._keys.held(pool_type, claim.lease), "", 0, claim.revision)
+        is_freed = self._end(pool_type, claim, held, names, is_alive=True)
+        return [each for each in zip(claim.fences, claim.names) if is_freed and each[1] in names]
 
     def _owned(self, owner: str) -> list[tuple[str, int]]:
         (found,) = self._gateway.read(read_all(self._keys.all_owned(owner))).answers
@@ -225,7 +248,8 @@ class EtcdClaims:
         if outcome.repeated and not done:  # by the try whose answer was lost?
             found = outcome.answers[0].first
             done = found is None or names.isdisjoint(parse_claim(found).names)
-        if done and not rest.names:
+        # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
+        if done and not rest.names and claim.lease_duration_seconds is not None:
             self.revoke(claim.lease)
         return done
 
