@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 from collections.abc import Hashable
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Callable, Generic, TypeVar
 
 from leasectl.clock import Clock
+from leasectl.engines.bell import Bell
 from leasectl.errors import LeaseError
 
 Where = TypeVar("Where", bound=Hashable)
@@ -46,9 +46,6 @@ class Errands(Generic[Where, Job]):
     Args:
         begin: Called in a place's own thread before its first errand; returns what does one.
         clock: Where times come from.
-
-    Attributes:
-        fd: A descriptor that can be read when there are outcomes.
     """
 
     def __init__(
@@ -56,12 +53,15 @@ class Errands(Generic[Where, Job]):
     ) -> None:
         self._begin = begin
         self._clock = clock
-        self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._bell = Bell()
         self._outcomes: queue.SimpleQueue[Outcome[Job]] = queue.SimpleQueue()
         self._asked: dict[Where, queue.SimpleQueue[Job | None]] = {}
         self._under_way: set[Job] = set()
-        self._lock = threading.Lock()
-        self._closed = False
+
+    @property
+    def fd(self) -> int:
+        """A descriptor that can be read when there are outcomes."""
+        return self._bell.fd
 
     def send(self, where: Where, job: Job) -> None:
         """Have an errand run, unless the same is under way."""
@@ -81,8 +81,7 @@ class Errands(Generic[Where, Job]):
 
     def outcomes(self) -> list[Outcome[Job]]:
         """Take what has come so far."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self.fd, 4096)
+        self._bell.hush()
         found = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -92,10 +91,7 @@ class Errands(Generic[Where, Job]):
 
     def close(self) -> None:
         """Let the threads end, each after what it is at."""
-        with self._lock:
-            self._closed = True
-            os.close(self.fd)
-            os.close(self._write_fd)
+        self._bell.close()
         for asked in self._asked.values():
             asked.put(None)
 
@@ -115,9 +111,4 @@ class Errands(Generic[Where, Job]):
             except Exception as error:  # whoever waits for the outcome would wait for ever
                 outcome = Outcome(job, sent_at, error=LeaseError(f"unexpected: {error!r}"))
             self._outcomes.put(outcome)
-            self._wake()
-
-    def _wake(self) -> None:
-        with self._lock, contextlib.suppress(BlockingIOError):  # it is full of wake-ups
-            if not self._closed:  # or the number may be another file's by now
-                os.write(self._write_fd, b"!")
+            self._bell.ring()

@@ -89,9 +89,9 @@ class LeaseWatch:
 
     def kill_at(self, now: float) -> float:
         """When a command that doesn't heed TERM is killed."""
-        if self._deadline is None or self._revoked:
-            return now + GRACE_AFTER_LOSS_SECONDS
-        return self._deadline - self._margin / 4
+        deadline = None if self._deadline is None else self._deadline - self._margin / 4
+        grace = now + GRACE_AFTER_LOSS_SECONDS if self._revoked else None
+        return earliest(deadline, grace) or now + GRACE_AFTER_LOSS_SECONDS
 
     def register(self, poll: select.poll) -> None:
         poll.register(self._pipe.fd, select.POLLIN)

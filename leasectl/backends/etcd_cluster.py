@@ -46,7 +46,7 @@ def open_etcd(
     keys = Keys(parse_etcd_url(url).prefix, place)
     claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, claims, clock=clock)
-    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost))
+    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))
 
 
 def open_gateway(

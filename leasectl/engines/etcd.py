@@ -70,6 +70,7 @@ class EtcdEngine:
         self._claims = claims
         self._clock = clock
         self._ear = EtcdEar(gateway, clock)
+        self._expiries: dict[str, float] = {}  # by type, as the last head of its queue saw
         self._waiters: dict[int, EtcdWaiter] = {}  # by the numbers of their tickets
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -140,9 +141,13 @@ class EtcdEngine:
                 return leases
         while True:
             sight, waiter.fresh = waiter.fresh or self._look(ticket, waiter), None
+            self._expiries.pop(request.type, None)
             if sight.expired:
-                self._claims.reap(request.type)
-                continue
+                reaped = self._claims.reap(request.type)
+                if reaped.any:
+                    continue
+                if reaped.next_at is not None:
+                    self._expiries[request.type] = reaped.next_at
             if sight.pool is None or sight.pool.value:
                 raise self._no_pool(request.type)
             if request.name is None and sight.resources < request.count:
@@ -158,7 +163,7 @@ class EtcdEngine:
                 return leases
 
     def next_expiry(self, pool_type: str) -> float | None:
-        return None  # etcd tells of them
+        return self._expiries.get(pool_type)  # of all others etcd tells
 
     def dequeue(self, ticket: Ticket) -> None:
         waiter = self._waiters.pop(ticket.number, None)
