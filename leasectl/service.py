@@ -25,6 +25,7 @@ from leasectl.engines.wake import NamedPipe, Nap
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
+    Interrupted,
     InvalidRequest,
     LeaseError,
     LeaseLost,
@@ -542,7 +543,7 @@ class Service:
         except BaseException:
             try:
                 self.release(whole(journal.handle))
-            except LeaseError:
+            except (LeaseError, Interrupted):
                 journal.unsettled = True
             if journal.unsettled:
                 self._leave_to_keeper(journal)
