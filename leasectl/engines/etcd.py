@@ -92,7 +92,11 @@ class EtcdEngine:
     def enqueue(self, claimant: Claimant, waiter: EtcdWaiter) -> Ticket:
         request = claimant.request
         check_count(request)
-        self._check_possible(request)
+        try:
+            self._check_possible(request)
+        except BackendUnreachable as error:
+            error.asked = False
+            raise
         keys, lease = self._keys, waiter.lease
         key = keys.ticket(request.type, lease)
         place = keys.with_place(claimant.owner)
