@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from leasectl.backends.etcd_address import parse_etcd_url
 from leasectl.backends.settings import Settings
@@ -34,6 +35,7 @@ def open_etcd(
     attempt_seconds: float = ATTEMPT_SECONDS,
     lost: LostListener,
     clock: Clock,
+    pause: Callable[[float], object] = time.sleep,
 ) -> Opened:
     """Open the pools that a URL names; nothing is asked of the cluster yet.
 
@@ -45,6 +47,7 @@ def open_etcd(
         attempt_seconds: How long one of them may, at one member.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
+        pause: Called with seconds between two tries.
     """
     gateway = open_gateway(
         url,
@@ -52,11 +55,12 @@ def open_etcd(
         clock=clock,
         deadline_seconds=deadline_seconds,
         attempt_seconds=attempt_seconds,
+        pause=pause,
     )
     keys = Keys(parse_etcd_url(url).prefix, place)
     claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, claims, clock=clock)
-    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost))
+    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))
 
 
 def open_gateway(
@@ -66,6 +70,7 @@ def open_gateway(
     clock: Clock,
     deadline_seconds: float = 10.0,
     attempt_seconds: float = ATTEMPT_SECONDS,
+    pause: Callable[[float], object] = time.sleep,
 ) -> Gateway:
     """Open a cluster's gateway; nothing is asked of it yet, and no file is read.
 
@@ -75,6 +80,7 @@ def open_gateway(
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
         attempt_seconds: How long one of them may, at one member.
+        pause: Called with seconds between two tries.
     """
     address = parse_etcd_url(url)
     return Gateway(
@@ -82,6 +88,7 @@ def open_gateway(
         clock=clock,
         deadline_seconds=deadline_seconds,
         attempt_seconds=attempt_seconds,
+        pause=pause,
         tls=partial(client_context, settings) if address.is_secure else None,
         user_file=settings.user_file,
     )

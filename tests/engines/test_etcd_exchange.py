@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import threading
 import time
@@ -134,7 +136,7 @@ def test_a_member_that_drips_is_given_up_in_time(
 ) -> None:
     server = serve(conversation)
     since = time.monotonic()
-    with pytest.raises(NoAnswer, match=r"no answer within 0\.4s") as raised:
+    with pytest.raises(NoAnswer, match="no answer in time") as raised:
         line.ask(server.endpoint, "/", {}, headers={}, seconds=SECONDS)
     assert SECONDS <= time.monotonic() - since < SECONDS + LATE_SECONDS
     assert raised.value.sent
@@ -175,7 +177,7 @@ def test_a_name_that_is_looked_up_for_ever_is_given_up_in_time(
     found = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found.wait(30) and [])
     since = time.monotonic()
-    with pytest.raises(NoAnswer, match=r"no answer within 0\.4s") as raised:
+    with pytest.raises(NoAnswer, match="no answer in time") as raised:
         line.ask("http://etcd:2379", "/", {}, headers={}, seconds=SECONDS)
     assert time.monotonic() - since < SECONDS + LATE_SECONDS
     assert not raised.value.sent
@@ -210,6 +212,22 @@ def test_an_answer_that_does_not_end_is_given_up_before_memory_is_full(
         line.ask(server.endpoint, "/", {}, headers={}, seconds=30)
     assert raised.value.lasting
     assert server.ended.wait(5)
+
+
+def test_a_signal_that_is_blocked_later_waits_for_who_blocked_it(
+    serve: Callable[[Conversation], Peculiar], line: Line
+) -> None:
+    line.ask(serve(answer).endpoint, "/", {}, headers={}, seconds=5)
+    taken: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda signum, _frame: taken.append(signum))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    try:
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert signal.sigwait({signal.SIGUSR2}) == signal.SIGUSR2
+        assert taken == []
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGUSR2, before)
 
 
 def test_a_line_that_nobody_has_any_more_leaves_no_thread(
