@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import signal
 import socket
 import ssl
 import threading
@@ -118,6 +119,8 @@ class _Worker(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        # Or those that the main thread blocks later, to read them, would be taken here.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while True:
             work = self._assigned.get()
             if work is None:
@@ -164,7 +167,7 @@ class _Exchange:
         if self._answer is not None:
             return self._answer
         if self._error is None or isinstance(self._error, httpx.TimeoutException):
-            raise NoAnswer(f"no answer within {seconds:.1f}s", sent=self._sent)
+            raise NoAnswer("no answer in time", sent=self._sent)
         if isinstance(self._error, (httpx.HTTPError, httpx.StreamError)):
             raise _translate(self._endpoint, self._error, sent=self._sent) from self._error
         raise self._error

@@ -318,7 +318,7 @@ class Gateway:
         endpoint = self.endpoints[member]
         seconds = until - self._clock.elapsed()
         if seconds <= 0:
-            raise NoAnswer("no time left", sent=False)
+            raise NoAnswer("no answer in time", sent=False)
         answer = line.ask(endpoint, path, body, headers=_headers(token), seconds=seconds)
         return parse_answer(endpoint + path, answer)
 
