@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Callable
 
 from leasectl.backends.base import Patience
 from leasectl.backends.pool import PoolBackend
@@ -24,18 +25,29 @@ CLOCK = Clock()
 class Access:
     """What one process has of a prefix.
 
+    Args:
+        endpoints: The members' addresses.
+        prefix: Below which everything is.
+        place: The host and its state directory, as it were.
+        seconds: How long a request may take.
+        pause: Sleeps between two rounds of all members.
+
     Attributes:
         lost: Who was told of which loss here.
     """
 
     def __init__(
-        self, endpoints: Sequence[str], prefix: str, *, place: str = "host", seconds: float = 10.0
+        self,
+        endpoints: Sequence[str],
+        prefix: str,
+        *,
+        place: str = "host",
+        seconds: float = 10.0,
+        pause: Callable[[float], object] = lambda _: time.sleep(0.001),
     ) -> None:
         self.lost: list[tuple[str, tuple[str, ...]]] = []
         self.keys = Keys(prefix, place)
-        self.gateway = Gateway(
-            endpoints, clock=CLOCK, deadline_seconds=seconds, pause=lambda _: time.sleep(0.001)
-        )
+        self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
         claims = EtcdClaims(self.gateway, self.keys, lost=self._note, clock=CLOCK)
         self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
         self.pools = EtcdPools(self.gateway, self.keys, claims, lost=self._note)
