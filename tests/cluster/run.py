@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tests.crash.forking import ending
 from tests.crash.history import Recorder, read_history
 from tests.engines.etcd_access import Access
 from tests.engines.etcd_server import EtcdServer
+from tests.support import eventually
 
 _NAMES = [f"{POOL}--{number}" for number in range(6)]
 _WAITS_END_WITHIN_SECONDS = 60.0
@@ -65,6 +67,32 @@ class Run:
             crew.finish(killed=participants // 4, seconds=_WAITS_END_WITHIN_SECONDS)
         links.close()
         return self._report()
+
+    def in_contention(
+        self, *, participants: int, bursts: int, killed: int, grants: int, seed: int
+    ) -> Report:
+        """Have many participants at once, of which some are killed again and again and replaced.
+
+        Args:
+            participants: How many at a time.
+            bursts: How often some are killed.
+            killed: How many at once.
+            grants: How many resources are granted before each time.
+            seed: Of who is killed, and of what participants do.
+        """
+        crew = Crew(self._surroundings, [self._server.endpoints] * participants, seed=seed)
+        rng = random.Random(seed)
+        with self._observed(crew):
+            for _ in range(bursts):
+                goal = self._grants() + grants
+                eventually(lambda g=goal: self._grants() >= g, timeout=60, what="more grants")  # type: ignore[misc]
+                for slot in rng.sample(range(participants), killed):
+                    crew.replace(slot)
+            crew.finish(killed=participants // 4, seconds=_WAITS_END_WITHIN_SECONDS)
+        return self._report()
+
+    def _grants(self) -> int:
+        return sum(event.kind == "granted" for event in read_history(self._history))
 
     @contextmanager
     def _observed(self, crew: Crew) -> Iterator[None]:
