@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.liveness import boot_id
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x6C656173  # "leas"
 
 _SCHEMA = """
 CREATE TABLE meta (
   fence INTEGER NOT NULL,          -- the last one given; one counter for all, so none repeats
   boot_id TEXT NOT NULL,           -- the boot that the due times below belong to
-  purge_cursor TEXT NOT NULL
+  purge_cursor TEXT NOT NULL,
+  place TEXT NOT NULL              -- tells this state directory from all others, everywhere
 );
 CREATE TABLE pool (
   type TEXT PRIMARY KEY,
@@ -131,7 +132,7 @@ def create(path: str) -> None:
         db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged
         db.execute("PRAGMA journal_mode = WAL")
         db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        db.execute("INSERT INTO meta VALUES (0, ?, '')", (boot_id(),))
+        db.execute("INSERT INTO meta VALUES (0, ?, '', ?)", (boot_id(), _new_place()))
         db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     finally:
@@ -157,10 +158,29 @@ def connect(path: str) -> sqlite3.Connection:
             f"{path} was written by a newer version of leasectl (schema {version}, this one reads "
             f"{SCHEMA_VERSION}); use that version, or another LEASECTL_STATE_DIR"
         )
+    if version < SCHEMA_VERSION:
+        _update(db)
     db.execute("PRAGMA synchronous = NORMAL")
     # Small, because a log that no process has open is read through by the next that opens it.
     db.execute("PRAGMA wal_autocheckpoint = 1000")
     return db
+
+
+def _update(db: sqlite3.Connection) -> None:
+    """Make of an older database one of this version; whoever comes second finds it made."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if db.execute("PRAGMA user_version").fetchone()[0] == 1:
+            db.execute(f"ALTER TABLE meta ADD COLUMN place TEXT NOT NULL DEFAULT '{_new_place()}'")
+            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def _new_place() -> str:
+    return os.urandom(8).hex()
 
 
 def _corrupt(path: str, what: str) -> CorruptState:

@@ -1,4 +1,4 @@
-"""Releases by name that are under way on a server, and of which the outcome isn't certain yet.
+"""Releases that are under way on a server, and of which the outcome isn't certain yet.
 
 Every method that changes something belongs inside `State.transaction`.
 """
@@ -8,20 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.liveness import Process, is_dead, parse_process
+from leasectl.model import Handle
 from leasectl.state import State
 
 
 class GivingBack:
-    """Who is releasing which names of one backend.
+    """Who is releasing which names.
+
+    A server that releases by name alone can be told so by any handle; one that heeds owners only
+    by the acquisition that holds it.
 
     Args:
         state: The opened state directory.
-        backend: The backend's URL.
+        handle: Whose names.
     """
 
-    def __init__(self, state: State, backend: str) -> None:
+    def __init__(self, state: State, handle: Handle) -> None:
         self._state = state
-        self._backend = backend
+        by_name = handle.backend.startswith(("http://", "https://"))
+        self._backend = handle.backend if by_name else f"{handle.backend} {handle.claims_as}"
 
     def start(self, names: Sequence[str], process: Process) -> None:
         """Record that releases are about to be sent."""

@@ -12,7 +12,7 @@ from leasectl.database import unlink
 from leasectl.durations import printable
 from leasectl.errors import NotFound
 from leasectl.liveness import Process, is_dead, parse_process
-from leasectl.model import Handle, Labels, Lease, Request
+from leasectl.model import Handle, Labels, Lease, Request, is_remote
 from leasectl.naming import is_name
 from leasectl.state import State
 
@@ -423,7 +423,7 @@ def needs_keeper(handle: Handle) -> bool:
     of ours watches it.
     """
     delayed = handle.request.release_after_seconds is not None
-    remote = handle.waiter is not None and handle.backend.startswith("http")
+    remote = handle.waiter is not None and is_remote(handle.backend)
     followed = handle.guard is not None or handle.runner is not None
     return followed or delayed or remote or renews_itself(handle)
 

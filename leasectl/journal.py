@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from leasectl import keeping
 from leasectl.backends.base import Backend
 from leasectl.clock import Clock
+from leasectl.errors import Cancelled
 from leasectl.giving_back import GivingBack
 from leasectl.handles import Handles, needs_keeper
 from leasectl.liveness import Process, is_dead
@@ -48,7 +49,7 @@ class RecordJournal:
         self.unsettled = False
         self._state = state
         self._handles = Handles(state)
-        self._giving_back = GivingBack(state, handle.backend)
+        self._giving_back = GivingBack(state, handle)
         self._backend = backend
         self.handle = handle
         self._again = again
@@ -57,7 +58,7 @@ class RecordJournal:
 
     @property
     def key(self) -> str:
-        return f"{self.handle.id}/{self.handle.acquisition}"
+        return self.handle.key
 
     def enqueuing(self) -> None:
         with self._state.transaction():
@@ -66,6 +67,8 @@ class RecordJournal:
                 self._handles.create(self.handle)
                 return
             current = self._handles.require(self.handle.id)
+            if self._backend.remote and current.acquisition != self.handle.acquisition:
+                raise Cancelled(f"handle {current.id} was acquired again by somebody else")
             if not self._backend.remote:
                 self._backend.withdraw(current.id)
                 self._backend.release(current.id, current.names)
@@ -103,6 +106,8 @@ class RecordJournal:
 
     def to_undo(self) -> None:
         self.unsettled = True
+        if not self.handle.lost_replies:
+            self.lost_reply()
 
     def found(self) -> None:
         if self.handle.lost_replies:
@@ -120,6 +125,8 @@ class RecordJournal:
                 self.kept = keeping.wake(self._state)
 
     def gave_up(self) -> None:
+        if self.unsettled:
+            return  # its record is what the keeper goes on by
         with self._state.transaction():
             current = self._handles.load(self.handle.id)
             if current is None or current.acquisition != self.handle.acquisition:

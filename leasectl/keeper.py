@@ -12,12 +12,14 @@ Started by `leasectl.keeping`, as ``python -m leasectl.keeper <state directory>`
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import resource
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Callable
 
 from leasectl import keeping
 from leasectl.backends.opening import LOCAL
@@ -25,8 +27,9 @@ from leasectl.clock import Clock, rfc3339
 from leasectl.engines.wake import NamedPipe, ProcessWatch, sleep
 from leasectl.errors import LeaseError
 from leasectl.handles import renews_itself
+from leasectl.heartbeats import Heartbeat, Heartbeats
 from leasectl.liveness import Process, is_dead, this_process
-from leasectl.model import Handle
+from leasectl.model import Handle, is_remote
 from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import Caller, Target, whole
@@ -80,6 +83,7 @@ class Keeper:
         self._clock = clock
         self._log = log
         self._renewed_at: dict[tuple[str, int], float] = {}
+        self._heartbeats: Heartbeats | None = None
         self._retries: dict[tuple[str, int], _Retry] = {}
 
     def round(self) -> float | None:
@@ -89,6 +93,7 @@ class Keeper:
             When something is due next, CLOCK_BOOTTIME in seconds; None when only events can
             bring work.
         """
+        self._take_heartbeats()
         next_times = [self._release(target) for target in self._service.recovery.due()]
         handles = self._service.handles.watched()
         next_times += [self._renew(handle) for handle in handles if _keeper_renews(handle)]
@@ -105,6 +110,10 @@ class Keeper:
         handles = self._service.handles.watched()
         some = [p for handle in handles for p in (handle.guard, handle.waiter, handle.runner)]
         return [process for process in some if process is not None]
+
+    def fds(self) -> tuple[int, ...]:
+        """What becomes readable when there is work for another reason."""
+        return () if self._heartbeats is None else (self._heartbeats.fd,)
 
     def fire_timers(self) -> None:
         """Release now what was to be released later."""
@@ -134,16 +143,41 @@ class Keeper:
         due = retry.at if retry else self._renewed_at.get(key, 0.0) + ttl / 3
         if now < due:
             return due
+        if not is_remote(handle.backend):
+            return self._note_renewal(handle, now, lambda: self._service.renew(whole(handle)))
+        if self._heartbeats is None:
+            self._heartbeats = Heartbeats(self._service.state, clock=self._clock)
+        self._heartbeats.send(handle)
+        return None  # its outcome brings the next round
+
+    def _take_heartbeats(self) -> None:
+        for heartbeat in self._heartbeats.outcomes() if self._heartbeats else ():
+            handle = self._service.handles.load(heartbeat.target.handle_id)
+            if handle is not None and whole(handle) == heartbeat.target:
+                record = functools.partial(self._record, heartbeat)
+                self._note_renewal(handle, heartbeat.sent_at, record)
+
+    def _record(self, heartbeat: Heartbeat) -> None:
+        if heartbeat.held is None:
+            raise heartbeat.error or LeaseError("no outcome")
+        self._service.renewed(heartbeat.target, heartbeat.held)
+
+    def _note_renewal(
+        self, handle: Handle, sent: float, renew: Callable[[], object]
+    ) -> float | None:
+        key = (handle.id, handle.acquisition)
+        ttl = handle.request.ttl_seconds
+        assert ttl is not None
         try:
-            self._service.renew(whole(handle))
+            renew()
         except LeaseError as error:
             if handle.id not in {h.id for h in self._service.handles.watched()}:
                 self._log.write(f"{error}")
                 return None
             return self._failed(key, f"can't renew {handle.id}: {error}", longest=ttl / 6)
         self._retries.pop(key, None)
-        self._renewed_at[key] = now
-        return now + ttl / 3
+        self._renewed_at[key] = sent
+        return sent + ttl / 3
 
     def _failed(
         self, key: tuple[str, int], text: str, *, longest: float = LONGEST_RETRY_SECONDS
@@ -232,7 +266,7 @@ def main(directory: str) -> None:
         if watch.update(processes):
             continue
         woken = sleep(
-            wake_fds=(pipe.fd, signals.fd, *watch.fds()),
+            wake_fds=(pipe.fd, signals.fd, *watch.fds(), *keeper.fds()),
             interrupts=(),
             until=latest if due is None else min(due, latest),
             now=clock.elapsed,

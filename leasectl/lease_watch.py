@@ -6,13 +6,15 @@ import contextlib
 import os
 import select
 from collections.abc import Mapping
+from typing import Callable
 
 from leasectl import keeping
 from leasectl.clock import Clock, earliest
 from leasectl.engines.wake import NamedPipe
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
+from leasectl.heartbeats import Heartbeat, Heartbeats
 from leasectl.liveness import open_pidfd
-from leasectl.model import Handle
+from leasectl.model import Handle, is_remote
 from leasectl.service import Service
 from leasectl.signals import lock_limit
 from leasectl.targets import whole
@@ -47,6 +49,11 @@ class LeaseWatch:
         self._over = False
         self._deadline = None if self._ttl is None else renewed_at + self._ttl
         self._renew_at = None if self._ttl is None else renewed_at + self._ttl / 3
+        self._heartbeats = (
+            Heartbeats(service.state, clock=clock)
+            if self._ttl is not None and is_remote(handle.backend)
+            else None
+        )
         self._pipe = NamedPipe(service.state.runner_pipe(handle.id))
         self._keeper_fd: int | None = None
         self._look_for_keeper_at: float | None = None
@@ -87,6 +94,8 @@ class LeaseWatch:
 
     def register(self, poll: select.poll) -> None:
         poll.register(self._pipe.fd, select.POLLIN)
+        if self._heartbeats is not None:
+            poll.register(self._heartbeats.fd, select.POLLIN)
         if self._keeper_fd is not None:
             poll.register(self._keeper_fd, select.POLLIN)
 
@@ -99,6 +108,9 @@ class LeaseWatch:
         if self._keeper_fd is not None and self._keeper_fd in events:
             poll.unregister(self._keeper_fd)
             self._watch_keeper()
+        if self._heartbeats is not None:
+            for heartbeat in self._heartbeats.outcomes():
+                self._take(heartbeat)
         now = self._clock.elapsed()
         if self._look_for_keeper_at is not None and now >= self._look_for_keeper_at:
             self._watch_keeper()
@@ -107,6 +119,8 @@ class LeaseWatch:
 
     def close(self) -> None:
         self._pipe.close()
+        if self._heartbeats is not None:
+            self._heartbeats.close()
         if self._keeper_fd is not None:
             os.close(self._keeper_fd)
 
@@ -115,11 +129,27 @@ class LeaseWatch:
         self._revoked = record is not None and record.lost
 
     def _renew(self) -> None:
-        assert self._ttl is not None
+        if self._heartbeats is not None:
+            self._heartbeats.send(self._handle)
+            self._renew_at = None  # its outcome says when next
+            return
         sent = self._clock.elapsed()
+        self._note_renewal(sent, lambda: self._service.renew(whole(self._handle)))
+
+    def _take(self, heartbeat: Heartbeat) -> None:
+        def record() -> None:
+            if heartbeat.held is None:
+                raise heartbeat.error or LeaseError("no outcome")
+            if set(self._handle.names).issubset(heartbeat.held):
+                self._extend(heartbeat.sent_at)  # also if it can't be recorded
+            self._service.renewed(heartbeat.target, heartbeat.held)
+
+        self._note_renewal(heartbeat.sent_at, record)
+
+    def _note_renewal(self, sent: float, renew: Callable[[], object]) -> None:
         try:
             with lock_limit(self._lock_patience):
-                self._service.renew(whole(self._handle))
+                renew()
         except NotAllowed:
             # It was given back on purpose; the command goes on without.
             self._renew_at = self._deadline = None
@@ -128,10 +158,15 @@ class LeaseWatch:
             self._revoked = True
             self._renew_at = None
         except (LeaseError, Interrupted):
+            assert self._ttl is not None
             self._renew_at = self._clock.elapsed() + min(1.0, self._ttl / 10)
         else:
-            self._deadline = sent + self._ttl
-            self._renew_at = sent + self._ttl / 3
+            self._extend(sent)
+
+    def _extend(self, sent: float) -> None:
+        assert self._ttl is not None
+        self._deadline = sent + self._ttl
+        self._renew_at = sent + self._ttl / 3
 
     def _watch_keeper(self) -> None:
         if self._keeper_fd is not None:

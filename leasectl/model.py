@@ -8,6 +8,10 @@ from leasectl.liveness import Process
 
 Labels = tuple[tuple[str, str], ...]
 
+# Whose claim a handle gives back that it didn't get itself; ":" keeps it apart from the labels
+# that people can give.
+ADOPTED_LABEL = "adopted:owner"
+
 
 class Request(NamedTuple):
     """What is asked for; `reacquire` asks for the same again.
@@ -94,11 +98,20 @@ class QueueEntry(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A member of a pool; ``lease`` and ``owner`` (the handle's id) are None when it is free."""
+    """A member of a pool.
+
+    Args:
+        name: Its name.
+        lease: None when it is free.
+        owner: Whose the lease is, as `Handle.claims_as` has it; None when it is free.
+        expires_in_seconds: When the lease runs out unless it is renewed, by the clock of the store;
+            None for never, and where that wasn't asked.
+    """
 
     name: str
     lease: Lease | None = None
     owner: str | None = None
+    expires_in_seconds: float | None = None
 
 
 class Pool(NamedTuple):
@@ -165,13 +178,41 @@ class Handle(NamedTuple):
         return tuple(lease.name for lease in self.leases)
 
     @property
+    def key(self) -> str:
+        """What a server knows the acquisition by: ``<handle>/<acquisition>``."""
+        return f"{self.id}/{self.acquisition}"
+
+    @property
+    def claims_as(self) -> str:
+        """The owner of its claims, as the backend knows it.
+
+        Where a claim and its record don't change together it says which acquisition, so that what
+        is late for one never meets the next.
+        """
+        if not is_remote(self.backend):
+            return self.id
+        return dict(self.request.labels).get(ADOPTED_LABEL, self.key)
+
+    @property
     def fences(self) -> tuple[str, ...]:
         """The fences in the order of the names; empty where the backend has none."""
         return tuple(str(lease.fence or "") for lease in self.leases)
 
 
+def is_remote(url: str) -> bool:
+    """Tell whether the leases of the backend with that URL live on a server."""
+    return "://" in url
+
+
 class Overview(NamedTuple):
-    """Pools at one instant; ``handles`` are all that aren't released, by their ids."""
+    """Pools at one instant.
+
+    Args:
+        pools: As they are.
+        handles: All of this state directory that aren't released, by `Handle.claims_as`.
+        shared: Other state directories hold leases in these pools as well.
+    """
 
     pools: tuple[Pool, ...]
     handles: dict[str, Handle]
+    shared: bool = False

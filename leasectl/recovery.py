@@ -6,12 +6,11 @@ import contextlib
 from typing import Callable
 
 from leasectl import keeping
-from leasectl.backends.opening import is_remote
 from leasectl.clock import Clock
 from leasectl.errors import LeaseError
 from leasectl.handles import Handles
 from leasectl.liveness import is_dead
-from leasectl.model import Handle
+from leasectl.model import Handle, is_remote
 from leasectl.state import State
 from leasectl.targets import Target, whole
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from leasectl.backends.base import Backend
@@ -47,19 +48,33 @@ class RemoteRelease:
             handle = self._handles.current(target.handle_id, target.acquisition)
             if handle is None:
                 return ()
-            if handle.state == "acquiring" and _somebody_else_acquires(handle):
-                self._handles.cancel(handle)
-                return ()
+            cancels = handle.state == "acquiring" and _somebody_else_acquires(handle)
             names = handle.names if target.names is None else target.names
-            self._giving_back(handle).start(names, this_process())
+            if cancels:
+                self._handles.cancel(handle)
+            else:
+                self._giving_back(handle).start(names, this_process())
+        if cancels:
+            with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
+                backend.withdraw(_owner(handle))
+            return ()
         released = self._send(backend, handle, names) if names else ()
         if target.names is None and _may_have_more(handle):
-            list(backend.release(_key(handle), ()))
+            list(backend.release(_owner(handle), ()))
         with self._state.transaction():
             current = self._handles.current(target.handle_id, target.acquisition)
-            if current is not None and not current.names:
-                self._handles.release(current, now=self._clock.elapsed())
+            if current is not None:
+                wanted = [name for name in current.names if name in names]
+                over = [name for name in wanted if self._is_over(handle, name)]
+                if over or not current.names:
+                    self._handles.drop(current, over, now=self._clock.elapsed(), lost=bool(over))
         return released
+
+    def _is_over(self, handle: Handle, name: str) -> bool:
+        """Tell of a name that wasn't there to be given back whether it had run out; else another
+        has given it back and is about to record that."""
+        self._giving_back(handle).settled(name, this_process())
+        return not self._giving_back(handle).processes(name)
 
     def _send(self, backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
         released: set[str] = set()
@@ -68,7 +83,7 @@ class RemoteRelease:
             return tuple(name for name in names if name in released)
 
         try:
-            for name in backend.release(_key(handle), names):
+            for name in backend.release(_owner(handle), names):
                 with self._state.transaction():
                     self._giving_back(handle).settled(name, this_process())
                     current = self._handles.current(handle.id, handle.acquisition)
@@ -85,12 +100,13 @@ class RemoteRelease:
         return in_order()
 
     def _giving_back(self, handle: Handle) -> GivingBack:
-        return GivingBack(self._state, handle.backend)
+        return GivingBack(self._state, handle)
 
 
-def _key(handle: Handle) -> str:
+def _owner(handle: Handle) -> str:
     """What the server knows the acquisition by; empty for names of which we don't know whose."""
-    return "" if handle.request.type == ADOPTED else f"{handle.id}/{handle.acquisition}"
+    owner = handle.claims_as
+    return "" if handle.request.type == ADOPTED and owner == handle.key else owner
 
 
 def _may_have_more(handle: Handle) -> bool:

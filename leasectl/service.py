@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from leasectl import keeping, shared
 from leasectl.backends.base import Backend, Patience
-from leasectl.backends.opening import check_url, is_remote, open_backend, open_pools
+from leasectl.backends.opening import (
+    check_url,
+    default_ttl_seconds,
+    has_pools,
+    open_backend,
+    open_pools,
+)
 from leasectl.backends.settings import RELEASE_SECONDS
 from leasectl.clock import Clock
 from leasectl.engines.base import Interrupt, PoolAdmin
@@ -23,18 +29,28 @@ from leasectl.errors import (
     LeaseLost,
     NotAllowed,
     NotFound,
-    NotSupported,
     StateUnwritable,
 )
+from leasectl.giving_back import GivingBack
 from leasectl.handles import Handles, needs_keeper, new_id
 from leasectl.journal import RecordJournal, remote_lease
 from leasectl.liveness import Process, is_dead, this_process
-from leasectl.model import Claimant, Handle, Overview, Pool, Request
+from leasectl.model import (
+    ADOPTED_LABEL,
+    Claimant,
+    Handle,
+    Lease,
+    Overview,
+    Pool,
+    Request,
+    Resource,
+    is_remote,
+)
 from leasectl.naming import next_names
 from leasectl.recovery import Recovery
 from leasectl.remote_release import ADOPTED, RemoteRelease
 from leasectl.state import State
-from leasectl.targets import Caller, Target, Targets, whole
+from leasectl.targets import Caller, Target, Targets, not_ours, whole
 
 if TYPE_CHECKING:
     from leasectl.definitions import Definition
@@ -75,13 +91,22 @@ class Service:
         self._settings = settings
         self._release_seconds = release_seconds
         self._backends: dict[tuple[str, str], Backend] = {}
+        self._pools: PoolAdmin | None = None
         self._release_remotely = RemoteRelease(state, clock=self._clock)
         self.recovery = Recovery(state, self.release, clock=self._clock)
 
     @property
     def pools(self) -> PoolAdmin:
         """The pools of the chosen backend; NotSupported when it has none."""
-        return open_pools(self.backend_url, self.state, lost=self._lost, clock=self._clock)
+        if self._pools is None:
+            self._pools = open_pools(
+                self.backend_url,
+                self.state,
+                settings=self._settings,
+                lost=self._lost,
+                clock=self._clock,
+            )
+        return self._pools
 
     def acquire(
         self,
@@ -118,7 +143,7 @@ class Service:
         self, request: Request, *, handle_id: str, patience: Patience
     ) -> Generator[Nap, set[int], Handle]:
         """What `acquire` does, as a generator of the naps in between: for one process that waits
-        for thousands. Requests have scope ``step`` and nothing that the keeper would have to do.
+        for thousands. Requests have scope ``step``.
 
         Args:
             request: What is wanted.
@@ -132,9 +157,16 @@ class Service:
         handle = self._new_handle(request, handle_id)
         backend = self._backend(handle)
         journal = self._journal(backend, handle, again=False)
-        yield from backend.acquisition(
-            _claimant(handle), journal, self._heedful(patience, request.type)
-        )
+        if needs_keeper(handle):
+            keeping.ensure(self.state)
+        try:
+            yield from backend.acquisition(
+                _claimant(handle), journal, self._heedful(patience, handle)
+            )
+        finally:
+            if journal.unsettled:
+                self._leave_to_keeper(journal)
+        self._ensure_kept(journal)
         return journal.handle
 
     def reacquire(self, handle_id: str, *, patience: Patience) -> Handle:
@@ -287,23 +319,44 @@ class Service:
         handle = self.handles.require(target.handle_id)
         backend = self._backend(handle)
         with backend.atomic():
-            backend.renew(handle.id)
+            self._note_renewal(target, backend.renew(handle.claims_as))
+        return self._require_held(target)
+
+    def renewed(self, target: Target, held: Collection[str]) -> Handle:
+        """Record what came of a heartbeat.
+
+        Args:
+            target: What it was for.
+            held: The names that its owner still holds.
+
+        Raises:
+            LeaseLost, NotAllowed: As `renew`.
+        """
+        self._note_renewal(target, held)
+        return self._require_held(target)
+
+    def _note_renewal(self, target: Target, held: Collection[str]) -> None:
+        with self.state.transaction():
             current = self._current(target)
             if current is not None and current.state == "held":
                 self.handles.renewed(current, self._clock.wall())
-        handle = self.handles.require(handle.id)
+                self._note_gone(current, [name for name in current.names if name not in held])
+
+    def _require_held(self, target: Target) -> Handle:
+        handle = self.handles.require(target.handle_id)
         if handle.lost:
             raise LeaseLost(
                 f"handle {handle.id} has lost its lease; get a new one with: "
                 f"leasectl reacquire --handle {self.state.names_path(handle.id)}"
             )
-        if current is None or current.state != "held":
+        if handle.state != "held" or handle.acquisition != target.acquisition:
             raise NotAllowed(f"handle {handle.id} holds nothing to renew (it is {handle.state})")
         return handle
 
     def inspect(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         """The pools as they are, after everything that is over has been put right."""
-        return self.overview(pool_type).pools
+        self.recovery.release_abandoned()
+        return self.pools.pools(pool_type)
 
     def overview(self, pool_type: str | None = None) -> Overview:
         """The pools and who holds their resources, after everything that is over was put right.
@@ -313,9 +366,10 @@ class Service:
             NotSupported: The backend has no pools of its own.
         """
         self.recovery.release_abandoned()
-        with self.state.transaction():
-            pools = self.pools.pools(pool_type)
-            return Overview(pools, {handle.id: handle for handle in self.handles.active()})
+        with self.pools.atomic():
+            pools = self.pools.pools(pool_type, expiries=True)
+            handles = {handle.claims_as: handle for handle in self.handles.active()}
+            return Overview(pools, handles, shared=is_remote(self.backend_url))
 
     def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
         """Add so many resources to a pool, named on from its highest number; returns the names.
@@ -324,11 +378,18 @@ class Service:
             NotFound: No such type.
             InvalidRequest: A name is taken, or would be too long.
         """
-        with self.state.transaction():
-            (pool,) = self.pools.pools(pool_type)
-            names = next_names(pool_type, count, (each.name for each in pool.resources))
-            self.pools.add_resources(pool_type, names)
-        return names
+        names: tuple[str, ...] = ()
+        while True:
+            with self.pools.atomic():
+                (pool,) = self.pools.pools(pool_type)
+                before = names
+                names = next_names(pool_type, count, (each.name for each in pool.resources))
+                try:
+                    self.pools.add_resources(pool_type, names)
+                    return names
+                except InvalidRequest:
+                    if names == before:
+                        raise  # it isn't that somebody else has just added the same
 
     def apply_pools(
         self, definitions: Iterable[Definition], *, dry_run: bool = False
@@ -351,16 +412,17 @@ class Service:
         from leasectl.pool_changes import carry_out, plan
 
         self.recovery.release_abandoned()
-        with self.state.transaction():
-            pools = self.pools
+        pools = self.pools
+        with pools.atomic():
             changes = plan(definitions, pools.pools())
             return changes if dry_run else carry_out(changes, pools)
 
     def _get(self, handle: Handle, *, again: bool, patience: Patience) -> Handle:
         backend = self._backend(handle)
         journal = self._journal(backend, handle, again=again)
-        claimant = _claimant(handle)
-        patience = self._heedful(patience, handle.request.type)
+        acquisition = handle.acquisition + again
+        claimant = _claimant(handle._replace(acquisition=acquisition))
+        patience = self._heedful(patience, handle)
         try:
             if backend.remote:
                 self._acquire_remotely(backend, claimant, journal, patience)
@@ -369,8 +431,7 @@ class Service:
         finally:
             self._unlist(handle, handle.names)  # which a further acquisition gave back
         held = journal.handle
-        if needs_keeper(held) and not journal.kept:
-            keeping.ensure(self.state)
+        self._ensure_kept(journal)
         if held.shared_dir is not None:
             try:
                 shared.add(held.shared_dir, held.names)
@@ -383,6 +444,14 @@ class Service:
 
     def _new_handle(self, request: Request, handle_id: str) -> Handle:
         self._check(request)
+        ttl = default_ttl_seconds(self.backend_url)
+        if request.ttl_seconds is None and ttl is not None:
+            if request.scope == "test":
+                raise InvalidRequest(
+                    f"--scope test needs --ttl on {self.backend_url}, where every lease runs out "
+                    "and nobody renews it between the steps"
+                )
+            request = request._replace(ttl_seconds=ttl)
         return Handle(
             id=handle_id,
             backend=self.backend_url,
@@ -401,8 +470,22 @@ class Service:
             self.state, backend, handle, again=again, waiter=this_process(), clock=self._clock
         )
 
-    def _heedful(self, patience: Patience, pool_type: str) -> Patience:
-        """Patience that at the head of the queue also heeds what the dead hold."""
+    def _ensure_kept(self, journal: RecordJournal) -> None:
+        if needs_keeper(journal.handle) and not journal.kept:
+            keeping.ensure(self.state)
+
+    def _leave_to_keeper(self, journal: RecordJournal) -> None:
+        journal.leave_to_keeper()
+        keeping.ensure(self.state)
+
+    def _heedful(self, patience: Patience, handle: Handle) -> Patience:
+        """Patience that at the head of the queue also heeds what the dead hold.
+
+        What is on a server the keeper gives back, and the server tells of it.
+        """
+        pool_type = handle.request.type
+        if is_remote(handle.backend):
+            return patience
         return patience._replace(
             watched=lambda: self._watched_at_head(pool_type), tend=self.recovery.run
         )
@@ -442,7 +525,7 @@ class Service:
 
         def check() -> None:
             pipe.renew()
-            record = self.handles.load(journal.handle.id)
+            record = self.handles.current(journal.handle.id, journal.handle.acquisition)
             if record is None or record.cancelled:
                 raise Cancelled(f"{journal.handle.id} was released while it waited")
 
@@ -457,8 +540,7 @@ class Service:
             except LeaseError:
                 journal.unsettled = True
             if journal.unsettled:
-                journal.leave_to_keeper()
-                keeping.ensure(self.state)
+                self._leave_to_keeper(journal)
             else:
                 journal.gave_up()
             raise
@@ -478,18 +560,42 @@ class Service:
             )
         return self._backends[key]
 
-    def _adopt(self, names: Sequence[str]) -> Handle | None:
-        """Put names that no handle here holds under one, so that they can be released.
+    def _adopt(self, names: Sequence[str], *, skip_foreign: bool) -> Sequence[Handle]:
+        """Put names that no handle here holds under handles, so that they can be released.
 
-        A server that releases by name alone doesn't care who asks; a pool of ours does.
+        A server that releases by name alone doesn't care who asks. Of a pool that others share,
+        a name is adopted from whoever holds it if that is the caller's own job and build.
         """
         if not is_remote(self.backend_url):
-            return None
+            return ()
+        if not has_pools(self.backend_url):
+            now = self._clock.wall()
+            adopter = self._adopter(Request(ADOPTED, len(names)))
+            leases = [remote_lease(adopter, name, now) for name in names]
+            return (self._record_adopted(adopter, leases),)
+        found: dict[str, list[Lease]] = {}
+        for each in self._resources(names):
+            if each.lease is None or each.owner is None:
+                continue
+            identity = each.lease.holder_identity
+            if identity.rsplit("/", 2)[0] == self._caller.owner:
+                found.setdefault(each.owner, []).append(each.lease)
+            elif not skip_foreign:
+                raise not_ours(each.name, identity, self._caller)
+        return [
+            self._record_adopted(
+                self._adopter(Request(ADOPTED, len(leases), labels=((ADOPTED_LABEL, owner),))),
+                leases,
+            )
+            for owner, leases in found.items()
+        ]
+
+    def _adopter(self, request: Request) -> Handle:
         handle_id = new_id(ADOPTED)
-        handle = Handle(
+        return Handle(
             id=handle_id,
             backend=self.backend_url,
-            request=Request(ADOPTED, len(names)),
+            request=request,
             owner=self._caller.owner,
             holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
             state="held",
@@ -497,19 +603,41 @@ class Service:
             shared_dir=self._caller.shared_dir,
             settings=self._settings,
         )
+
+    def _record_adopted(self, handle: Handle, leases: Sequence[Lease]) -> Handle:
         with self.state.transaction():
             self.handles.create(handle)
-            for name in names:
-                self.handles.arrived(handle, remote_lease(handle, name, self._clock.wall()))
-        return self.handles.require(handle_id)
+            for lease in leases:
+                self.handles.arrived(handle, lease)
+        return self.handles.require(handle.id)
 
     def _lost(self, owner: str, names: Sequence[str]) -> None:
-        handle = self.handles.load(owner)
-        if handle is not None and handle.state == "acquiring":
-            self._forget_dead_waiter(handle)
-        elif handle is not None:
+        """Told by a store of claims that went away, and of tickets of the dead."""
+        with self.state.transaction():
+            handle = self.handles.load(owner.partition("/")[0])
+            if handle is None or handle.claims_as != owner:
+                return  # of another state directory, or an earlier acquisition
+            if handle.state == "held":
+                self._drop_lost(handle, names)
+            elif handle.state == "acquiring" and not is_remote(handle.backend):
+                self._forget_dead_waiter(handle)
+
+    def _note_gone(self, handle: Handle, names: Sequence[str]) -> None:
+        """What a handle doesn't hold any more has been lost, unless it is just being given back."""
+        giving_back = GivingBack(self.state, handle)
+        releasing = {name: giving_back.processes(name) for name in names}
+        self._drop_lost(handle, [name for name in names if not releasing[name]])
+        left = self._current(whole(handle))
+        returned = [
+            name for name in names if releasing[name] and all(map(is_dead, releasing[name]))
+        ]
+        if left is not None and returned:
+            self.handles.drop(left, returned, now=self._clock.elapsed())
+
+    def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
+        if names:
             self.handles.drop(handle, names, now=self._clock.elapsed(), lost=True)
-            self.state.wake(self.state.runner_pipe(owner))
+            self.state.wake(self.state.runner_pipe(handle.id))
 
     def _forget_dead_waiter(self, handle: Handle) -> None:
         if handle.acquisition == 1:
@@ -521,11 +649,11 @@ class Service:
         return self.handles.current(target.handle_id, target.acquisition)
 
     def _is_resource(self, name: str) -> bool:
-        try:
-            pools = self.pools.pools()
-        except NotSupported:
-            return True
-        return any(name == resource.name for pool in pools for resource in pool.resources)
+        return not has_pools(self.backend_url) or bool(self._resources([name]))
+
+    def _resources(self, names: Collection[str]) -> list[Resource]:
+        pools = self.pools.pools()
+        return [each for pool in pools for each in pool.resources if each.name in names]
 
     def _check(self, request: Request) -> None:
         check_url(self.backend_url)
@@ -545,7 +673,7 @@ class Service:
 
 
 def _claimant(handle: Handle) -> Claimant:
-    return Claimant(handle.id, handle.holder_identity, handle.request, this_process())
+    return Claimant(handle.claims_as, handle.holder_identity, handle.request, this_process())
 
 
 def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:

@@ -80,6 +80,11 @@ class State:
     def path(self, *parts: str) -> str:
         return os.path.join(self.directory, *parts)
 
+    def place(self) -> str:
+        """What tells this state directory from all others, on whatever machine."""
+        ((place,),) = self.query("SELECT place FROM meta")
+        return str(place)
+
     def names_path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""
         return f"{self.directory}/handles/{handle_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import Callable, NamedTuple
+from typing import Callable, NamedTuple, Protocol
 
 from leasectl import shared
 from leasectl.durations import printable
@@ -66,6 +66,22 @@ def whole(handle: Handle) -> Target:
     return Target(handle.id, handle.acquisition)
 
 
+class Adopt(Protocol):
+    """Puts names that no handle here holds under new ones, so that they can be released."""
+
+    def __call__(self, names: Sequence[str], *, skip_foreign: bool) -> Sequence[Handle]:
+        """As far as the backend would release them.
+
+        Raises:
+            NotAllowed: Another job or build holds one, unless such are to be skipped.
+        """
+
+
+def adopt_none(names: Sequence[str], *, skip_foreign: bool) -> tuple[Handle, ...]:
+    """Where nobody but our handles can hold anything."""
+    return ()
+
+
 class Targets:
     """Finds what a caller means.
 
@@ -73,8 +89,7 @@ class Targets:
         state: The opened state directory.
         caller: Whose names may be released.
         is_resource: Whether the backend knows a resource of that name.
-        adopt: Puts names that no handle holds under a new one; None where the backend wouldn't
-            release them.
+        adopt: For names that no handle here holds.
         backend: Whose handle is meant where two hold the same name.
     """
 
@@ -83,7 +98,7 @@ class Targets:
         state: State,
         caller: Caller,
         is_resource: Callable[[str], bool],
-        adopt: Callable[[Sequence[str]], Handle | None] = lambda _: None,
+        adopt: Adopt = adopt_none,
         *,
         backend: str = "",
     ) -> None:
@@ -136,13 +151,10 @@ class Targets:
                 self._require_resource(name)
                 unheld.append(name)
             elif not self._caller.is_owner(handle.owner):
-                raise NotAllowed(
-                    f'"{name}" is held by {handle.holder_identity}, which is another job or build '
-                    f"than {self._caller.owner}; only its own can release it by name"
-                )
+                raise not_ours(name, handle.holder_identity, self._caller)
             else:
                 held.append((handle, name))
-        return _by_handle(held) + self._adopted(unheld)
+        return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, False)]
 
     def of_scope_test(self) -> tuple[list[Target], list[str], list[str]]:
         """What ``$SHARED_DIR/leases`` lists.
@@ -167,20 +179,29 @@ class Targets:
                 held.append((handle, name))
             else:
                 stale.append(name)
-        adopted = self._adopted(unheld)
-        return _by_handle(held) + adopted, stale if adopted else stale + unheld, unknown
+        adopted = self._adopt_some(unheld, True)
+        known = {name for handle in adopted for name in handle.names}
+        stale += [name for name in unheld if name not in known]
+        return _by_handle(held) + [whole(each) for each in adopted], stale, unknown
 
     def of_everything(self) -> list[Target]:
         """All that this state directory's handles hold or wait for."""
         return [whole(handle) for handle in self._handles.active()]
 
-    def _adopted(self, names: Sequence[str]) -> list[Target]:
-        handle = self._adopt(names) if names else None
-        return [] if handle is None else [whole(handle)]
+    def _adopt_some(self, names: Sequence[str], skip_foreign: bool) -> Sequence[Handle]:
+        return self._adopt(names, skip_foreign=skip_foreign) if names else ()
 
     def _require_resource(self, name: str) -> None:
         if not self._is_resource(name):
             raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+
+
+def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
+    """The error for a name that another job or build holds."""
+    return NotAllowed(
+        f'"{name}" is held by {holder_identity}, which is another job or build than '
+        f"{caller.owner}; only its own can release it by name"
+    )
 
 
 def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[Target]:

@@ -31,6 +31,9 @@ class Journal(Protocol):
     def gave_up(self) -> None:
         """The request is no longer in the queue and got nothing."""
 
+    def to_undo(self) -> None:
+        """What a server may have granted couldn't be undone now; somebody has to go on."""
+
 
 class RemoteJournal(Journal, Protocol):
     """The journal of an acquisition from a server that keeps no record of its own for us.
@@ -55,9 +58,6 @@ class RemoteJournal(Journal, Protocol):
 
     def lost_reply(self) -> None:
         """An answer was lost that may have carried a grant."""
-
-    def to_undo(self) -> None:
-        """What lost answers may have carried couldn't be undone now; somebody has to go on."""
 
     def found(self) -> None:
         """The server recognised a repeated request: what was lost has been found again."""

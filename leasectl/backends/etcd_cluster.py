@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from leasectl.backends.etcd_address import parse_etcd_url
 from leasectl.backends.settings import Settings
 from leasectl.clock import Clock
+from leasectl.engines.base import LostListener
+from leasectl.engines.etcd import EtcdEngine
+from leasectl.engines.etcd_claims import EtcdClaims
 from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_keys import Keys
+from leasectl.engines.etcd_pools import EtcdPools
+
+
+class Opened(NamedTuple):
+    """The pools below one prefix of a cluster, from both sides."""
+
+    engine: EtcdEngine
+    pools: EtcdPools
+
+
+def open_etcd(
+    url: str,
+    settings: Settings,
+    *,
+    place: str,
+    deadline_seconds: float = 10.0,
+    lost: LostListener,
+    clock: Clock,
+) -> Opened:
+    """Open the pools that a URL names; nothing is asked of the cluster yet.
+
+    Args:
+        url: As `parse_etcd_url` reads it.
+        settings: How to talk to it.
+        place: Names where owners' names are unique.
+        deadline_seconds: How long a request may take, all its repetitions included.
+        lost: Told of leases that went away without having been given back.
+        clock: Where times come from.
+    """
+    gateway = open_gateway(url, settings, clock=clock, deadline_seconds=deadline_seconds)
+    keys = Keys(parse_etcd_url(url).prefix, place)
+    claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
+    engine = EtcdEngine(gateway, keys, claims, clock=clock)
+    return Opened(engine, EtcdPools(gateway, keys, claims, lost=lost))
 
 
 def open_gateway(

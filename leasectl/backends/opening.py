@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Callable
 
 from leasectl.backends.base import Backend
 from leasectl.backends.dry_run import DryRunBackend
+from leasectl.backends.etcd_address import is_etcd, parse_etcd_url
 from leasectl.backends.pool import PoolBackend
 from leasectl.backends.settings import RELEASE_SECONDS, parse_settings
 from leasectl.clock import Clock
@@ -14,26 +16,36 @@ from leasectl.engines.base import LostListener, PoolAdmin
 from leasectl.engines.local import LocalEngine
 from leasectl.engines.local_pools import LocalPools
 from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.model import is_remote
 from leasectl.state import State
 
 LOCAL = "local:"
 DRY_RUN = "none:"
 _PROXY = re.compile(r"https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
+_ETCD_TTL_SECONDS = 60.0
 
 
 def check_url(url: str) -> str:
     """Return the URL of a backend there is, or raise InvalidRequest."""
-    if url not in (LOCAL, DRY_RUN) and not _PROXY.fullmatch(url):
+    if is_etcd(url):
+        parse_etcd_url(url)
+    elif url not in (LOCAL, DRY_RUN) and not _PROXY.fullmatch(url):
         raise InvalidRequest(
-            f'there is no backend "{printable(url)}"; choose {LOCAL}, {DRY_RUN} or the http:// '
-            "address of a lease proxy with --backend or LEASECTL_BACKEND"
+            f'there is no backend "{printable(url)}"; choose {LOCAL}, {DRY_RUN}, '
+            "etcd://HOST:PORT or the http:// address of a lease proxy with --backend or "
+            "LEASECTL_BACKEND"
         )
     return url
 
 
-def is_remote(url: str) -> bool:
-    """Tell whether a backend's leases live on a server."""
-    return url.startswith(("http://", "https://"))
+def has_pools(url: str) -> bool:
+    """Tell whether a backend has pools of its own that can be shown and changed."""
+    return url == LOCAL or is_etcd(url)
+
+
+def default_ttl_seconds(url: str) -> float | None:
+    """The ttl of a request that names none, in seconds; None: it doesn't expire."""
+    return _ETCD_TTL_SECONDS if is_etcd(url) else None
 
 
 def open_backend(
@@ -57,6 +69,18 @@ def open_backend(
     """
     if check_url(url) == DRY_RUN:
         return DryRunBackend(state)
+    if is_etcd(url):
+        from leasectl.backends.etcd_cluster import open_etcd
+
+        opened = open_etcd(
+            url,
+            parse_settings(settings),
+            place=state.place(),
+            deadline_seconds=release_seconds,
+            lost=lost,
+            clock=clock,
+        )
+        return PoolBackend(url, opened.engine, opened.pools, clock=clock, remote=True)
     if is_remote(url):
         return _open_proxy(url, settings, release_seconds, clock)
     engine = LocalEngine(state, lost=lost, clock=clock)
@@ -64,15 +88,53 @@ def open_backend(
     return PoolBackend(url, engine, pools, clock=clock)
 
 
-def open_pools(url: str, state: State, *, lost: LostListener, clock: Clock) -> PoolAdmin:
+def open_pools(
+    url: str, state: State, *, settings: str, lost: LostListener, clock: Clock
+) -> PoolAdmin:
     """Open what makes and shows a backend's pools.
 
     Raises:
         NotSupported: The backend has no pools of its own.
     """
-    if check_url(url) != LOCAL:
-        raise NotSupported(f"backend {url} has no pools; choose {LOCAL} with --backend")
+    if is_etcd(check_url(url)):
+        from leasectl.backends.etcd_cluster import open_etcd
+
+        given = parse_settings(settings)
+        return open_etcd(url, given, place=state.place(), lost=lost, clock=clock).pools
+    if not has_pools(url):
+        raise NotSupported(
+            f"backend {url} has no pools; choose {LOCAL} or etcd://HOST:PORT with --backend"
+        )
     return LocalPools(state, lost=lost, clock=clock)
+
+
+def open_renewals(
+    url: str, *, place: str, settings: str, ttl_seconds: float, clock: Clock
+) -> Callable[[str], tuple[str, ...]]:
+    """Open what sends heartbeats to a server, for use in a thread of its own.
+
+    Args:
+        url: Of a backend whose leases expire and live on a server.
+        place: Of the state directory, as `State.place` tells it.
+        settings: How to talk to the server, as `encode_settings` wrote it.
+        ttl_seconds: Of the leases. No heartbeat takes longer than a third of it, and none is tried
+            longer than a sixth at one member.
+        clock: Where times come from.
+
+    Returns:
+        Gives an owner's claims their full time again and tells which it still holds.
+    """
+    from leasectl.backends.etcd_cluster import open_etcd
+
+    opened = open_etcd(
+        url,
+        parse_settings(settings),
+        place=place,
+        deadline_seconds=ttl_seconds / 3,
+        lost=lambda owner, names: None,
+        clock=clock,
+    )
+    return opened.engine.renew
 
 
 def _open_proxy(url: str, settings: str, release_seconds: float, clock: Clock) -> Backend:

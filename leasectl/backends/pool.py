@@ -18,7 +18,7 @@ from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration
 from leasectl.engines.base import Engine, PoolAdmin, TicketGone, Waiter
 from leasectl.engines.wake import Nap, sleep_through
-from leasectl.errors import Cancelled, NoLease
+from leasectl.errors import BackendUnreachable, Cancelled, NoLease
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
 
@@ -45,12 +45,20 @@ class PoolBackend:
         engine: The store.
         admin: The same store's pools, to tell a waiter how things stand.
         clock: The engine's clock.
+        remote: The store isn't part of the records' transactions.
     """
 
-    remote = False
-
-    def __init__(self, url: str, engine: Engine[Any], admin: PoolAdmin, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        url: str,
+        engine: Engine[Any],
+        admin: PoolAdmin,
+        *,
+        clock: Clock,
+        remote: bool = False,
+    ) -> None:
         self.url = url
+        self.remote = remote
         self._engine = engine
         self._admin = admin
         self._clock = clock
@@ -62,7 +70,10 @@ class PoolBackend:
         self._engine.withdraw(owner)
 
     def release(self, owner: str, names: Sequence[str]) -> tuple[str, ...]:
-        return self._engine.free(owner, names)
+        if names or not self.remote:
+            return self._engine.free(owner, names)
+        self._engine.withdraw(owner)
+        return self._engine.free(owner)
 
     def renew(self, owner: str) -> tuple[str, ...]:
         return self._engine.renew(owner)
@@ -101,11 +112,7 @@ class PoolBackend:
             return ticket, self._look(ticket, journal, patience)
         except BaseException as reason:
             if not self._engine.undoes:
-                if ticket is None:
-                    self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
-                else:
-                    self._engine.dequeue(ticket)
-                journal.gave_up()
+                self._leave(claimant, ticket, journal, reason)
             if not isinstance(reason, TicketGone):
                 raise
             raise self._withdrawn(claimant) from None
@@ -115,11 +122,29 @@ class PoolBackend:
             return (yield from waiting)
         except BaseException as reason:
             with self._engine.atomic():
-                self._engine.dequeue(ticket)
-                journal.gave_up()
+                self._leave(ticket.claimant, ticket, journal, reason)
             if not isinstance(reason, TicketGone):
                 raise
             raise self._withdrawn(ticket.claimant) from None
+
+    def _leave(
+        self,
+        claimant: Claimant,
+        ticket: Ticket | None,
+        journal: Journal,
+        reason: BaseException,
+    ) -> None:
+        """Get out of the queue; from a store that doesn't answer somebody else has to, later."""
+        try:
+            if isinstance(reason, BackendUnreachable):
+                journal.to_undo()  # it was waited for long enough
+            elif ticket is None:
+                self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
+            else:
+                self._engine.dequeue(ticket)
+        except BackendUnreachable:
+            journal.to_undo()
+        journal.gave_up()
 
     def _withdrawn(self, claimant: Claimant) -> Cancelled:
         pool_type = claimant.request.type
@@ -143,7 +168,10 @@ class PoolBackend:
             journal.granted(leases)
         except BaseException:
             if not self._engine.undoes:
-                self._engine.free(ticket.claimant.owner, [lease.name for lease in leases])
+                try:
+                    self._engine.free(ticket.claimant.owner, [lease.name for lease in leases])
+                except BackendUnreachable:
+                    journal.to_undo()
             raise
 
     def _wait(

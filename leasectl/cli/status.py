@@ -18,7 +18,7 @@ from leasectl.durations import format_duration, printable
 from leasectl.engines.base import Interrupt
 from leasectl.handles import is_served, renews_itself
 from leasectl.liveness import own_pid_namespace
-from leasectl.model import Handle, Overview, Pool, QueueEntry, Resource
+from leasectl.model import Handle, Lease, Overview, Pool, QueueEntry, Resource
 from leasectl.naming import check_type
 from leasectl.service import Service
 
@@ -62,7 +62,8 @@ def command(*, pool_type: str | None, watch: bool, as_json: bool, backend: str |
     """Show pools, who holds what, and who waits.
 
     HELD FOR is the time since the grant. GUARD is the process whose end releases the lease;
-    an unguarded one stays until it is released, or ends as ENDS says. An unconfirmed one was
+    an unguarded one stays until it is released, or ends as ENDS says; one elsewhere was got with
+    another state directory, perhaps on another machine: HOST. An unconfirmed one was
     granted by serve, which doesn't know that its client has heard of it. With --json, times are
     RFC 3339 in UTC; with --watch as well, there is one object a line.
     """
@@ -179,7 +180,8 @@ def overview_fields(service: Service, overview: Overview) -> dict[str, object]:
 
 def _resource_fields(resource: Resource, overview: Overview) -> dict[str, object]:
     if resource.lease is None:
-        return {"name": resource.name, "state": "free", **dict.fromkeys(_LEASE_KEYS)}
+        nothing = dict.fromkeys((*_LEASE_KEYS, "host", "expires_in_seconds"))
+        return {"name": resource.name, "state": "free", **nothing}
     guard = _guard_of(resource, overview)
     fields = lease_fields(
         resource.lease, guard_pid=guard.guard.pid if guard and guard.guard else None
@@ -189,6 +191,8 @@ def _resource_fields(resource: Resource, overview: Overview) -> dict[str, object
         "name": resource.name,
         "state": "unconfirmed" if unconfirmed else "held",
         **{key: fields[key] for key in _LEASE_KEYS},
+        "host": _host(resource.lease),
+        "expires_in_seconds": resource.expires_in_seconds,
     }
 
 
@@ -231,7 +235,7 @@ def overview_text(overview: Overview, width: int | None) -> str:
         if held or pool.queue:
             parts.append(f"\n{shorten(pool.type, width)}\n")
         if held:
-            parts.append(_held_table(held, width))
+            parts.append(_held_table(held, width, shared=overview.shared))
         if held and pool.queue:
             parts.append("\n")
         if pool.queue:
@@ -239,10 +243,11 @@ def overview_text(overview: Overview, width: int | None) -> str:
     return "".join(parts)
 
 
-def _held_table(rows: Sequence[Sequence[str]], width: int | None) -> str:
+def _held_table(rows: Sequence[Sequence[str]], width: int | None, *, shared: bool) -> str:
     columns = [
         Column("RESOURCE", shrinks=5, at_least=_NAME_AT_LEAST),
         Column("HELD FOR", right=True),
+        *([Column("HOST", shrinks=4, at_least=8)] if shared else []),
         Column("GUARD", shrinks=4, at_least=9, cut="end"),
         Column("ENDS", shrinks=3, at_least=8, cut="end"),
         Column("HOLDER", shrinks=2, at_least=12),
@@ -257,11 +262,14 @@ def _held_rows(pool: Pool, overview: Overview) -> Iterator[tuple[str, ...]]:
     for resource in sorted(pool.resources, key=lambda each: _by_number(each.name)):
         lease = resource.lease
         if lease is not None:
+            handle = _guard_of(resource, overview)
+            foreign = overview.shared and handle is None
             yield (
                 printable(resource.name, longest=253),
                 _since(lease.acquire_time),
-                _guard_text(_guard_of(resource, overview)),
-                _ends_text(resource, _guard_of(resource, overview)),
+                *([printable(_host(lease), longest=253)] if overview.shared else []),
+                "elsewhere" if foreign else _guard_text(handle),
+                _ends_text(resource, handle, foreign=foreign),
                 printable(lease.holder_identity, longest=1000),
                 " ".join(printable(f"{key}={value}", longest=500) for key, value in lease.labels),
             )
@@ -304,22 +312,26 @@ def _is_unconfirmed(handle: Handle) -> bool:
     return is_served(handle) and handle.lost_replies > 0
 
 
-def _ends_text(resource: Resource, handle: Handle | None) -> str:
+def _host(lease: Lease) -> str:
+    """Where the holder is, which its identity says last but one."""
+    return (lease.holder_identity.split("/")[-2:-1] or ["-"])[0]
+
+
+def _ends_text(resource: Resource, handle: Handle | None, *, foreign: bool) -> str:
     parts = []
     if handle is not None and handle.release_at is not None:
         left = max(0.0, handle.release_at - boottime_seconds())
         parts.append(f"release in {format_duration(left)}")
     lease = resource.lease
-    if lease is not None and lease.lease_duration_seconds is not None:
-        ttl = lease.lease_duration_seconds
-        left = max(0.0, lease.renew_time + ttl - time.time())
-        renewed = handle is not None and renews_itself(handle)
-        # A time that is always a few seconds away, and never comes, would mislead.
-        parts.append(
-            f"renewed, ttl {format_duration(ttl)}"
-            if renewed
-            else f"expires in {format_duration(left)}"
-        )
+    if resource.expires_in_seconds is not None and lease is not None:
+        ttl, left = lease.lease_duration_seconds or 0.0, max(0.0, resource.expires_in_seconds)
+        if handle is not None and renews_itself(handle):
+            # A time that is always a few seconds away, and never comes, would mislead.
+            parts.append(f"renewed, ttl {format_duration(ttl)}")
+        else:
+            # Somebody elsewhere may renew it, which can't be seen from here.
+            unless = " unless renewed" if foreign else ""
+            parts.append(f"expires in {format_duration(left)}{unless}")
     return ", ".join(parts) or "-"
 
 

@@ -142,8 +142,16 @@ class Engine(Protocol[AWaiter]):
 class PoolAdmin(Protocol):
     """What makes and shows pools."""
 
-    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
-        """All pools, or the one; NotFound when there is no such type."""
+    def atomic(self) -> AbstractContextManager[object]:
+        """Steps inside happen at once where the store can do that, else each on its own."""
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+        """All pools, or the one; NotFound when there is no such type.
+
+        Args:
+            pool_type: Which; None for all.
+            expiries: Ask as well when each lease runs out, where that costs extra.
+        """
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         """Make a pool; InvalidRequest when it is there or a name is taken."""

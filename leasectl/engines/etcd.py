@@ -92,7 +92,7 @@ class EtcdEngine:
         self._check_possible(request)
         keys, lease = self._keys, waiter.lease
         key = keys.ticket(request.type, lease)
-        place = keys.place_of(claimant.owner)
+        place = keys.with_place(claimant.owner)
         waiter.sent_at = self._clock.elapsed()
         self._gateway.grant(lease, waiter.ttl_seconds)
         record = encode_ticket(claimant, place, self._clock.wall())

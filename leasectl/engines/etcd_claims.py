@@ -159,7 +159,7 @@ class EtcdClaims:
         identity = claimant.holder_identity
         return Claim(
             lease=lease,
-            owner=self._keys.place_of(claimant.owner),
+            owner=self._keys.with_place(claimant.owner),
             holder_identity=identity,
             names=tuple(free.name for free in chosen),
             places=tuple(range(len(chosen))),
@@ -230,7 +230,7 @@ class EtcdClaims:
         return [
             delete(key),
             delete(self._keys.alive(pool_type, rest.lease)),
-            delete(self._keys.owned(rest.owner, rest.lease)),
+            delete(self._keys.owned(self._keys.owner_of(rest.owner), rest.lease)),
         ]
 
     def _renew(self, pool_type: str, lease: int) -> Claim | None:

@@ -131,6 +131,11 @@ class Gateway:
         answer, _ = self._ask("/v3/lease/keepalive", {"ID": str(lease)})
         return is_alive(answer)
 
+    def time_left(self, lease: int) -> float:
+        """How long an etcd lease lasts unless it is renewed, in seconds; 0 when it is over."""
+        answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(lease)})
+        return max(0.0, float(answer.get("TTL", 0)))
+
     def keep_alive_at(self, client: httpx.Client, member: int, lease: int, seconds: float) -> bool:
         """The same at one member, within its time and without a second try.
 

@@ -24,13 +24,16 @@ that the least recently acquired come first and one short page will do.
 
 from __future__ import annotations
 
+# No owner's name begins with it.
+_ELSEWHERE = "@"
+
 
 class Keys:
     """The keys of one prefix.
 
     Args:
         prefix: Below which everything is; "/leasectl" becomes "/leasectl/".
-        place: Names where owners' names are unique: a host and its state directory.
+        place: Names where owners' names are unique, a state directory; without "/".
     """
 
     def __init__(self, prefix: str, place: str) -> None:
@@ -80,22 +83,22 @@ class Keys:
         return f"{self.tickets(pool_type)}{lease:016x}"
 
     def all_owned(self, owner: str) -> str:
-        return f"{self.prefix}owned/{self.place_of(owner)}/"
+        return f"{self.prefix}owned/{self.with_place(owner)}/"
 
     def owned(self, owner: str, lease: int) -> str:
         return f"{self.all_owned(owner)}{lease:016x}"
 
     def all_waiting(self, owner: str) -> str:
-        return f"{self.prefix}waiting/{self.place_of(owner)}/"
+        return f"{self.prefix}waiting/{self.with_place(owner)}/"
 
     def waiting(self, owner: str, lease: int) -> str:
         return f"{self.all_waiting(owner)}{lease:016x}"
 
-    def place_of(self, owner: str) -> str:
-        """An owner's name, with the place that makes it unique unless it has one already."""
-        return owner if "/" in owner else f"{self._place}/{owner}"
+    def with_place(self, owner: str) -> str:
+        """An owner's name with the place that makes it unique, as it is written down."""
+        return owner[1:] if owner.startswith(_ELSEWHERE) else f"{self._place}/{owner}"
 
-    def owner_of(self, place: str) -> str:
-        """The reverse: owners of this place go by their own names."""
-        here, _, owner = place.rpartition("/")
-        return owner if here == self._place else place
+    def owner_of(self, written: str) -> str:
+        """The reverse: owners of this place go by their own names, all others are marked."""
+        place, _, owner = written.partition("/")
+        return owner if place == self._place else _ELSEWHERE + written

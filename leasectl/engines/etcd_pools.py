@@ -6,8 +6,10 @@ made can't be seen before the last; names left behind by who died at it don't co
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from leasectl.engines import refusals
@@ -43,9 +45,10 @@ from leasectl.engines.etcd_requests import (
     unchanged,
 )
 from leasectl.errors import InvalidRequest
-from leasectl.model import Lease, Pool, QueueEntry, Resource
+from leasectl.model import Pool, QueueEntry, Resource
 
 _MAKING_SECONDS = 60
+_ASKED_AT_ONCE = 8
 # A name takes three operations to be added and, with its claim, six at most to be removed.
 _ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 20
 
@@ -68,13 +71,15 @@ class EtcdPools:
         self._claims = claims
         self._lost = lost
 
-    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
+    def atomic(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         types = pool_types(self._gateway, self._keys)
-        if pool_type is None:
-            return tuple(map(self._show, types))
-        if pool_type not in types:
+        if pool_type is not None and pool_type not in types:
             raise refusals.no_pool(pool_type, types)
-        return (self._show(pool_type),)
+        chosen = types if pool_type is None else [pool_type]
+        return tuple(self._show(each, expiries=expiries) for each in chosen)
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         self._check_untaken(pool_type, names)
@@ -146,7 +151,7 @@ class EtcdPools:
             raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
         return found.first
 
-    def _show(self, pool_type: str) -> Pool:
+    def _show(self, pool_type: str, *, expiries: bool = False) -> Pool:
         keys = self._keys
         resources, helds, alives, tickets = self._gateway.read(
             read_all(keys.resources(pool_type), keys_only=True),
@@ -155,18 +160,30 @@ class EtcdPools:
             read_all(keys.tickets(pool_type)),
         ).answers
         renewed = {lease_in(kv): number_in(kv) for kv in alives.items}
-        held: dict[str, tuple[Lease, str]] = {}
-        for claim in map(parse_claim, helds.items):
-            if claim.lease in renewed:
-                leases = claim.leases(renewed[claim.lease])
-                owner = keys.owner_of(claim.owner)
-                held.update({lease.name: (lease, owner) for lease in leases})
+        claims = [each for each in map(parse_claim, helds.items) if each.lease in renewed]
+        left = self._time_left(claims) if expiries else {}
+        held = {
+            lease.name: Resource(
+                lease.name, lease, keys.owner_of(claim.owner), left.get(claim.lease)
+            )
+            for claim in claims
+            for lease in claim.leases(renewed[claim.lease])
+        }
         names = map(name_in, resources.items)
         return Pool(
             pool_type,
-            tuple(Resource(name, *held.get(name, (None, None))) for name in names),
+            tuple(held.get(name, Resource(name)) for name in names),
             self._queue(tickets),
         )
+
+    def _time_left(self, claims: Sequence[Claim]) -> dict[int, float]:
+        """How long the claims last that expire, in seconds, by their leases."""
+        # Only here, where people look; a lease can only be asked for by itself.
+        from concurrent.futures import ThreadPoolExecutor
+
+        leases = [claim.lease for claim in claims if claim.lease_duration_seconds is not None]
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
+            return dict(zip(leases, threads.map(self._gateway.time_left, leases)))
 
     def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
         entries = sorted(map(parse_ticket, tickets.items))  # by their numbers

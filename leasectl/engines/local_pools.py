@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from leasectl.clock import Clock
 from leasectl.engines import refusals
@@ -26,9 +27,13 @@ class LocalPools:
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
         self._state = state
         self._lost = lost
+        self._clock = clock
         self._store = LocalEngine(state, lost=lost, clock=clock)
 
-    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
+    def atomic(self) -> AbstractContextManager[object]:
+        return self._state.transaction()
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         with self._state.transaction():
             if pool_type is not None:
                 self._store.capacity(pool_type)
@@ -115,8 +120,9 @@ class LocalPools:
     def _resources(self, pool_type: str) -> tuple[Resource, ...]:
         rows = self._state.query(
             "SELECT name, owner, fence, ticket, grant_number, holder_identity, acquire_time, "
-            "renew_time, lease_duration_seconds, lease_transitions, labels FROM resource "
-            "WHERE type = ? ORDER BY name",
+            "renew_time, lease_duration_seconds, lease_transitions, labels, expires_at - ? "
+            "FROM resource WHERE type = ? ORDER BY name",
+            self._clock.elapsed(),
             pool_type,
         )
         return tuple(_resource(*row) for row in rows)
@@ -142,6 +148,7 @@ def _resource(
     duration: float | None,
     transitions: int,
     labels: str,
+    expires_in: float | None,
 ) -> Resource:
     if owner is None:
         return Resource(name)
@@ -157,4 +164,4 @@ def _resource(
         lease_transitions=transitions,
         labels=parse_labels(labels),
     )
-    return Resource(name, lease, owner)
+    return Resource(name, lease, owner, expires_in)

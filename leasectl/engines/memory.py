@@ -164,7 +164,7 @@ class MemoryEngine:
 
     # PoolAdmin
 
-    def pools(self, pool_type: str | None = None) -> tuple[Pool, ...]:
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         with self._lock:
             types = sorted(self._pools) if pool_type is None else [pool_type]
             return tuple(self._show(each) for each in types)

@@ -114,6 +114,9 @@ class NoJournal:
     def gave_up(self) -> None:
         """Not noted."""
 
+    def to_undo(self) -> None:
+        """Not noted."""
+
 
 class Participant:
     """What a client does, in its own thread or process.
