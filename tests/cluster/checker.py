@@ -21,7 +21,8 @@ class Counts(NamedTuple):
         grants: Acquisitions that were granted.
         releases: Acquisitions given back, as a caller was told.
         losses: Acquisitions whose holder stopped because it couldn't renew them, or had lost them.
-        early: Of those, how many were lost before their time, and nobody had revoked them.
+        early: Acquisitions that expired while their holder could still believe in them: etcd's own
+            doing (see README.md), and a danger, although nobody else need have used them meanwhile.
         late: Of those, how many were stopped half a second too late: the machine was busy.
         gave_up: Acquisitions that ended without a grant, by the error.
         deaths: Participants that were killed.
@@ -45,12 +46,13 @@ def count(history: Iterable[Event]) -> Counts:
     events = list(history)
     revoked = {event.handle for event in events if event.kind == "revoked"}
     until = {e.handle: e.until for e in events if e.kind in ("granted", "renewed")}
+    expired = {event.handle: event.at for event in events if event.kind == "expired"}
     lost = {event.handle: event.at for event in events if event.kind == "lost"}
     return Counts(
         grants=_handles(events, "granted"),
         releases=_handles(events, "released"),
         losses=len(lost),
-        early=sum(at < until[handle] for handle, at in lost.items() if handle not in revoked),
+        early=sum(at < until.get(h, 0) for h, at in expired.items() if h not in revoked),
         late=sum(at > until[handle] + 0.5e9 for handle, at in lost.items()),
         gave_up=dict(sorted(Counter(e.name for e in events if e.kind == "gave-up").items())),
         deaths=sum(event.kind == "killed" for event in events),

@@ -154,7 +154,13 @@ class Participant:
             place=self._place,
             seconds=seconds,
             pause=time.sleep,
+            lost=self._note_expired,
         )
+
+    def _note_expired(self, owner: str, names: Sequence[str]) -> None:
+        handle = owner if "/" in owner else f"{self._place}/{owner}"
+        for name in names:
+            self._recorder.note("expired", handle, name)
 
 
 class Use:

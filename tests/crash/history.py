@@ -29,7 +29,8 @@ class Event(NamedTuple):
         at: CLOCK_BOOTTIME, nanoseconds.
         kind: Of a holder ``granted``, ``renewed``, then ``releasing`` or ``lost``; after a release
             ``released`` for each caller that was told so, ``unreleased`` when nobody was. Of others
-            ``died`` and ``revoked``. More kinds are for those who read the history.
+            ``died``, ``revoked``, and ``expired`` when the store took it back. More kinds are for
+            those who read the history.
         handle: Whose event it is: the handle and its acquisition, ``<participant>.<number>``. The
             participant alone when it died.
         name: The resource.
@@ -247,10 +248,7 @@ def _released_twice(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _released_by_nobody(events: Sequence[Event]) -> Iterator[str]:
-    limits = _limits(events)
-    revoked = _first(events, "revoked", lambda e: e.handle)
+    expired = {(event.handle, event.name) for event in events if event.kind == "expired"}
     for event in events:
-        # After its time, or after a revocation, it was no longer its holder's to release.
-        end = min(limits.get(event.lease, event.at), revoked.get(event.handle, event.at))
-        if event.kind == "unreleased" and end >= event.at:
+        if event.kind == "unreleased" and (event.handle, event.name) not in expired:
             yield f"nobody was told of the release of {event.name} of {event.handle}"
