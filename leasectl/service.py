@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 from collections.abc import Collection, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from leasectl import keeping, shared
@@ -353,6 +354,10 @@ class Service:
             raise NotAllowed(f"handle {handle.id} holds nothing to renew (it is {handle.state})")
         return handle
 
+    def atomic(self) -> AbstractContextManager[object]:
+        """Releases inside happen at once, as far as the chosen backend can do that."""
+        return self._backend_at(self.backend_url, self._settings).atomic()
+
     def inspect(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         """The pools as they are, after everything that is over has been put right."""
         self.recovery.release_abandoned()
@@ -548,12 +553,15 @@ class Service:
             pipe.close()
 
     def _backend(self, handle: Handle) -> Backend:
-        key = (handle.backend, handle.settings)
+        return self._backend_at(handle.backend, handle.settings)
+
+    def _backend_at(self, url: str, settings: str) -> Backend:
+        key = (url, settings)
         if key not in self._backends:
             self._backends[key] = open_backend(
-                handle.backend,
+                url,
                 self.state,
-                settings=handle.settings,
+                settings=settings,
                 release_seconds=self._release_seconds,
                 lost=self._lost,
                 clock=self._clock,

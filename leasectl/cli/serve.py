@@ -1,4 +1,4 @@
-"""``leasectl serve``: the lease proxy's protocol in front of this machine's pools."""
+"""``leasectl serve``: the lease proxy's protocol in front of pools."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def parse_address(text: str) -> tuple[str, int]:
 @click.option(
     "--backend",
     metavar="URL",
-    help="Whose leases to hand out: local:. Default: LEASECTL_BACKEND, else local:.",
+    help="Whose leases to hand out: local: or etcd://. Default: LEASECTL_BACKEND, else local:.",
 )
 def command(
     *,
@@ -87,7 +87,7 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Answer as a lease proxy does, from the embedded pool.
+    """Answer as a lease proxy does, from the embedded pool or from pools in etcd.
 
     Prints its address, or with --print-env what to export, once it answers; then it lets go of
     stdout and serves until TERM, INT or HUP. Scripts made for ci-operator's lease proxy run on it

@@ -216,10 +216,10 @@ class Desk:
                 if delivered:
                     self.service.handles.answered(current, confirmed=True)
                     return
-                if key_in(current.request) is None:
-                    self.service.finish(current)
-                    return
-            self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
+            if key_in(current.request) is None:
+                self.service.finish(current)
+            else:
+                self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
         except LeaseError as error:
             self._warn(f"{handle.id} stays unconfirmed: {error}")
 
@@ -245,14 +245,15 @@ class Desk:
 
     def _release_one(self, name: str, key: str | None) -> None:
         service = self.service
-        with service.state.transaction():
+        with service.atomic():
             handle = service.handles.holding(name, prefer=service.backend_url)
             if handle is None or not self._may_release(handle, key):
                 raise NotFound(f"no resource name {name}")
             service.release(Target(handle.id, handle.acquisition, (name,)))
             left = service.handles.load(handle.id)
             if left is not None and left.state == "released":
-                service.handles.forget(handle.id, handle.acquisition)
+                with service.state.transaction():
+                    service.handles.forget(handle.id, handle.acquisition)
 
     def _may_release(self, handle: Handle, key: str | None) -> bool:
         if handle.backend != self.service.backend_url or not is_served(handle):

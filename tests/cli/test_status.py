@@ -56,7 +56,7 @@ class TestJson:
         assert [*held] == [
             *("name", "state", "holder_identity", "acquire_time", "renew_time"),
             *("lease_duration_seconds", "lease_transitions", "fence", "grant", "ticket"),
-            "guard_pid",
+            *("guard_pid", "host", "expires_in_seconds"),
         ]
         assert TIME.fullmatch(held.pop("acquire_time"))
         assert TIME.fullmatch(held.pop("renew_time"))
