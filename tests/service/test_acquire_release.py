@@ -397,7 +397,9 @@ class TestTheDryRun:
     def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
         for url in ("locl:", "", "http:x", "ftp://x", "http://x y", "local:x"):
             service = desk.as_caller(desk.caller, url)
-            with pytest.raises(InvalidRequest, match="choose local:, none:, etcd://HOST:PORT or the http://"):
+            with pytest.raises(
+                InvalidRequest, match="choose local:, none:, etcd://HOST:PORT or the http://"
+            ):
                 service.acquire(ONE, patience=Patience())
         assert service.handles.active() == []
 
