@@ -21,8 +21,8 @@ class Counts(NamedTuple):
         grants: Acquisitions that were granted.
         releases: Acquisitions given back, as a caller was told.
         losses: Acquisitions whose holder stopped because it couldn't renew them, or had lost them.
-        early: Acquisitions that expired while their holder could still believe in them: etcd's own
-            doing (see README.md), and a danger, although nobody else need have used them meanwhile.
+        early: Acquisitions that expired while their holder could still believe in them: what old
+            leaders of etcd do (see README.md). At any other time it is a violation.
         late: Of those, how many were stopped half a second too late: the machine was busy.
         gave_up: Acquisitions that ended without a grant, by the error.
         deaths: Participants that were killed.
@@ -44,15 +44,13 @@ class Counts(NamedTuple):
 def count(history: Iterable[Event]) -> Counts:
     """Count what happened."""
     events = list(history)
-    revoked = {event.handle for event in events if event.kind == "revoked"}
     until = {e.handle: e.until for e in events if e.kind in ("granted", "renewed")}
-    expired = {event.handle: event.at for event in events if event.kind == "expired"}
     lost = {event.handle: event.at for event in events if event.kind == "lost"}
     return Counts(
         grants=_handles(events, "granted"),
         releases=_handles(events, "released"),
         losses=len(lost),
-        early=sum(at < until.get(h, 0) for h, at in expired.items() if h not in revoked),
+        early=len({event.handle for event in _early(events)}),
         late=sum(at > until[handle] + 0.5e9 for handle, at in lost.items()),
         gave_up=dict(sorted(Counter(e.name for e in events if e.kind == "gave-up").items())),
         deaths=sum(event.kind == "killed" for event in events),
@@ -76,9 +74,12 @@ def all_violations(history: Iterable[Event], *, capacity: int, ttl_seconds: floa
         ttl_seconds: The longest that anybody asked for.
     """
     events = sorted(history)
+    by_old_leaders = list(_revoked_by_old_leaders(events, ttl_seconds))
+    events = sorted([*events, *by_old_leaders])
     return [
         *violations(events, capacity=capacity),
         *_outlived(events, ttl_seconds),
+        *_expired_early(events),
         *_failed(events),
     ]
 
@@ -108,6 +109,31 @@ def _outlived(events: Sequence[Event], ttl_seconds: float) -> Iterator[str]:
         if late > 0 and event.handle not in told:
             told.add(event.handle)
             yield f"{event.handle}, which is dead, {event.kind} {late:.1f}s longer than it may"
+
+
+def _early(events: Sequence[Event]) -> Iterator[Event]:
+    """What expired while its holder could still believe in it, and nobody had revoked."""
+    revoked = {event.handle for event in events if event.kind == "revoked"}
+    until = {e.handle: e.until for e in events if e.kind in ("granted", "renewed")}
+    for event in events:
+        if event.kind != "expired" or event.handle in revoked:
+            continue
+        if event.at < until.get(event.handle, 0):
+            yield event
+
+
+def _revoked_by_old_leaders(events: Sequence[Event], ttl_seconds: float) -> Iterator[Event]:
+    """What members revoked that had been stopped, went on, and took themselves for leaders."""
+    gone_on = [e.at for e in events if e.kind == "undone" and e.handle.startswith("stop-")]
+    for event in _early(events):
+        since = max((at for at in gone_on if at <= event.at), default=None)
+        if since is not None and event.at - since <= ttl_seconds * 1e9:
+            yield event._replace(kind="revoked", at=since)
+
+
+def _expired_early(events: Sequence[Event]) -> Iterator[str]:
+    for event in _early(events):
+        yield f"{event.name} of {event.handle} expired while its holder could still believe in it"
 
 
 def _failed(events: Sequence[Event]) -> Iterator[str]:

@@ -117,6 +117,27 @@ class TestTheDead:
         assert all_gone_at(history, ttl_seconds=TTL_SECONDS) == 12 + TTL_SECONDS + SLACK_SECONDS
 
 
+class TestExpiry:
+    EARLY = event(12, "expired", "a.1", "r")
+
+    def test_before_its_time_it_is_noticed(self) -> None:
+        (found,) = found_in(A, self.EARLY)
+        assert found == "r of a.1 expired while its holder could still believe in it"
+        assert found_in(A, event(14.1, "expired", "a.1", "r")) == []
+
+    def test_a_revoked_lease_does(self) -> None:
+        assert found_in(A, event(11, "revoked", "a.1"), self.EARLY) == []
+
+    def test_what_an_old_leader_does_is_a_revocation(self) -> None:
+        after = granted(12.1, "b.1", fence=2, until=16)
+        assert found_in(A, event(11, "undone", "stop-leader", "m1"), self.EARLY, after) == []
+
+    @pytest.mark.parametrize(("at", "fault"), [(13, "stop-leader"), (6, "stop-leader"), (11, "x")])
+    def test_nothing_else_is(self, at: float, fault: str) -> None:
+        after = granted(12.1, "b.1", fence=2, until=16)
+        assert len(found_in(A, event(at, "undone", fault, "m1"), self.EARLY, after)) == 2
+
+
 def test_a_participant_that_never_ends_is_noticed() -> None:
     assert found_in(event(1, "failed", "a", "hung")) == ["a hung"]
 
