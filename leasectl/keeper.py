@@ -94,9 +94,12 @@ class Keeper:
             bring work.
         """
         self._take_heartbeats()
-        next_times = [self._release(target) for target in self._service.recovery.due()]
+        next_times = []
+        for target in self._service.recovery.due():
+            self._renew_all()  # a server that doesn't answer holds up a release for seconds
+            next_times.append(self._release(target))
         handles = self._service.handles.watched()
-        next_times += [self._renew(handle) for handle in handles if _keeper_renews(handle)]
+        next_times += self._renew_all()
         next_times += [
             due
             for handle_id, _, acquisition, due in self._service.handles.timers()
@@ -133,6 +136,10 @@ class Keeper:
         self._retries.pop(key, None)
         self._log.write(f"released {target.handle_id}: {' '.join(names) or 'held nothing'}")
         return None
+
+    def _renew_all(self) -> list[float | None]:
+        handles = self._service.handles.watched()
+        return [self._renew(handle) for handle in handles if _keeper_renews(handle)]
 
     def _renew(self, handle: Handle) -> float | None:
         key = (handle.id, handle.acquisition)

@@ -24,7 +24,7 @@ LAYERS = (
     ("backends",),
     ("targets", "keeping", "journal", "remote_release", "recovery", "pool_changes", "service"),
     ("heartbeats", "keeper", "child", "lease_watch", "runner"),
-    ("findings", "machine_checks", "record_checks", "diagnosis"),
+    ("findings", "machine_checks", "record_checks", "cluster_checks", "diagnosis"),
     ("server",),
     ("shell", "cli", "__main__"),
     ("pyz",),

@@ -175,6 +175,10 @@ class EtcdEngine:
     def renew(self, owner: str) -> tuple[str, ...]:
         return self._claims.renew(owner)
 
+    def owners(self) -> list[str]:
+        """The owners of this place that have claims, sorted."""
+        return self._claims.owners()
+
     # Looking
 
     def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> Outcome:

@@ -128,6 +128,12 @@ class EtcdClaims:
                 held += zip(claim.fences, claim.names)
         return tuple(name for _, name in sorted(held))
 
+    def owners(self) -> list[str]:
+        """The owners of this place that have claims, sorted."""
+        prefix = self._keys.all_owned_here()
+        (found,) = self._gateway.read(read_all(prefix, keys_only=True)).answers
+        return sorted({kv.key[len(prefix) :].rpartition("/")[0] for kv in found.items})
+
     def reap(self, pool_type: str) -> None:
         """Free what is still written down of claims that have run out, and tell their owners."""
         keys = self._keys

@@ -82,6 +82,9 @@ class Keys:
     def ticket(self, pool_type: str, lease: int) -> str:
         return f"{self.tickets(pool_type)}{lease:016x}"
 
+    def all_owned_here(self) -> str:
+        return f"{self.prefix}owned/{self._place}/"
+
     def all_owned(self, owner: str) -> str:
         return f"{self.prefix}owned/{self.with_place(owner)}/"
 
