@@ -12,6 +12,9 @@ from tests.crash.history import Event, participant_of, violations
 # After a change of leader etcd gives every lease its full time again and one election timeout; it
 # looks every half second for those that have run out. The rest is for a machine that is busy.
 SLACK_SECONDS = 3.0
+# An old leader revokes sixteen leases as soon as it goes on, and the next sixteen when it has waited
+# for these for seven seconds: etcd's limits for such requests.
+OLD_LEADER_SECONDS = 8.0
 
 
 class Counts(NamedTuple):
@@ -74,8 +77,7 @@ def all_violations(history: Iterable[Event], *, capacity: int, ttl_seconds: floa
         ttl_seconds: The longest that anybody asked for.
     """
     events = sorted(history)
-    by_old_leaders = list(_revoked_by_old_leaders(events, ttl_seconds))
-    events = sorted([*events, *by_old_leaders])
+    events = sorted([*events, *_revoked_by_old_leaders(events)])
     return [
         *violations(events, capacity=capacity),
         *_outlived(events, ttl_seconds),
@@ -122,12 +124,12 @@ def _early(events: Sequence[Event]) -> Iterator[Event]:
             yield event
 
 
-def _revoked_by_old_leaders(events: Sequence[Event], ttl_seconds: float) -> Iterator[Event]:
+def _revoked_by_old_leaders(events: Sequence[Event]) -> Iterator[Event]:
     """What members revoked that had been stopped, went on, and took themselves for leaders."""
     gone_on = [e.at for e in events if e.kind == "undone" and e.handle.startswith("stop-")]
     for event in _early(events):
         since = max((at for at in gone_on if at <= event.at), default=None)
-        if since is not None and event.at - since <= ttl_seconds * 1e9:
+        if since is not None and event.at - since <= OLD_LEADER_SECONDS * 1e9:
             yield event._replace(kind="revoked", at=since)
 
 

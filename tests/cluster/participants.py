@@ -158,9 +158,8 @@ class Participant:
         )
 
     def _note_expired(self, owner: str, names: Sequence[str]) -> None:
-        handle = owner if "/" in owner else f"{self._place}/{owner}"
         for name in names:
-            self._recorder.note("expired", handle, name)
+            self._recorder.note("expired", self._access.keys.place_of(owner), name)
 
 
 class Use:

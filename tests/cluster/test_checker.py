@@ -132,7 +132,7 @@ class TestExpiry:
         after = granted(12.1, "b.1", fence=2, until=16)
         assert found_in(A, event(11, "undone", "stop-leader", "m1"), self.EARLY, after) == []
 
-    @pytest.mark.parametrize(("at", "fault"), [(13, "stop-leader"), (6, "stop-leader"), (11, "x")])
+    @pytest.mark.parametrize(("at", "fault"), [(13, "stop-leader"), (3, "stop-leader"), (11, "x")])
     def test_nothing_else_is(self, at: float, fault: str) -> None:
         after = granted(12.1, "b.1", fence=2, until=16)
         assert len(found_in(A, event(at, "undone", fault, "m1"), self.EARLY, after)) == 2
