@@ -12,8 +12,8 @@ from tests.crash.history import Event, participant_of, violations
 # After a change of leader etcd gives every lease its full time again and one election timeout; it
 # looks every half second for those that have run out. The rest is for a machine that is busy.
 SLACK_SECONDS = 3.0
-# An old leader revokes sixteen leases as soon as it goes on, and the next sixteen when it has waited
-# for these for seven seconds: etcd's limits for such requests.
+# An old leader revokes sixteen leases as soon as it goes on, and the next sixteen when it has
+# waited for these for seven seconds: etcd's limits for such requests.
 OLD_LEADER_SECONDS = 8.0
 
 

@@ -159,7 +159,7 @@ class Participant:
 
     def _note_expired(self, owner: str, names: Sequence[str]) -> None:
         for name in names:
-            self._recorder.note("expired", self._access.keys.place_of(owner), name)
+            self._recorder.note("expired", self._access.keys.with_place(owner), name)
 
 
 class Use:
