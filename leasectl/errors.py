@@ -55,10 +55,12 @@ class BackendUnreachable(LeaseError):
 
     Attributes:
         released: The names that a release gave back before, or all the same.
+        asked: Whether it may have been asked for something that is now to be undone.
     """
 
     exit_code = 69
     released: tuple[str, ...] = ()
+    asked = True
 
 
 class CantListen(BackendUnreachable):
@@ -103,6 +105,10 @@ class Interrupted(BaseException):
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
         self.signum = signum
+
+
+class Unanswered(Interrupted):
+    """The same, while a server didn't answer: asking it for more would only take longer."""
 
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (

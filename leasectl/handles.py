@@ -145,7 +145,7 @@ class Handles:
     def begin_again(self, handle: Handle, waiter: Process) -> Handle:
         """Start the next acquisition of a handle: nothing that was armed before applies to it."""
         self._clear(handle.id)
-        self._unlink_pipe_of_dead_runner(handle)
+        self._unlink_pipes_of_the_dead(handle)
         self._state.db.execute(
             "UPDATE handle SET state = 'acquiring', acquisition = acquisition + 1, waiter = ?, "
             "runner = NULL, released_at = NULL, lost = 0, lost_replies = 0, cancelled = 0 "
@@ -195,7 +195,7 @@ class Handles:
     def cancel(self, handle: Handle) -> None:
         """Ask the process that acquires to give up, and wake it."""
         self._state.db.execute("UPDATE handle SET cancelled = 1 WHERE id = ?", (handle.id,))
-        self._state.wake(self._state.cancel_pipe(handle.id))
+        self._state.wake(self._state.cancel_pipe(handle.id, handle.acquisition))
 
     def told(self, handle: Handle, *, guard: Process | None, runner: Process | None) -> bool:
         """Record that the caller knows of the grant, and who guards it from now on.
@@ -281,7 +281,7 @@ class Handles:
     def release(self, handle: Handle, *, now: float, lost: bool = False) -> None:
         """Record that a handle holds nothing and waits for nothing."""
         self._clear(handle.id)
-        self._unlink_pipe_of_dead_runner(handle)
+        self._unlink_pipes_of_the_dead(handle)
         self._state.db.execute(
             "UPDATE handle SET state = 'released', waiter = NULL, runner = NULL, released_at = ?, "
             "lost = ? WHERE id = ?",
@@ -299,7 +299,7 @@ class Handles:
         if deleted.rowcount:
             self._clear(handle_id)
             unlink(self._state.runner_pipe(handle_id))
-            unlink(self._state.cancel_pipe(handle_id))
+            unlink(self._state.cancel_pipe(handle_id, acquisition))
             self._state.stage_names(handle_id, None)
 
     def purge(self, *, now: float, limit: int) -> None:
@@ -325,11 +325,13 @@ class Handles:
         if cursor_now != cursor:
             self._state.db.execute("UPDATE meta SET purge_cursor = ?", (cursor_now,))
 
-    def _unlink_pipe_of_dead_runner(self, handle: Handle) -> None:
+    def _unlink_pipes_of_the_dead(self, handle: Handle) -> None:
         # One that lives takes it away itself; until then it may have to be told of a loss. One that
         # is just dying may leave its pipe to the next tidying.
         if is_dead(handle.runner):
             unlink(self._state.runner_pipe(handle.id))
+        if is_dead(handle.waiter):
+            unlink(self._state.cancel_pipe(handle.id, handle.acquisition))
 
     def _record(self, handle: Handle, leases: Sequence[Lease]) -> None:
         (first,) = self._state.db.execute(

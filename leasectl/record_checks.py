@@ -31,7 +31,7 @@ LONG_SECONDS = 24 * 3600.0
 LOCK_PATIENCE_SECONDS = 3.0
 OVERDUE_SECONDS = 10.0
 _HANDLE_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})(\.lock|\.new)?")
-_WAITER_FILE = re.compile(r"waiter-[0-9a-f]{16}|.+-[A-Za-z0-9]{6}\.(run|cancel)")
+_WAITER_FILE = re.compile(r"waiter-[0-9a-f]{16}|.+-[A-Za-z0-9]{6}\.(run|[0-9]+\.cancel)")
 
 
 def lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Finding:

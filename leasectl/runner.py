@@ -204,7 +204,7 @@ class Runner:
     def _raise_if_ending(self) -> None:
         for signum, _ in self._signals.read():
             if signum in _ENDING:
-                raise Interrupted(signum)
+                self._signals.interrupt(signum)
 
     def _prepare_retry(self, attempt: int) -> bool:
         if self._plan.before_retry is None:

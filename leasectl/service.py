@@ -25,6 +25,7 @@ from leasectl.engines.wake import NamedPipe, Nap
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
+    Interrupted,
     InvalidRequest,
     LeaseError,
     LeaseLost,
@@ -430,7 +431,7 @@ class Service:
         patience = self._heedful(patience, handle)
         try:
             if backend.remote:
-                self._acquire_remotely(backend, claimant, journal, patience)
+                self._acquire_remotely(backend, acquisition, claimant, journal, patience)
             else:
                 backend.acquire(claimant, journal, patience)
         finally:
@@ -523,14 +524,19 @@ class Service:
         return waiters if keeper is None else [*waiters, keeper]
 
     def _acquire_remotely(
-        self, backend: Backend, claimant: Claimant, journal: RecordJournal, patience: Patience
+        self,
+        backend: Backend,
+        acquisition: int,
+        claimant: Claimant,
+        journal: RecordJournal,
+        patience: Patience,
     ) -> None:
         """Acquire from a server; what has arrived when it fails is given back, if need be later."""
-        pipe = NamedPipe(self.state.cancel_pipe(journal.handle.id))
+        pipe = NamedPipe(self.state.cancel_pipe(journal.handle.id, acquisition))
 
         def check() -> None:
             pipe.renew()
-            record = self.handles.current(journal.handle.id, journal.handle.acquisition)
+            record = self.handles.current(journal.handle.id, acquisition)
             if record is None or record.cancelled:
                 raise Cancelled(f"{journal.handle.id} was released while it waited")
 
@@ -542,7 +548,7 @@ class Service:
         except BaseException:
             try:
                 self.release(whole(journal.handle))
-            except LeaseError:
+            except (LeaseError, Interrupted):
                 journal.unsettled = True
             if journal.unsettled:
                 self._leave_to_keeper(journal)

@@ -2,8 +2,8 @@
 
 A handler that raises wherever Python happens to be can strike between a commit and the line
 that remembers it. So while a `SignalTrap` is set, a signal is only noted and wakes whoever
-polls; the one place that can block without polling, the wait for `state.lock`, lets the signal
-raise there.
+polls; the two places that can block without polling, the wait for `state.lock` and the pause before
+a server that doesn't answer is asked again, let the signal raise there.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
-from leasectl.errors import Interrupted, LeaseError
+from leasectl.errors import Interrupted, LeaseError, Unanswered
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -126,6 +126,26 @@ def flock_exclusive(fd: int) -> None:
             _current.flock(fd)
 
 
+def sleep(seconds: float) -> None:
+    """Sleep for a moment between two tries of what may fail for long.
+
+    After a signal there is no second try: what is cleaned up on its account is asked for once.
+
+    Raises:
+        Unanswered: A signal has arrived, now or before, while a `SignalTrap` is set, or one that
+            ends a process in a `SignalDescriptor`.
+    """
+    if _current is None:
+        time.sleep(seconds)
+        return
+    try:
+        _current.check()
+        time.sleep(seconds)
+        _current.check()
+    except Interrupted as interrupted:
+        raise Unanswered(interrupted.signum) from None
+
+
 @contextmanager
 def lock_limit(seconds: float) -> Iterator[None]:
     """Have waits for a lock inside fail once so many seconds are over.
@@ -163,6 +183,7 @@ class SignalDescriptor:
         bits = sum(1 << (signum - 1) for signum in wanted)
         mask = ctypes.create_string_buffer(bits.to_bytes(_SIGSET_BYTES, sys.byteorder))
         libc = ctypes.CDLL(None, use_errno=True)
+        self._interrupted_by: int | None = None
         self.fd: int = libc.signalfd(-1, mask, os.O_NONBLOCK | os.O_CLOEXEC)
         if self.fd < 0:
             raise OSError(ctypes.get_errno(), "signalfd")
@@ -187,6 +208,17 @@ class SignalDescriptor:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
+    def interrupt(self, signum: int) -> NoReturn:
+        """Raise Interrupted by a signal that was read, here and from now on in each `check`."""
+        self._interrupted_by = signum
+        raise Interrupted(signum)
+
+    def check(self) -> None:
+        """Raise Interrupted when a signal that ends processes waits, or was to `interrupt`."""
+        if self._interrupted_by is not None:
+            raise Interrupted(self._interrupted_by)
+        _check_arrived()
+
     def read(self) -> list[tuple[int, bool]]:
         """Take what has arrived: (signal, whether a process sent it rather than the terminal)."""
         arrived: list[tuple[int, bool]] = []
@@ -199,10 +231,14 @@ class SignalDescriptor:
             arrived.append((signum, code <= 0))  # SI_USER, SI_QUEUE, SI_TKILL; above: the kernel
 
 
-def _check_lock_wait() -> None:
+def _check_arrived() -> None:
     arrived = signal.sigpending().intersection(ENDING)
     if arrived:
         raise Interrupted(min(arrived))
+
+
+def _check_lock_wait() -> None:
+    _check_arrived()
     if _give_up_at is not None and time.monotonic() >= _give_up_at:
         raise LeaseError("another process holds state.lock for too long; is it stopped?")
 

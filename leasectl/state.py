@@ -97,9 +97,12 @@ class State:
         """The named pipe that tells the `run` process of a handle that its leases are lost."""
         return self.waiter_pipe(f"{handle_id}.run")
 
-    def cancel_pipe(self, handle_id: str) -> str:
-        """The named pipe that tells a remote acquisition to give up."""
-        return self.waiter_pipe(f"{handle_id}.cancel")
+    def cancel_pipe(self, handle_id: str, acquisition: int) -> str:
+        """The named pipe that tells a remote acquisition to give up.
+
+        Each has its own: while one that was told so is on its way out, the next may wait already.
+        """
+        return self.waiter_pipe(f"{handle_id}.{acquisition}.cancel")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -23,7 +23,7 @@ LAYERS = (
     ("engines",),
     ("backends",),
     ("targets", "keeping", "journal", "remote_release", "recovery", "pool_changes", "service"),
-    ("heartbeats", "keeper", "child", "lease_watch", "runner"),
+    ("errands", "heartbeats", "keeper", "child", "lease_watch", "runner"),
     ("findings", "machine_checks", "record_checks", "cluster_checks", "diagnosis"),
     ("server",),
     ("shell", "cli", "__main__"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import time
+from typing import Callable, NamedTuple
 
 from leasectl.backends.etcd_address import parse_etcd_url
 from leasectl.backends.settings import Settings
@@ -31,6 +32,7 @@ def open_etcd(
     deadline_seconds: float = 10.0,
     lost: LostListener,
     clock: Clock,
+    pause: Callable[[float], object] = time.sleep,
 ) -> Opened:
     """Open the pools that a URL names; nothing is asked of the cluster yet.
 
@@ -41,16 +43,24 @@ def open_etcd(
         deadline_seconds: How long a request may take, all its repetitions included.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
+        pause: Called with seconds between two tries.
     """
-    gateway = open_gateway(url, settings, clock=clock, deadline_seconds=deadline_seconds)
+    gateway = open_gateway(
+        url, settings, clock=clock, deadline_seconds=deadline_seconds, pause=pause
+    )
     keys = Keys(parse_etcd_url(url).prefix, place)
     claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, claims, clock=clock)
-    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost))
+    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))
 
 
 def open_gateway(
-    url: str, settings: Settings, *, clock: Clock, deadline_seconds: float = 10.0
+    url: str,
+    settings: Settings,
+    *,
+    clock: Clock,
+    deadline_seconds: float = 10.0,
+    pause: Callable[[float], object] = time.sleep,
 ) -> Gateway:
     """Open a cluster's gateway; nothing is asked of it yet.
 
@@ -59,6 +69,7 @@ def open_gateway(
         settings: How to talk to it.
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
+        pause: Called with seconds between two tries.
     """
     endpoints = parse_etcd_url(url).endpoints
-    return Gateway(endpoints, clock=clock, deadline_seconds=deadline_seconds)
+    return Gateway(endpoints, clock=clock, deadline_seconds=deadline_seconds, pause=pause)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Callable
 
+from leasectl import signals
 from leasectl.backends.base import Backend
 from leasectl.backends.dry_run import DryRunBackend
 from leasectl.backends.etcd_address import is_etcd, parse_etcd_url
@@ -79,6 +80,7 @@ def open_backend(
             deadline_seconds=release_seconds,
             lost=lost,
             clock=clock,
+            pause=signals.sleep,
         )
         return PoolBackend(url, opened.engine, opened.pools, clock=clock, remote=True)
     if is_remote(url):
@@ -99,8 +101,14 @@ def open_pools(
     if is_etcd(check_url(url)):
         from leasectl.backends.etcd_cluster import open_etcd
 
-        given = parse_settings(settings)
-        return open_etcd(url, given, place=state.place(), lost=lost, clock=clock).pools
+        return open_etcd(
+            url,
+            parse_settings(settings),
+            place=state.place(),
+            lost=lost,
+            clock=clock,
+            pause=signals.sleep,
+        ).pools
     if not has_pools(url):
         raise NotSupported(
             f"backend {url} has no pools; choose {LOCAL} or etcd://HOST:PORT with --backend"

@@ -18,7 +18,7 @@ from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration
 from leasectl.engines.base import Engine, PoolAdmin, TicketGone, Waiter
 from leasectl.engines.wake import Nap, sleep_through
-from leasectl.errors import BackendUnreachable, Cancelled, NoLease
+from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, NoLease, Unanswered
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
 
@@ -136,13 +136,15 @@ class PoolBackend:
     ) -> None:
         """Get out of the queue; from a store that doesn't answer somebody else has to, later."""
         try:
-            if isinstance(reason, BackendUnreachable):
+            if isinstance(reason, BackendUnreachable) and not reason.asked:
+                pass
+            elif isinstance(reason, (BackendUnreachable, Unanswered)):
                 journal.to_undo()  # it was waited for long enough
             elif ticket is None:
                 self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
             else:
                 self._engine.dequeue(ticket)
-        except BackendUnreachable:
+        except (BackendUnreachable, Interrupted):
             journal.to_undo()
         journal.gave_up()
 
@@ -170,7 +172,7 @@ class PoolBackend:
             if not self._engine.undoes:
                 try:
                     self._engine.free(ticket.claimant.owner, [lease.name for lease in leases])
-                except BackendUnreachable:
+                except (BackendUnreachable, Interrupted):
                     journal.to_undo()
             raise
 

@@ -12,9 +12,6 @@ from tests.crash.history import Event, participant_of, violations
 # After a change of leader etcd gives every lease its full time again and one election timeout; it
 # looks every half second for those that have run out. The rest is for a machine that is busy.
 SLACK_SECONDS = 3.0
-# An old leader revokes sixteen leases as soon as it goes on, and the next sixteen when it has
-# waited for these for seven seconds: etcd's limits for such requests.
-OLD_LEADER_SECONDS = 8.0
 
 
 class Counts(NamedTuple):
@@ -24,8 +21,6 @@ class Counts(NamedTuple):
         grants: Acquisitions that were granted.
         releases: Acquisitions given back, as a caller was told.
         losses: Acquisitions whose holder stopped because it couldn't renew them, or had lost them.
-        early: Acquisitions that expired while their holder could still believe in them: what old
-            leaders of etcd do (see README.md). At any other time it is a violation.
         late: Of those, how many were stopped half a second too late: the machine was busy.
         gave_up: Acquisitions that ended without a grant, by the error.
         deaths: Participants that were killed.
@@ -36,7 +31,6 @@ class Counts(NamedTuple):
     grants: int
     releases: int
     losses: int
-    early: int
     late: int
     gave_up: dict[str, int]
     deaths: int
@@ -53,7 +47,6 @@ def count(history: Iterable[Event]) -> Counts:
         grants=_handles(events, "granted"),
         releases=_handles(events, "released"),
         losses=len(lost),
-        early=len({event.handle for event in _early(events)}),
         late=sum(at > until[handle] + 0.5e9 for handle, at in lost.items()),
         gave_up=dict(sorted(Counter(e.name for e in events if e.kind == "gave-up").items())),
         deaths=sum(event.kind == "killed" for event in events),
@@ -77,7 +70,6 @@ def all_violations(history: Iterable[Event], *, capacity: int, ttl_seconds: floa
         ttl_seconds: The longest that anybody asked for.
     """
     events = sorted(history)
-    events = sorted([*events, *_revoked_by_old_leaders(events)])
     return [
         *violations(events, capacity=capacity),
         *_outlived(events, ttl_seconds),
@@ -113,29 +105,11 @@ def _outlived(events: Sequence[Event], ttl_seconds: float) -> Iterator[str]:
             yield f"{event.handle}, which is dead, {event.kind} {late:.1f}s longer than it may"
 
 
-def _early(events: Sequence[Event]) -> Iterator[Event]:
-    """What expired while its holder could still believe in it, and nobody had revoked."""
-    revoked = {event.handle for event in events if event.kind == "revoked"}
+def _expired_early(events: Sequence[Event]) -> Iterator[str]:
     until = {e.handle: e.until for e in events if e.kind in ("granted", "renewed")}
     for event in events:
-        if event.kind != "expired" or event.handle in revoked:
-            continue
-        if event.at < until.get(event.handle, 0):
-            yield event
-
-
-def _revoked_by_old_leaders(events: Sequence[Event]) -> Iterator[Event]:
-    """What members revoked that had been stopped, went on, and took themselves for leaders."""
-    gone_on = [e.at for e in events if e.kind == "undone" and e.handle.startswith("stop-")]
-    for event in _early(events):
-        since = max((at for at in gone_on if at <= event.at), default=None)
-        if since is not None and event.at - since <= OLD_LEADER_SECONDS * 1e9:
-            yield event._replace(kind="revoked", at=since)
-
-
-def _expired_early(events: Sequence[Event]) -> Iterator[str]:
-    for event in _early(events):
-        yield f"{event.name} of {event.handle} expired while its holder could still believe in it"
+        if event.kind == "expired" and event.at < until.get(event.handle, 0):
+            yield f"{event.name} of {event.handle} expired while its holder could believe in it"
 
 
 def _failed(events: Sequence[Event]) -> Iterator[str]:

@@ -5,8 +5,7 @@ written after `acquire` has returned and a release before `release` is called, s
 seems to hold is never longer than what it held: an overlap here is an overlap there.
 
 Where leases expire, a holder also writes until when it believes in its lease (``until``), and
-``lost`` when it stopped because of that. What it can't write, others do: that it died, or that its
-lease was revoked.
+``lost`` when it stopped because of that. That it died, others write.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class Event(NamedTuple):
         at: CLOCK_BOOTTIME, nanoseconds.
         kind: Of a holder ``granted``, ``renewed``, then ``releasing`` or ``lost``; after a release
             ``released`` for each caller that was told so, ``unreleased`` when nobody was. Of others
-            ``died``, ``revoked``, and ``expired`` when the store took it back. More kinds are for
-            those who read the history.
+            ``died``, and ``expired`` when the store took it back. More kinds are for those who
+            read the history.
         handle: Whose event it is: the handle and its acquisition, ``<participant>.<number>``. The
             participant alone when it died.
         name: The resource.
@@ -146,7 +145,6 @@ def uses(events: Sequence[Event]) -> list[Hold]:
     A lease that its holder couldn't believe in any more when it was told of the grant has none.
     """
     limits = _limits(events)
-    revoked = _first(events, "revoked", lambda e: e.handle)
     died = _first(events, "died", lambda e: e.handle)
     stopped = _first(events, "releasing", lambda e: e.lease)
     lost = _first(events, "lost", lambda e: e.lease)
@@ -157,7 +155,6 @@ def uses(events: Sequence[Event]) -> list[Hold]:
                 limits.get(e.lease),
                 stopped.get(e.lease),
                 lost.get(e.lease),
-                revoked.get(e.handle),
                 died.get(participant_of(e.handle)),
             )
             end = min((each for each in ends if each is not None), default=None)

@@ -54,7 +54,7 @@ class Access:
         self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
         claims = EtcdClaims(self.gateway, self.keys, lost=lost, clock=CLOCK)
         self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
-        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=lost)
+        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=lost, clock=CLOCK)
         self.backend = PoolBackend("etcd:", self.engine, self.pools, clock=CLOCK)
 
     def acquire(

@@ -47,6 +47,21 @@ class TestTheContract:
         assert client("reacquire", "--handle", handle).handle == handle
         assert held(shared.cli, pool) == client.ok("cat", "--handle", handle).split()
 
+    def test_a_release_ends_the_later_of_two_reacquires_that_wait(
+        self, shared: Serving, client: Cli, single: str
+    ) -> None:
+        handle = client("acquire", "-t", single).handle
+        client.ok("release", "--handle", handle)
+        shared.cli.hold(single)
+        earlier = client.start("reacquire", "-q", "--handle", handle)
+        eventually(lambda: waiting(shared.cli, single) == 1)
+        later = client.start("reacquire", "-q", "--handle", handle)
+        assert earlier.finish().code == 75
+        eventually(lambda: waiting(shared.cli, single) == 1)
+        client.ok("release", "--handle", handle)
+        assert later.finish().code == 75
+        assert waiting(shared.cli, single) == 0
+
     def test_run(self, shared: Serving, client: Cli, pool: str) -> None:
         finished = client("run", "-t", pool, "--", "sh", "-c", "printf %s $LEASECTL_NAMES; exit 3")
         assert (finished.code, finished.out) == (3, f"{pool}--00")
