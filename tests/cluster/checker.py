@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.crash.history import Event, participant_of, violations
+from tests.crash.history import Event, participant_of, uses, violations
 
 # After a change of leader etcd gives every lease its full time again and one election timeout; it
 # looks every half second for those that have run out. The rest is for a machine that is busy.
@@ -106,10 +106,11 @@ def _outlived(events: Sequence[Event], ttl_seconds: float) -> Iterator[str]:
 
 
 def _expired_early(events: Sequence[Event]) -> Iterator[str]:
-    until = {e.handle: e.until for e in events if e.kind in ("granted", "renewed")}
-    for event in events:
-        if event.kind == "expired" and event.at < until.get(event.handle, 0):
-            yield f"{event.name} of {event.handle} expired while its holder could believe in it"
+    expired = {(e.handle, e.name): e.at for e in events if e.kind == "expired"}
+    for _, end, use in uses(events):
+        at = expired.get((use.handle, use.name))
+        if at is not None and end is not None and at < end:
+            yield f"{use.name} of {use.handle} expired while its holder believed in it"
 
 
 def _failed(events: Sequence[Event]) -> Iterator[str]:

@@ -111,8 +111,9 @@ class TestTheDead:
 
 
 def test_what_expires_before_its_time_is_noticed() -> None:
-    (found,) = found_in(A, event(12, "expired", "a.1", "r"))
-    assert found == "r of a.1 expired while its holder could believe in it"
+    expired = event(12, "expired", "a.1", "r")
+    assert found_in(A, expired) == ["r of a.1 expired while its holder believed in it"]
+    assert found_in(A, later(11, "lost", A), expired) == []
     assert found_in(A, event(14.1, "expired", "a.1", "r")) == []
 
 
