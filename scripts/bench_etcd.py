@@ -1,4 +1,7 @@
-"""Rows of scripts/bench about pools in etcd: a member of its own on loopback, etcdctl beside it."""
+"""Rows of scripts/bench about pools in etcd: a member of its own on loopback, etcdctl beside it.
+
+What tests have for etcd is used here as well, so the clone has to be on the path.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,6 @@ from typing import TYPE_CHECKING, Callable, Optional
 
 # As scripts/bench has it; measured is None where etcd isn't installed.
 Row = tuple[str, Optional[float], str, Optional[float], bool]
-
-# Behind what is installed, which is what is measured.
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 if TYPE_CHECKING:  # httpx and the like are only there in the second start
     from tests.engines.etcd_access import Access

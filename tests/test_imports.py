@@ -22,7 +22,10 @@ LAYERS = (
     ("database", "state", "handles", "giving_back"),
     ("engines",),
     ("backends",),
-    ("targets", "keeping", "journal", "remote_release", "recovery", "pool_changes", "service"),
+    (
+        *("targets", "keeping", "journal", "losses", "remote_release", "remote_acquire"),
+        *("adoption", "recovery", "pool_changes", "service", "pool_service"),
+    ),
     ("errands", "heartbeats", "keeper", "child", "lease_watch", "runner"),
     ("findings", "machine_checks", "record_checks", "cluster_checks", "diagnosis"),
     ("server",),
