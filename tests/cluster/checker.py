@@ -21,7 +21,7 @@ class Counts(NamedTuple):
         grants: Acquisitions that were granted.
         releases: Acquisitions given back, as a caller was told.
         losses: Acquisitions whose holder stopped because it couldn't renew them, or had lost them.
-        late: Of those, how many were stopped half a second too late: the machine was busy.
+        late: Of those, how many went on for a tenth of a second: the machine was busy.
         gave_up: Acquisitions that ended without a grant, by the error.
         deaths: Participants that were killed.
         leaders: How many leaders the cluster had, one after the other.
@@ -42,12 +42,13 @@ def count(history: Iterable[Event]) -> Counts:
     """Count what happened."""
     events = list(history)
     until = {e.handle: e.until for e in events if e.kind in ("granted", "renewed")}
+    heard = {event.handle: event.at for event in events if event.kind == "granted"}
     lost = {event.handle: event.at for event in events if event.kind == "lost"}
     return Counts(
         grants=_handles(events, "granted"),
         releases=_handles(events, "released"),
         losses=len(lost),
-        late=sum(at > until[handle] + 0.5e9 for handle, at in lost.items()),
+        late=sum(until[h] + 0.1e9 < at and heard[h] < until[h] for h, at in lost.items()),
         gave_up=dict(sorted(Counter(e.name for e in events if e.kind == "gave-up").items())),
         deaths=sum(event.kind == "killed" for event in events),
         leaders=len({event.ticket for event in events if event.kind == "leads"}),
