@@ -18,7 +18,7 @@ from leasectl.child import Child, Ending, find_command
 from leasectl.clock import Clock, earliest
 from leasectl.engines.base import Interrupt
 from leasectl.engines.wake import milliseconds
-from leasectl.errors import Cancelled, Interrupted, LeaseError, LeaseLost, NotFound
+from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotFound
 from leasectl.lease_watch import LeaseWatch
 from leasectl.liveness import identify, this_process
 from leasectl.model import Handle, Request

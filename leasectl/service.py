@@ -21,6 +21,7 @@ from leasectl.backends.opening import (
 from leasectl.backends.settings import RELEASE_SECONDS
 from leasectl.clock import Clock
 from leasectl.engines.base import Interrupt, PoolAdmin
+from leasectl.engines.pipes import tidy
 from leasectl.engines.wake import NamedPipe, Nap
 from leasectl.errors import (
     BackendUnreachable,
@@ -532,6 +533,7 @@ class Service:
         patience: Patience,
     ) -> None:
         """Acquire from a server; what has arrived when it fails is given back, if need be later."""
+        tidy(self.state)
         pipe = NamedPipe(self.state.cancel_pipe(journal.handle.id, acquisition))
 
         def check() -> None:

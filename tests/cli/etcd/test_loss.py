@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.etcd.hosts import Hosts, Script, fence
+from tests.cli.etcd.hosts import Hosts, Script
 from tests.engines.etcd_relay import Relay
 from tests.engines.etcd_server import EtcdServer
 from tests.support import Cli, Started, eventually

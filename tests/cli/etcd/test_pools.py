@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.etcd.hosts import Hosts, fence
 from tests.server.serving import Serving
-from tests.support import Cli, eventually
+from tests.support import Cli
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 
