@@ -6,13 +6,16 @@ that is asked for, and then looked at again.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from typing import Callable, NamedTuple
 
 from leasectl import machine_checks, record_checks
+from leasectl.backends.etcd_address import is_etcd
 from leasectl.backends.opening import check_url
+from leasectl.backends.settings import Settings, encode_settings
 from leasectl.durations import printable
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.findings import FAIL, OK, WARN, Check, Finding
@@ -33,6 +36,7 @@ class Surroundings(NamedTuple):
         backend_reason: What chose it.
         caller: On whose behalf commands act here.
         proxy_variables: The variables of the lease proxy that are set.
+        settings: How to talk to a server.
     """
 
     directory: str
@@ -40,6 +44,7 @@ class Surroundings(NamedTuple):
     backend_reason: str
     caller: Caller
     proxy_variables: tuple[tuple[str, str], ...] = ()
+    settings: Settings = Settings()
 
 
 class Examination:
@@ -70,6 +75,7 @@ class Examination:
         """
         directory = self._surroundings.directory
         yield from self._each(self._checks_of_the_machine(), fix=fix)
+        yield from self._each(self._checks_of_the_cluster(), fix=fix)
         usable = True
         for finding in self._each(self._checks_of_the_directory(), fix=fix):
             usable = usable and finding.status != FAIL
@@ -94,6 +100,19 @@ class Examination:
             Check("SHARED_DIR", lambda: machine_checks.shared_dir(around.caller.shared_dir)),
         ]
 
+    def _checks_of_the_cluster(self) -> list[Check]:
+        if not self._uses_etcd():
+            return []
+        from leasectl import cluster_checks
+
+        return cluster_checks.checks(self._surroundings.backend_url, self._surroundings.settings)
+
+    def _uses_etcd(self) -> bool:
+        url = self._surroundings.backend_url
+        with contextlib.suppress(InvalidRequest):
+            return is_etcd(check_url(url))
+        return False
+
     def _checks_of_the_directory(self) -> list[Check]:
         directory = self._surroundings.directory
         return [
@@ -114,15 +133,26 @@ class Examination:
             yield _failure("database", error)
             return
         try:
-            service = Service(state, backend_url="local:", caller=self._surroundings.caller)
+            service = self._service(state, "local:")
             database = Check("database", lambda: record_checks.database(state))
             for finding in self._each([database], fix=fix):
                 yield finding
                 if finding.status == FAIL:
                     return
             yield from self._each(record_checks.checks(service), fix=fix)
+            if self._uses_etcd():
+                from leasectl.cluster_checks import checks_of_claims
+
+                service = self._service(state, self._surroundings.backend_url)
+                of_claims = checks_of_claims(service, self._surroundings.settings)
+                yield from self._each(of_claims, fix=fix)
         finally:
             state.close()
+
+    def _service(self, state: State, backend_url: str) -> Service:
+        around = self._surroundings
+        settings = encode_settings(around.settings)
+        return Service(state, backend_url=backend_url, caller=around.caller, settings=settings)
 
     def _each(self, checks: Iterable[Check], *, fix: bool) -> Iterator[Finding]:
         for check in checks:

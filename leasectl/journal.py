@@ -60,6 +60,11 @@ class RecordJournal:
     def key(self) -> str:
         return self.handle.key
 
+    @property
+    def next_acquisition(self) -> int:
+        """The number of the acquisition that `enqueuing` is going to begin."""
+        return self.handle.acquisition + self._again
+
     def enqueuing(self) -> None:
         with self._state.transaction():
             if not self._again:

@@ -19,15 +19,16 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Callable
+from typing import Any, Callable, NamedTuple
 
 from leasectl import keeping
 from leasectl.backends.opening import LOCAL
 from leasectl.clock import Clock, rfc3339
 from leasectl.engines.wake import NamedPipe, ProcessWatch, sleep
+from leasectl.errands import Errands, Outcome
 from leasectl.errors import LeaseError
 from leasectl.handles import renews_itself
-from leasectl.heartbeats import Heartbeat, Heartbeats
+from leasectl.heartbeats import Heartbeats
 from leasectl.liveness import Process, is_dead, this_process
 from leasectl.model import Handle, is_remote
 from leasectl.service import Service
@@ -69,6 +70,13 @@ class _Retry:
     pause: float = FIRST_RETRY_SECONDS
 
 
+class _Server(NamedTuple):
+    """Where releases go; each has a thread of its own."""
+
+    url: str
+    settings: str
+
+
 class Keeper:
     """The keeper's work, one `round` at a time.
 
@@ -84,6 +92,7 @@ class Keeper:
         self._log = log
         self._renewed_at: dict[tuple[str, int], float] = {}
         self._heartbeats: Heartbeats | None = None
+        self._releases: Errands[_Server, Target] | None = None
         self._retries: dict[tuple[str, int], _Retry] = {}
 
     def round(self) -> float | None:
@@ -93,14 +102,14 @@ class Keeper:
             When something is due next, CLOCK_BOOTTIME in seconds; None when only events can
             bring work.
         """
-        self._take_heartbeats()
+        self._take_outcomes()
         next_times = [self._release(target) for target in self._service.recovery.due()]
         handles = self._service.handles.watched()
         next_times += [self._renew(handle) for handle in handles if _keeper_renews(handle)]
         next_times += [
             due
             for handle_id, _, acquisition, due in self._service.handles.timers()
-            if (handle_id, acquisition) not in self._retries
+            if (handle_id, acquisition) not in self._retries.keys() | self._releasing()
         ]
         self._forget_the_gone(handles)
         return min((time for time in next_times if time is not None), default=None)
@@ -113,21 +122,41 @@ class Keeper:
 
     def fds(self) -> tuple[int, ...]:
         """What becomes readable when there is work for another reason."""
-        return () if self._heartbeats is None else (self._heartbeats.fd,)
+        return tuple(each.fd for each in (self._heartbeats, self._releases) if each is not None)
 
     def fire_timers(self) -> None:
         """Release now what was to be released later."""
         for handle_id, name, acquisition, _ in self._service.handles.timers():
-            self._release(Target(handle_id, acquisition, (name,) if name else None))
+            target = Target(handle_id, acquisition, (name,) if name else None)
+            self._note_release(target, functools.partial(self._service.release, target))
 
     def _release(self, target: Target) -> float | None:
-        key = (target.handle_id, target.acquisition)
-        retry = self._retries.get(key)
+        retry = self._retries.get((target.handle_id, target.acquisition))
         now = self._clock.elapsed()
         if retry is not None and now < retry.at:
             return retry.at
+        handle = self._service.handles.load(target.handle_id)
+        if handle is None or not is_remote(handle.backend):
+            return self._note_release(target, lambda: self._service.release(target))
+        if self._releases is None:
+            self._releases = Errands(self._begin_releases, clock=self._clock)
+        self._releases.send(_Server(handle.backend, handle.settings), target)
+        return None  # its outcome brings the next round
+
+    def _releasing(self) -> set[tuple[str, int]]:
+        """Of which handles something is being released by a thread."""
+        jobs = self._releases.under_way if self._releases else ()
+        return {(target.handle_id, target.acquisition) for target in jobs}
+
+    def _begin_releases(self, server: _Server) -> Callable[[Target], tuple[str, ...]]:
+        """In a thread of its own, which needs records of its own."""
+        state = State.open(self._service.state.directory)
+        return open_service(state, self._clock).release
+
+    def _note_release(self, target: Target, release: Callable[[], tuple[str, ...]]) -> float | None:
+        key = (target.handle_id, target.acquisition)
         try:
-            names = self._service.release(target)
+            names = release()
         except LeaseError as error:
             return self._failed(key, f"can't release {target.handle_id}: {error}")
         self._retries.pop(key, None)
@@ -150,17 +179,18 @@ class Keeper:
         self._heartbeats.send(handle)
         return None  # its outcome brings the next round
 
-    def _take_heartbeats(self) -> None:
-        for heartbeat in self._heartbeats.outcomes() if self._heartbeats else ():
-            handle = self._service.handles.load(heartbeat.target.handle_id)
-            if handle is not None and whole(handle) == heartbeat.target:
-                record = functools.partial(self._record, heartbeat)
+    def _take_outcomes(self) -> None:
+        """Record what came of what threads were asked to do."""
+        for release in self._releases.outcomes() if self._releases else ():
+            self._note_release(release.job, release.result)
+        for target, heartbeat in self._heartbeats.outcomes() if self._heartbeats else ():
+            handle = self._service.handles.load(target.handle_id)
+            if handle is not None and whole(handle) == target:
+                record = functools.partial(self._record, target, heartbeat)
                 self._note_renewal(handle, heartbeat.sent_at, record)
 
-    def _record(self, heartbeat: Heartbeat) -> None:
-        if heartbeat.held is None:
-            raise heartbeat.error or LeaseError("no outcome")
-        self._service.renewed(heartbeat.target, heartbeat.held)
+    def _record(self, target: Target, heartbeat: Outcome[Any]) -> None:
+        self._service.renewed(target, heartbeat.result())
 
     def _note_renewal(
         self, handle: Handle, sent: float, renew: Callable[[], object]
@@ -194,6 +224,12 @@ class Keeper:
         for memory in (self._renewed_at, self._retries):
             for key in [key for key in memory if key not in known]:
                 del memory[key]
+
+
+def open_service(state: State, clock: Clock) -> Service:
+    """What the keeper does things with; each handle remembers its own backend."""
+    caller = Caller(owner="keeper", host="")
+    return Service(state, backend_url=LOCAL, caller=caller, clock=clock)
 
 
 def _keeper_renews(handle: Handle) -> bool:
@@ -234,7 +270,7 @@ def main(directory: str) -> None:
     log = Log(state.path("keeper.log"), clock)
     pipe = NamedPipe(keeping.pipe_path(state))
     watch = ProcessWatch()
-    service = Service(state, backend_url=LOCAL, caller=Caller(owner="keeper", host=""), clock=clock)
+    service = open_service(state, clock)
     keeper = Keeper(service, clock=clock, log=log)
     log.write("started")
     while True:

@@ -6,18 +6,19 @@ import contextlib
 import os
 import select
 from collections.abc import Mapping
-from typing import Callable
+from typing import Any, Callable
 
 from leasectl import keeping
 from leasectl.clock import Clock, earliest
 from leasectl.engines.wake import NamedPipe
+from leasectl.errands import Outcome
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
-from leasectl.heartbeats import Heartbeat, Heartbeats
+from leasectl.heartbeats import Heartbeats
 from leasectl.liveness import open_pidfd
 from leasectl.model import Handle, is_remote
 from leasectl.service import Service
 from leasectl.signals import lock_limit
-from leasectl.targets import whole
+from leasectl.targets import Target, whole
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
 # How long a lock is waited for at a time: the command, its signals and its deadline need looking
@@ -88,9 +89,9 @@ class LeaseWatch:
 
     def kill_at(self, now: float) -> float:
         """When a command that doesn't heed TERM is killed."""
-        if self._deadline is None or self._revoked:
-            return now + GRACE_AFTER_LOSS_SECONDS
-        return self._deadline - self._margin / 4
+        deadline = None if self._deadline is None else self._deadline - self._margin / 4
+        grace = now + GRACE_AFTER_LOSS_SECONDS if self._revoked else None
+        return earliest(deadline, grace) or now + GRACE_AFTER_LOSS_SECONDS
 
     def register(self, poll: select.poll) -> None:
         poll.register(self._pipe.fd, select.POLLIN)
@@ -109,8 +110,8 @@ class LeaseWatch:
             poll.unregister(self._keeper_fd)
             self._watch_keeper()
         if self._heartbeats is not None:
-            for heartbeat in self._heartbeats.outcomes():
-                self._take(heartbeat)
+            for target, heartbeat in self._heartbeats.outcomes():
+                self._take(target, heartbeat)
         now = self._clock.elapsed()
         if self._look_for_keeper_at is not None and now >= self._look_for_keeper_at:
             self._watch_keeper()
@@ -136,13 +137,12 @@ class LeaseWatch:
         sent = self._clock.elapsed()
         self._note_renewal(sent, lambda: self._service.renew(whole(self._handle)))
 
-    def _take(self, heartbeat: Heartbeat) -> None:
+    def _take(self, target: Target, heartbeat: Outcome[Any]) -> None:
         def record() -> None:
-            if heartbeat.held is None:
-                raise heartbeat.error or LeaseError("no outcome")
-            if set(self._handle.names).issubset(heartbeat.held):
+            held = heartbeat.result()
+            if set(self._handle.names).issubset(held):
                 self._extend(heartbeat.sent_at)  # also if it can't be recorded
-            self._service.renewed(heartbeat.target, heartbeat.held)
+            self._service.renewed(target, held)
 
         self._note_renewal(heartbeat.sent_at, record)
 

@@ -184,7 +184,9 @@ def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
 def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
     for owner, name in state.query(
         "SELECT handle, lease.name FROM lease LEFT JOIN handle ON id = handle "
-        "WHERE id IS NULL OR state <> 'held'"
+        # What arrives from a server is on record before all of it has.
+        "WHERE id IS NULL OR state = 'released' OR (state = 'acquiring' AND backend = ?)",
+        LOCAL,
     ):
 
         def drop(owner: str = owner, name: str = name) -> None:

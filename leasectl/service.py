@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
-from collections.abc import Collection, Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from leasectl import keeping, shared
+from leasectl.adoption import Adoption
 from leasectl.backends.base import Backend, Patience
 from leasectl.backends.opening import (
     check_url,
@@ -20,13 +20,11 @@ from leasectl.backends.opening import (
 )
 from leasectl.backends.settings import RELEASE_SECONDS
 from leasectl.clock import Clock
-from leasectl.engines.base import Interrupt, PoolAdmin
-from leasectl.engines.pipes import tidy
-from leasectl.engines.wake import NamedPipe, Nap
+from leasectl.engines.base import PoolAdmin
+from leasectl.engines.wake import Nap
 from leasectl.errors import (
     BackendUnreachable,
     Cancelled,
-    Interrupted,
     InvalidRequest,
     LeaseError,
     LeaseLost,
@@ -34,30 +32,25 @@ from leasectl.errors import (
     NotFound,
     StateUnwritable,
 )
-from leasectl.giving_back import GivingBack
 from leasectl.handles import Handles, needs_keeper, new_id
-from leasectl.journal import RecordJournal, remote_lease
+from leasectl.journal import RecordJournal
 from leasectl.liveness import Process, is_dead, this_process
+from leasectl.losses import Losses
 from leasectl.model import (
-    ADOPTED_LABEL,
     Claimant,
     Handle,
-    Lease,
-    Overview,
-    Pool,
     Request,
     Resource,
     is_remote,
 )
-from leasectl.naming import next_names
 from leasectl.recovery import Recovery
-from leasectl.remote_release import ADOPTED, RemoteRelease
+from leasectl.remote_acquire import RemoteAcquire
+from leasectl.remote_release import RemoteRelease
 from leasectl.state import State
-from leasectl.targets import Caller, Target, Targets, not_ours, whole
+from leasectl.targets import Caller, Target, Targets, whole
 
 if TYPE_CHECKING:
-    from leasectl.definitions import Definition
-    from leasectl.pool_changes import PoolChange
+    pass
 
 SHORTEST_TTL_SECONDS = 2.0
 LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
@@ -87,16 +80,26 @@ class Service:
     ) -> None:
         self.state = state
         self.handles = Handles(state)
-        self.targets = Targets(state, caller, self._is_resource, self._adopt, backend=backend_url)
         self.backend_url = backend_url
-        self._clock = clock or Clock()
+        self._clock = clock = clock or Clock()
         self._caller = caller
         self._settings = settings
         self._release_seconds = release_seconds
         self._backends: dict[tuple[str, str], Backend] = {}
         self._pools: PoolAdmin | None = None
-        self._release_remotely = RemoteRelease(state, clock=self._clock)
-        self.recovery = Recovery(state, self.release, clock=self._clock)
+        self._losses = Losses(state, clock=clock)
+        self._release_remotely = RemoteRelease(state, clock=clock)
+        self._acquire_remotely = RemoteAcquire(state, self.release)
+        self.recovery = Recovery(state, self.release, clock=clock)
+        adopt = Adoption(
+            state,
+            self._resources,
+            backend_url=backend_url,
+            caller=caller,
+            settings=settings,
+            clock=clock,
+        )
+        self.targets = Targets(state, caller, self._is_resource, adopt, backend=backend_url)
 
     @property
     def pools(self) -> PoolAdmin:
@@ -106,7 +109,7 @@ class Service:
                 self.backend_url,
                 self.state,
                 settings=self._settings,
-                lost=self._lost,
+                lost=self._losses.tell,
                 clock=self._clock,
             )
         return self._pools
@@ -168,7 +171,7 @@ class Service:
             )
         finally:
             if journal.unsettled:
-                self._leave_to_keeper(journal)
+                self._acquire_remotely.leave_to_keeper(journal)
         self._ensure_kept(journal)
         return journal.handle
 
@@ -343,7 +346,8 @@ class Service:
             current = self._current(target)
             if current is not None and current.state == "held":
                 self.handles.renewed(current, self._clock.wall())
-                self._note_gone(current, [name for name in current.names if name not in held])
+                gone = [name for name in current.names if name not in held]
+                self._losses.note_gone(current, gone)
 
     def _require_held(self, target: Target) -> Handle:
         handle = self.handles.require(target.handle_id)
@@ -360,79 +364,14 @@ class Service:
         """Releases inside happen at once, as far as the chosen backend can do that."""
         return self._backend_at(self.backend_url, self._settings).atomic()
 
-    def inspect(self, pool_type: str | None = None) -> tuple[Pool, ...]:
-        """The pools as they are, after everything that is over has been put right."""
-        self.recovery.release_abandoned()
-        return self.pools.pools(pool_type)
-
-    def overview(self, pool_type: str | None = None) -> Overview:
-        """The pools and who holds their resources, after everything that is over was put right.
-
-        Raises:
-            NotFound: No such type.
-            NotSupported: The backend has no pools of its own.
-        """
-        self.recovery.release_abandoned()
-        with self.pools.atomic():
-            pools = self.pools.pools(pool_type, expiries=True)
-            handles = {handle.claims_as: handle for handle in self.handles.active()}
-            return Overview(pools, handles, shared=is_remote(self.backend_url))
-
-    def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
-        """Add so many resources to a pool, named on from its highest number; returns the names.
-
-        Raises:
-            NotFound: No such type.
-            InvalidRequest: A name is taken, or would be too long.
-        """
-        names: tuple[str, ...] = ()
-        while True:
-            with self.pools.atomic():
-                (pool,) = self.pools.pools(pool_type)
-                before = names
-                names = next_names(pool_type, count, (each.name for each in pool.resources))
-                try:
-                    self.pools.add_resources(pool_type, names)
-                    return names
-                except InvalidRequest:
-                    if names == before:
-                        raise  # it isn't that somebody else has just added the same
-
-    def apply_pools(
-        self, definitions: Iterable[Definition], *, dry_run: bool = False
-    ) -> tuple[PoolChange, ...]:
-        """Make pools as they are defined; what is held, and what none defines, is left alone.
-
-        On the embedded pool all of it happens at once.
-
-        Args:
-            definitions: One a pool.
-            dry_run: Only tell what would change.
-
-        Returns:
-            What has changed, or would, in the order of the definitions.
-
-        Raises:
-            InvalidRequest: A name is taken, or would be too long; nothing has changed.
-            NotSupported: The backend has no pools of its own.
-        """
-        from leasectl.pool_changes import carry_out, plan
-
-        self.recovery.release_abandoned()
-        pools = self.pools
-        with pools.atomic():
-            changes = plan(definitions, pools.pools())
-            return changes if dry_run else carry_out(changes, pools)
-
     def _get(self, handle: Handle, *, again: bool, patience: Patience) -> Handle:
         backend = self._backend(handle)
         journal = self._journal(backend, handle, again=again)
-        acquisition = handle.acquisition + again
-        claimant = _claimant(handle._replace(acquisition=acquisition))
+        claimant = _claimant(handle._replace(acquisition=handle.acquisition + again))
         patience = self._heedful(patience, handle)
         try:
             if backend.remote:
-                self._acquire_remotely(backend, acquisition, claimant, journal, patience)
+                self._acquire_remotely(backend, claimant, journal, patience)
             else:
                 backend.acquire(claimant, journal, patience)
         finally:
@@ -481,10 +420,6 @@ class Service:
         if needs_keeper(journal.handle) and not journal.kept:
             keeping.ensure(self.state)
 
-    def _leave_to_keeper(self, journal: RecordJournal) -> None:
-        journal.leave_to_keeper()
-        keeping.ensure(self.state)
-
     def _heedful(self, patience: Patience, handle: Handle) -> Patience:
         """Patience that at the head of the queue also heeds what the dead hold.
 
@@ -524,42 +459,6 @@ class Service:
         keeper = keeping.registered(self.state)
         return waiters if keeper is None else [*waiters, keeper]
 
-    def _acquire_remotely(
-        self,
-        backend: Backend,
-        acquisition: int,
-        claimant: Claimant,
-        journal: RecordJournal,
-        patience: Patience,
-    ) -> None:
-        """Acquire from a server; what has arrived when it fails is given back, if need be later."""
-        tidy(self.state)
-        pipe = NamedPipe(self.state.cancel_pipe(journal.handle.id, acquisition))
-
-        def check() -> None:
-            pipe.renew()
-            record = self.handles.current(journal.handle.id, acquisition)
-            if record is None or record.cancelled:
-                raise Cancelled(f"{journal.handle.id} was released while it waited")
-
-        interrupt = Interrupt(pipe.fd, select.POLLIN, check)
-        try:
-            backend.acquire(
-                claimant, journal, patience._replace(interrupts=(*patience.interrupts, interrupt))
-            )
-        except BaseException:
-            try:
-                self.release(whole(journal.handle))
-            except (LeaseError, Interrupted):
-                journal.unsettled = True
-            if journal.unsettled:
-                self._leave_to_keeper(journal)
-            else:
-                journal.gave_up()
-            raise
-        finally:
-            pipe.close()
-
     def _backend(self, handle: Handle) -> Backend:
         return self._backend_at(handle.backend, handle.settings)
 
@@ -571,95 +470,10 @@ class Service:
                 self.state,
                 settings=settings,
                 release_seconds=self._release_seconds,
-                lost=self._lost,
+                lost=self._losses.tell,
                 clock=self._clock,
             )
         return self._backends[key]
-
-    def _adopt(self, names: Sequence[str], *, skip_foreign: bool) -> Sequence[Handle]:
-        """Put names that no handle here holds under handles, so that they can be released.
-
-        A server that releases by name alone doesn't care who asks. Of a pool that others share,
-        a name is adopted from whoever holds it if that is the caller's own job and build.
-        """
-        if not is_remote(self.backend_url):
-            return ()
-        if not has_pools(self.backend_url):
-            now = self._clock.wall()
-            adopter = self._adopter(Request(ADOPTED, len(names)))
-            leases = [remote_lease(adopter, name, now) for name in names]
-            return (self._record_adopted(adopter, leases),)
-        found: dict[str, list[Lease]] = {}
-        for each in self._resources(names):
-            if each.lease is None or each.owner is None:
-                continue
-            identity = each.lease.holder_identity
-            if identity.rsplit("/", 2)[0] == self._caller.owner:
-                found.setdefault(each.owner, []).append(each.lease)
-            elif not skip_foreign:
-                raise not_ours(each.name, identity, self._caller)
-        return [
-            self._record_adopted(
-                self._adopter(Request(ADOPTED, len(leases), labels=((ADOPTED_LABEL, owner),))),
-                leases,
-            )
-            for owner, leases in found.items()
-        ]
-
-    def _adopter(self, request: Request) -> Handle:
-        handle_id = new_id(ADOPTED)
-        return Handle(
-            id=handle_id,
-            backend=self.backend_url,
-            request=request,
-            owner=self._caller.owner,
-            holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
-            state="held",
-            acquisition=1,
-            shared_dir=self._caller.shared_dir,
-            settings=self._settings,
-        )
-
-    def _record_adopted(self, handle: Handle, leases: Sequence[Lease]) -> Handle:
-        with self.state.transaction():
-            self.handles.create(handle)
-            for lease in leases:
-                self.handles.arrived(handle, lease)
-        return self.handles.require(handle.id)
-
-    def _lost(self, owner: str, names: Sequence[str]) -> None:
-        """Told by a store of claims that went away, and of tickets of the dead."""
-        with self.state.transaction():
-            handle = self.handles.load(owner.partition("/")[0])
-            if handle is None or handle.claims_as != owner:
-                return  # of another state directory, or an earlier acquisition
-            if handle.state == "held":
-                self._drop_lost(handle, names)
-            elif handle.state == "acquiring" and not is_remote(handle.backend):
-                self._forget_dead_waiter(handle)
-
-    def _note_gone(self, handle: Handle, names: Sequence[str]) -> None:
-        """What a handle doesn't hold any more has been lost, unless it is just being given back."""
-        giving_back = GivingBack(self.state, handle)
-        releasing = {name: giving_back.processes(name) for name in names}
-        self._drop_lost(handle, [name for name in names if not releasing[name]])
-        left = self._current(whole(handle))
-        returned = [
-            name for name in names if releasing[name] and all(map(is_dead, releasing[name]))
-        ]
-        if left is not None and returned:
-            self.handles.drop(left, returned, now=self._clock.elapsed())
-
-    def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
-        if names:
-            self.handles.drop(handle, names, now=self._clock.elapsed(), lost=True)
-            self.state.wake(self.state.runner_pipe(handle.id))
-
-    def _forget_dead_waiter(self, handle: Handle) -> None:
-        if handle.acquisition == 1:
-            self.handles.forget(handle.id, 1)  # nobody has ever heard of it
-        else:
-            self.handles.release(handle, now=self._clock.elapsed())
 
     def _current(self, target: Target) -> Handle | None:
         return self.handles.current(target.handle_id, target.acquisition)

@@ -3,7 +3,7 @@
 #
 #   source <(leasectl init bash)          or          source "$LEASE_PROXY_CLIENT_SH"
 #
-#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--jitter=10m] [--var=NAME] [-q]
+#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--ttl=1h] [--jitter=10m] [--var=NAME] [-q]
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
 #   lease__reacquire --handle=H [--var=NAME]
 #   lease__cat      --handle=H [--format=plain|csv] [--pretty-format=csv]
@@ -414,6 +414,8 @@ _lease__err_leave() {
 #   -c, --count=COUNT    default 1; 0 prints nothing
 #   --scope=step|test    test, the default: the lease outlives the step, and its names are also in
 #                        $SHARED_DIR/leases. step: it is released when the script, $$, has ended
+#   --ttl=D              the lease is over when nobody has renewed it for D; in scope step it is renewed
+#                        as long as the script lives. Pools in etcd need it in scope test
 #   --jitter=D           sleep a random time of up to D first
 #   --var=NAME           assign the handle to NAME instead of printing it. Bash runs no trap while it
 #                        waits for $(...), but does while it waits here: TERM and INT end the script
@@ -422,7 +424,8 @@ _lease__err_leave() {
 #   --store=true|false   older form: prints the names with commas between them. true: scope test.
 #                        false: nothing but lease__release --names will release them
 lease__acquire() {
-  local _lease__type='' _lease__count=1 _lease__scope=test _lease__jitter='' _lease__var='' _lease__store=''
+  local _lease__type='' _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
+  local _lease__store=''
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
   while (($#)); do
     if [ "$1" = -q ] || [ "$1" = --quiet ]; then
@@ -430,12 +433,13 @@ lease__acquire() {
       shift
       continue
     fi
-    _lease__read_option lease__acquire ' -t --type -c --count --scope --jitter --var --store -q ' "$@" || return 1
+    _lease__read_option lease__acquire ' -t --type -c --count --scope --ttl --jitter --var --store -q ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       -t | --type) _lease__type=$_lease__value ;;
       -c | --count) _lease__count=$_lease__value ;;
       --scope) _lease__scope=$_lease__value ;;
+      --ttl) _lease__ttl=$_lease__value ;;
       --jitter) _lease__jitter=$_lease__value ;;
       --var) _lease__check_variable lease__acquire "$_lease__value" && _lease__var=$_lease__value || return 1 ;;
       --store) _lease__store=$_lease__value ;;
@@ -459,6 +463,7 @@ lease__acquire() {
   [ "$_lease__store" != false ] || _lease__scope=step
   _lease__arguments=("--type=$_lease__type" "--count=$_lease__count" "--scope=$_lease__scope")
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--guard-pid=$$")
+  [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")
   [ -z "$_lease__jitter" ] || _lease__arguments+=("--jitter=$_lease__jitter")
   [ -z "$_lease__quiet" ] || _lease__arguments+=(--quiet)
   _lease__obtain lease__acquire acquire "${_lease__arguments[@]}"
@@ -670,6 +675,7 @@ _lease__check_acquire() {
     _lease__complain lease__acquire "store \"$_lease__store\" is neither true nor false"
     return 1
   fi
+  [ -z "$_lease__ttl" ] || _lease__check_duration lease__acquire "$_lease__ttl" || return 1
   [ -z "$_lease__jitter" ] || _lease__check_duration lease__acquire "$_lease__jitter"
 }
 

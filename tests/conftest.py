@@ -20,6 +20,7 @@ ONCE = (
     "faults",
     "server",
     "test_etcd.py",
+    "test_keeper_etcd.py",
     "test_pyz.py",
     "test_documentation.py",
     "test_support.py",

@@ -13,6 +13,7 @@ import pytest
 from leasectl.cli.app import COMMANDS, ENVIRONMENT
 from leasectl.cli.app import command as root
 from leasectl.errors import EXIT_CODES
+from tests.engines.etcd_server import EtcdServer
 from tests.faults.fixture import StartFaultProxy
 from tests.support import Cli
 
@@ -43,6 +44,9 @@ done
 
 # A list that pools may move over from.
 RESOURCES = "resources: [{type: lab, state: free, names: [rack-7, rack-8]}]"
+
+# Where the README has a cluster.
+CLUSTER = "etcd://etcd-0:2379,etcd-1:2379,etcd-2:2379/"
 
 INSTALL_LEASE = "openshift-org-azure--azure4--install-quota-slice"
 
@@ -124,13 +128,13 @@ def run_bash(cli: Cli, text: str) -> None:
 
 
 class TestReadme:
-    def test_every_block_runs_one_after_the_other(self, shell: Cli) -> None:
+    def test_every_block_runs_one_after_the_other(self, shell: Cli, etcd: EtcdServer) -> None:
         shell.pool("openshift-org-azure--install")
         shell.pool(INSTALL_LEASE)
         to_run = [text for reason, text in readme_blocks() if reason is None]
         assert len(to_run) > 3
         for text in to_run:
-            run_bash(shell, text)
+            run_bash(shell, text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/"))
             shell.ok("release", "--all")
 
     def test_the_ci_step_runs_on_what_is_mounted(

@@ -17,8 +17,9 @@ from leasectl.engines.etcd_pools import EtcdPools
 
 
 class Opened(NamedTuple):
-    """The pools below one prefix of a cluster, from both sides."""
+    """The pools below one prefix of a cluster, from all sides."""
 
+    gateway: Gateway
     engine: EtcdEngine
     pools: EtcdPools
 
@@ -50,7 +51,7 @@ def open_etcd(
     keys = Keys(parse_etcd_url(url).prefix, place)
     claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, claims, clock=clock)
-    return Opened(engine, EtcdPools(gateway, keys, claims, lost=lost))
+    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))
 
 
 def open_gateway(

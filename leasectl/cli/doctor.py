@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from leasectl.cli import options
-from leasectl.cli.context import caller, choose_backend, state_directory
+from leasectl.cli.context import caller, choose_backend, settings, state_directory
 from leasectl.cli.output import show, show_json
 from leasectl.cli.table import output_width
 from leasectl.durations import printable
@@ -33,7 +33,8 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     Each check is ok, a warning or a failure, and says what to do. Nothing is changed without
     --fix. With it, the state directory is made private, the keeper started if it is needed,
     files that no record knows are removed, records that contradict each other are settled by
-    freeing, and what the dead hold is given back. Leases that somebody may still use are never
+    freeing, and what the dead hold is given back. With etcd, its members, the pools and this
+    state directory's claims are looked at too. Leases that somebody may still use are never
     released: for these the release command is shown.
 
     The exit code is 0 when nothing fails, else that of the worst failure: 65, 73, 69, 64 or 1.
@@ -46,6 +47,7 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
         backend_url=choice.url,
         backend_reason=choice.reason,
         caller=caller(),
+        settings=settings(),
         proxy_variables=tuple(
             sorted(
                 (name, value)

@@ -13,6 +13,7 @@ from leasectl.cli.output import note, show, show_json
 from leasectl.durations import printable
 from leasectl.errors import InvalidRequest
 from leasectl.naming import MOST_AT_ONCE, check_name, check_type, next_names
+from leasectl.pool_service import PoolService
 
 CREATE_EXAMPLE = """\b
 Examples:
@@ -97,7 +98,7 @@ def add(
     wanted = _wanted(count, names)
     service = open_service(backend)
     if isinstance(wanted, int):
-        wanted = service.add_numbered(pool_type, wanted)
+        wanted = PoolService(service).add_numbered(pool_type, wanted)
     else:
         service.pools.add_resources(pool_type, wanted)
     _tell(quiet, f'added to pool "{pool_type}": {_listed(wanted)}')
@@ -131,7 +132,7 @@ def list_pools(*, as_json: bool, backend: str | None) -> None:
     from leasectl.cli.table import output_width
 
     service = open_service(backend)
-    pools = service.inspect()
+    pools = PoolService(service).show()
     if as_json:
         counts = [{"type": pool.type, **pool_counts(pool)} for pool in pools]
         show_json({"backend": service.backend_url, "pools": counts})

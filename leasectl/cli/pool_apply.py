@@ -13,6 +13,7 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import note
 from leasectl.durations import printable
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
+from leasectl.pool_service import PoolService
 
 if TYPE_CHECKING:
     from leasectl.pool_changes import PoolChange
@@ -71,7 +72,7 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     (filename,) = filenames
     where = "stdin" if filename == "-" else printable(filename, longest=500)
     definitions = parse_definitions(_read(filename, where), where)
-    changes = open_service(backend).apply_pools(definitions.pools, dry_run=dry_run)
+    changes = PoolService(open_service(backend)).apply(definitions.pools, dry_run=dry_run)
     if not quiet:
         for line in definitions.notes:
             note(line)

@@ -20,6 +20,7 @@ from leasectl.handles import is_served, renews_itself
 from leasectl.liveness import own_pid_namespace
 from leasectl.model import Handle, Lease, Overview, Pool, QueueEntry, Resource
 from leasectl.naming import check_type
+from leasectl.pool_service import PoolService
 from leasectl.service import Service
 
 LONGEST_REFRESH_SECONDS = 2.0
@@ -71,7 +72,7 @@ def command(*, pool_type: str | None, watch: bool, as_json: bool, backend: str |
     if watch:
         _watch(service, pool_type, as_json)
         return
-    overview = service.overview(pool_type)
+    overview = PoolService(service).overview(pool_type)
     if as_json:
         show_json(overview_fields(service, overview))
     elif overview.pools:
@@ -103,7 +104,7 @@ def _watch(service: Service, pool_type: str | None, as_json: bool) -> None:
         shown: Overview | None = None
         try:
             while True:
-                overview = service.overview(pool_type)
+                overview = PoolService(service).overview(pool_type)
                 if as_json and overview != shown:
                     emit_json(overview_fields(service, overview))
                 elif live:

@@ -16,6 +16,7 @@ from leasectl.clock import Clock
 from leasectl.engines import refusals
 from leasectl.engines.base import TicketGone
 from leasectl.engines.etcd_claims import EtcdClaims, pool_types
+from leasectl.engines.etcd_ear import EtcdEar
 from leasectl.engines.etcd_gateway import Gateway, LeaseGone
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
@@ -30,7 +31,6 @@ from leasectl.engines.etcd_records import (
 )
 from leasectl.engines.etcd_requests import (
     KeyValue,
-    Outcome,
     absent,
     count,
     delete,
@@ -38,9 +38,10 @@ from leasectl.engines.etcd_requests import (
     put,
     read,
     read_all,
-    read_last_created,
 )
-from leasectl.engines.etcd_watch import EtcdWaiter, Target, Watched
+from leasectl.engines.etcd_sight import Sight, look
+from leasectl.engines.etcd_targets import at_the_head, behind
+from leasectl.engines.etcd_waiter import EtcdWaiter
 from leasectl.errors import BackendUnreachable, InvalidRequest
 from leasectl.model import Claimant, Lease, Request, Ticket
 
@@ -68,6 +69,8 @@ class EtcdEngine:
         self._keys = keys
         self._claims = claims
         self._clock = clock
+        self._ear = EtcdEar(gateway, clock)
+        self._expiries: dict[str, float] = {}  # by type, as the last head of its queue saw
         self._waiters: dict[int, EtcdWaiter] = {}  # by the numbers of their tickets
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -84,7 +87,7 @@ class EtcdEngine:
             )
         # Signed in etcd, and 0 is none.
         lease = secrets.randbelow((1 << 63) - 1) + 1
-        return EtcdWaiter(self._gateway, lease, math.ceil(ttl), self._clock)
+        return EtcdWaiter(self._ear, lease, math.ceil(ttl), self._clock)
 
     def enqueue(self, claimant: Claimant, waiter: EtcdWaiter) -> Ticket:
         request = claimant.request
@@ -121,44 +124,50 @@ class EtcdEngine:
         return Ticket(number, claimant)
 
     def predecessor(self, ticket: Ticket) -> Ticket | None:
-        keys, waiter = self._keys, self._waiter_of(ticket)
-        request = ticket.claimant.request
-        own = keys.ticket(request.type, waiter.lease)
-        outcome = self._gateway.read(
-            read(own), read_last_created(keys.tickets(request.type), before=ticket.number)
-        )
-        mine, before = outcome.answers
-        self._check_still_there(ticket, waiter, mine.first)
-        if before.first is None:
+        waiter, request = self._waiter_of(ticket), ticket.claimant.request
+        if waiter.is_head:
+            return None  # nobody gets in before it; whether it is still there, `claim` sees
+        sight = self._look(ticket, waiter)
+        if sight.before is None:
+            waiter.is_head, waiter.fresh = True, sight
             return None
-        entry = parse_ticket(before.first)
-        watched = (Watched(own, deletes=True), Watched(before.first.key, deletes=True))
-        waiter.target = Target(watched, outcome.revision)
-        owner = keys.owner_of(entry.owner)
+        entry, key = parse_ticket(sight.before), sight.before.key
+        waiter.target = behind(self._keys, request.type, waiter.lease, key, sight.revision)
+        owner = self._keys.owner_of(entry.owner)
         return Ticket(entry.ticket, Claimant(owner, entry.holder_identity, request))
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         request, waiter = ticket.claimant.request, self._waiter_of(ticket)
+        guessed = self._guess(ticket, waiter)
+        if guessed is not None:
+            leases = self._take(ticket, waiter, guessed, tuple(map(parse_free, guessed.page)))
+            if leases is not None:
+                return leases
         while True:
-            seen = self._look(ticket, waiter)
-            pool, grants, resources, free, held, alive = seen.answers[1:]
-            if held.count > alive.count:
-                self._claims.reap(request.type)
-                continue
-            if pool.first is None or pool.first.value:
+            sight, waiter.fresh = waiter.fresh or self._look(ticket, waiter), None
+            self._expiries.pop(request.type, None)
+            if sight.expired:
+                reaped = self._claims.reap(request.type)
+                if reaped.any:
+                    continue
+                if reaped.next_at is not None:
+                    self._expiries[request.type] = reaped.next_at
+            if sight.pool is None or sight.pool.value:
                 raise self._no_pool(request.type)
-            if request.name is None and resources.count < request.count:
-                raise refusals.too_few(request.type, resources.count, request.count)
-            if len(free.items) < request.count:
-                self._watch_pool(ticket, waiter, seen.revision)
+            if request.name is None and sight.resources < request.count:
+                raise refusals.too_few(request.type, sight.resources, request.count)
+            free = self._free(request, sight)
+            if len(free) < request.count:
+                keys, lease = self._keys, waiter.lease
+                waiter.target = at_the_head(keys, request.type, lease, sight.revision)
+                waiter.before = sight
                 return None
-            chosen = tuple(map(parse_free, free.items))
-            leases = self._take(ticket, waiter, pool.first, grants.first, chosen)
+            leases = self._take(ticket, waiter, sight, free)
             if leases is not None:
                 return leases
 
     def next_expiry(self, pool_type: str) -> float | None:
-        return None  # etcd tells of them
+        return self._expiries.get(pool_type)  # of all others etcd tells
 
     def dequeue(self, ticket: Ticket) -> None:
         waiter = self._waiters.pop(ticket.number, None)
@@ -179,45 +188,46 @@ class EtcdEngine:
     def renew(self, owner: str) -> tuple[str, ...]:
         return self._claims.renew(owner)
 
+    def owners(self) -> list[str]:
+        """The owners of this place that have claims, sorted."""
+        return self._claims.owners()
+
     # Looking
 
-    def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> Outcome:
-        keys, request = self._keys, ticket.claimant.request
-        pool_type = request.type
+    def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> Sight:
+        waiter.take_news()  # it is going to be older
+        sight = look(self._gateway, self._keys, ticket, waiter.lease)
+        self._check_still_there(ticket, waiter, sight.own)
+        return sight
+
+    def _guess(self, ticket: Ticket, waiter: EtcdWaiter) -> Sight | None:
+        """What the head would see now, after what it saw before and has been told since.
+
+        To save the request between a release and the next grant: if there is more to it, the
+        guards of the claim don't hold, and one has to look after all.
+
+        Returns:
+            None when it can't be told, or when there isn't enough to take.
+        """
+        request, news = ticket.claimant.request, waiter.take_news()
+        is_about_frees = all(kv.key.startswith(self._keys.frees(request.type)) for kv in news)
+        if waiter.before is None or request.name is not None or not news or not is_about_frees:
+            return None
+        guessed = waiter.before.with_freed(news)
+        if len(guessed.page) < request.count:
+            return None
+        return guessed._replace(page=guessed.page[: request.count])
+
+    def _free(self, request: Request, sight: Sight) -> tuple[Free, ...]:
+        """What of that which was seen is free to claim; to be asked at the head."""
         if request.name is None:
-            page = read_all(keys.frees(pool_type), limit=request.count)
-        else:
-            page = read(self._free_key_of(request))
-        seen = self._gateway.read(
-            read(keys.ticket(pool_type, waiter.lease)),
-            read(keys.pool(pool_type)),
-            read(keys.grants(pool_type)),
-            count(keys.resources(pool_type)),
-            page,
-            count(keys.helds(pool_type)),
-            count(keys.alives(pool_type)),
-        )
-        self._check_still_there(ticket, waiter, seen.answers[0].first)
-        return seen
-
-    def _free_key_of(self, request: Request) -> str:
-        """Where a named resource is when it is free. Only a claim, so only the head, moves it."""
-        assert request.name is not None
-        key = self._keys.resource(request.type, request.name)
-        (found,) = self._gateway.read(read(key)).answers
-        if found.first is None:
+            return tuple(map(parse_free, sight.page))
+        if not sight.page:
             raise refusals.no_resource(request.type, request.name)
-        return self._keys.free(request.type, last_fence(found.first), request.name)
-
-    def _watch_pool(self, ticket: Ticket, waiter: EtcdWaiter, revision: int) -> None:
-        keys, pool_type = self._keys, ticket.claimant.request.type
-        watched = (
-            Watched(keys.ticket(pool_type, waiter.lease), deletes=True),
-            Watched(keys.frees(pool_type), puts=True),
-            Watched(keys.alives(pool_type), deletes=True),
-            Watched(keys.pool(pool_type), puts=True, deletes=True),
-        )
-        waiter.target = Target(watched, revision)
+        # It can't have moved since: only a claim moves it, so only the head.
+        key = self._keys.free(request.type, last_fence(sight.page[0]), request.name)
+        (found,) = self._gateway.read(read(key)).answers
+        return tuple(map(parse_free, found.items))
 
     def _check_possible(self, request: Request) -> None:
         keys = self._keys
@@ -257,23 +267,19 @@ class EtcdEngine:
         return refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     def _take(
-        self,
-        ticket: Ticket,
-        waiter: EtcdWaiter,
-        pool: KeyValue,
-        grants: KeyValue | None,
-        chosen: Sequence[Free],
+        self, ticket: Ticket, waiter: EtcdWaiter, sight: Sight, chosen: Sequence[Free]
     ) -> tuple[Lease, ...] | None:
+        assert sight.pool is not None
         renewed = self._clock.wall() - (self._clock.elapsed() - waiter.sent_at)
         try:
-            claim = self._claims.make(ticket, waiter.lease, renewed, pool, grants, chosen)
+            claim = self._claims.make(
+                ticket, waiter.lease, renewed, sight.pool, sight.grants, chosen
+            )
         except LeaseGone:
             raise self._overdue(waiter) from None
         if claim is None:
             return None
         del self._waiters[ticket.number]
-        if claim.lease_duration_seconds is None:
-            self._claims.revoke(waiter.lease)
         return claim.leases(renewed)
 
     def _drop_ticket(self, pool_type: str, owner: str, lease: int) -> bool:

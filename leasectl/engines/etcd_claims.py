@@ -2,16 +2,22 @@
 
 A claim that has run out is still written down under ``held/`` while its ``alive/`` has gone with
 the etcd lease. Whoever sees that puts its resources back among the free ones, and tells of it.
+
+But not before the time that its last renewal gave it: etcd may end a lease early, when somebody
+revokes it, and before 3.4.31 and 3.5.13 also when a leader that was stopped goes on
+(https://github.com/etcd-io/etcd/issues/15247). The holder finds that out by its next heartbeat and
+may use what it holds until then. Dates are compared for that, and waited for no longer than a ttl.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from leasectl.clock import Clock
+from leasectl.clock import Clock, earliest
 from leasectl.engines.base import LostListener
-from leasectl.engines.etcd_gateway import Gateway, LeaseGone
+from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
     Claim,
@@ -40,6 +46,26 @@ from leasectl.errors import BackendUnreachable
 from leasectl.model import Ticket
 
 
+class Reaped(NamedTuple):
+    """What came of freeing what has run out.
+
+    Args:
+        any: Something was freed, or had just been.
+        next_at: When there is something to free, on the elapsed clock, that has run out too early.
+    """
+
+    any: bool
+    next_at: float | None
+
+
+class _Seen(NamedTuple):
+    """A claim as it stands in etcd at one revision; ``renewed`` is the date of its last renewal."""
+
+    held: KeyValue | None
+    is_alive: bool
+    renewed: KeyValue | None
+
+
 class EtcdClaims:
     """The claims below one prefix of a cluster.
 
@@ -55,6 +81,8 @@ class EtcdClaims:
         self._keys = keys
         self._lost = lost
         self._clock = clock
+        self._not_before: dict[int, float] = {}  # by lease: when a claim's time is over
+        self._made: dict[str, tuple[str, Claim]] = {}  # by name: its pool, and its last claim here
 
     def make(
         self,
@@ -98,7 +126,8 @@ class EtcdClaims:
             delete(keys.waiting(claimant.owner, lease)),
             put(keys.grants(pool_type), str(number)),
             put(held, encode_claim(claim)),
-            put(keys.alive(pool_type, lease), str(renewed), lease=attached),
+            put(keys.alive(pool_type, lease), "", lease=attached),
+            put(keys.renewed(pool_type, lease), str(renewed)),
             put(keys.owned(claimant.owner, lease), pool_type),
         ]
         for place, free in enumerate(chosen):
@@ -106,14 +135,20 @@ class EtcdClaims:
             then.append(put(keys.resource(pool_type, free.name), str(place)))
         outcome = self._gateway.commit(guards, then, [read(held)])
         if outcome.succeeded:
-            return claim._replace(revision=outcome.revision)
-        (found,) = outcome.answers
-        # It is there if an earlier try had made it, whose answer was lost.
-        return parse_claim(found.first) if found.first else None
+            made = claim._replace(revision=outcome.revision)
+        else:
+            (found,) = outcome.answers
+            if found.first is None:
+                return None
+            made = parse_claim(found.first)  # by an earlier try, whose answer was lost
+        self._made.update((name, (pool_type, made)) for name in made.names)
+        return made
 
     def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """As `Engine.free`."""
-        freed: list[tuple[int, str]] = []
+        freed = self._free_as_made(owner, frozenset(names or ()))
+        if freed:
+            return tuple(name for _, name in sorted(freed))
         for pool_type, lease in self._owned(owner):
             wanted = None if names is None else frozenset(names)
             freed += self.give_back(pool_type, lease, wanted)
@@ -128,7 +163,13 @@ class EtcdClaims:
                 held += zip(claim.fences, claim.names)
         return tuple(name for _, name in sorted(held))
 
-    def reap(self, pool_type: str) -> None:
+    def owners(self) -> list[str]:
+        """The owners of this place that have claims, sorted."""
+        prefix = self._keys.all_owned_here()
+        (found,) = self._gateway.read(read_all(prefix, keys_only=True)).answers
+        return sorted({kv.key[len(prefix) :].rpartition("/")[0] for kv in found.items})
+
+    def reap(self, pool_type: str) -> Reaped:
         """Free what is still written down of claims that have run out, and tell their owners."""
         keys = self._keys
         held, alive = self._gateway.read(
@@ -136,23 +177,43 @@ class EtcdClaims:
             read_all(keys.alives(pool_type), keys_only=True),
         ).answers
         living = {lease_in(kv) for kv in alive.items}
-        for lease in sorted({lease_in(kv) for kv in held.items} - living):
-            self._reap_one(pool_type, lease)
+        gone = sorted({lease_in(kv) for kv in held.items} - living)
+        until = [self._reap_one(pool_type, lease) for lease in gone]
+        return Reaped(None in until, earliest(*until))
 
     def revoke(self, lease: int) -> None:
         """End a lease that nothing is attached to; if that fails it ends by itself."""
         with contextlib.suppress(BackendUnreachable):
             self._gateway.revoke(lease)
 
+    def _free_as_made(self, owner: str, names: frozenset[str]) -> list[tuple[int, str]]:
+        """Free what was claimed here at one time, as if nothing had happened to it since.
+
+        Returns:
+            What was freed, with the fences: all, or nothing. Then one has to look.
+        """
+        made = [self._made.pop(name, None) for name in names]
+        if not made or made[0] is None or any(each != made[0] for each in made):
+            return []
+        pool_type, claim = made[0]
+        if claim.owner != self._keys.with_place(owner):
+            return []
+        held = KeyValue(self._keys.held(pool_type, claim.lease), "", 0, claim.revision)
+        is_freed = self._end(pool_type, claim, held, names, is_alive=True)
+        return [each for each in zip(claim.fences, claim.names) if is_freed and each[1] in names]
+
     def _owned(self, owner: str) -> list[tuple[str, int]]:
         (found,) = self._gateway.read(read_all(self._keys.all_owned(owner))).answers
         return [(type_in(kv), lease_in(kv)) for kv in found.items]
 
-    def _read_claim(self, pool_type: str, lease: int) -> tuple[KeyValue | None, KeyValue | None]:
-        held, alive = self._gateway.read(
-            read(self._keys.held(pool_type, lease)), read(self._keys.alive(pool_type, lease))
+    def _read_claim(self, pool_type: str, lease: int) -> _Seen:
+        keys = self._keys
+        held, alive, renewed = self._gateway.read(
+            read(keys.held(pool_type, lease)),
+            read(keys.alive(pool_type, lease)),
+            read(keys.renewed(pool_type, lease)),
         ).answers
-        return held.first, alive.first
+        return _Seen(held.first, alive.first is not None, renewed.first)
 
     def _claim_of(self, ticket: Ticket, lease: int, grant: int, chosen: Sequence[Free]) -> Claim:
         claimant = ticket.claimant
@@ -179,25 +240,37 @@ class EtcdClaims:
     ) -> list[tuple[int, str]]:
         """Free a claim, all of it or some; returns what was its own, with the fences."""
         while True:
-            held, alive = self._read_claim(pool_type, lease)
+            held, is_alive, _ = self._read_claim(pool_type, lease)
             if held is None:
                 return []
-            if alive is None:
-                self._reap_one(pool_type, lease)
-                continue
+            if not is_alive:
+                self._reap_one(pool_type, lease, by_owner=True)
+                return []
             claim = parse_claim(held)
             gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
             freed = [(f, name) for f, name in zip(claim.fences, claim.names) if name in gone]
             if not freed or self._end(pool_type, claim, held, gone, is_alive=True):
                 return freed
 
-    def _reap_one(self, pool_type: str, lease: int) -> None:
-        held, alive = self._read_claim(pool_type, lease)
-        if held is None or alive is not None:
-            return
-        claim = parse_claim(held)
+    def _reap_one(self, pool_type: str, lease: int, *, by_owner: bool = False) -> float | None:
+        """Free a claim that has run out, now or, unless its owner asks, when its time is over.
+
+        Returns:
+            When that is, on the elapsed clock; None when there is nothing left to free.
+        """
+        held, is_alive, renewed = self._read_claim(pool_type, lease)
+        if held is None or is_alive:
+            return None
+        claim, now = parse_claim(held), self._clock.elapsed()
+        if renewed is not None and not by_owner:
+            left = claim.seconds_left(number_in(renewed), self._clock.wall())
+            until = min(now + left, self._not_before.setdefault(lease, now + left))
+            if now < until:
+                return until
+        self._not_before.pop(lease, None)
         if self._end(pool_type, claim, held, frozenset(claim.names), is_alive=False):
             self._lost(self._keys.owner_of(claim.owner), claim.names)
+        return None
 
     def _end(
         self, pool_type: str, claim: Claim, held: KeyValue, names: frozenset[str], *, is_alive: bool
@@ -219,7 +292,8 @@ class EtcdClaims:
         if outcome.repeated and not done:  # by the try whose answer was lost?
             found = outcome.answers[0].first
             done = found is None or names.isdisjoint(parse_claim(found).names)
-        if done and not rest.names:
+        # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
+        if done and not rest.names and claim.lease_duration_seconds is not None:
             self.revoke(claim.lease)
         return done
 
@@ -230,26 +304,25 @@ class EtcdClaims:
         return [
             delete(key),
             delete(self._keys.alive(pool_type, rest.lease)),
+            delete(self._keys.renewed(pool_type, rest.lease)),
             delete(self._keys.owned(self._keys.owner_of(rest.owner), rest.lease)),
         ]
 
     def _renew(self, pool_type: str, lease: int) -> Claim | None:
         """Give a claim its full time again and date it; None when it has run out."""
-        while True:
-            held, alive = self._read_claim(pool_type, lease)
-            if held is None:
-                return None
-            claim = parse_claim(held)
-            expires = claim.lease_duration_seconds is not None
-            now = self._clock.wall()
-            if alive is None or (expires and not self._gateway.keep_alive(lease)):
-                self._reap_one(pool_type, lease)
-                continue
-            key = self._keys.alive(pool_type, lease)
-            with contextlib.suppress(LeaseGone):
-                renewed = put(key, str(now), lease=lease if expires else 0)
-                if self._gateway.commit([present(key)], [renewed]).succeeded:
-                    return claim
+        held, is_alive, _ = self._read_claim(pool_type, lease)
+        if held is None:
+            return None
+        claim = parse_claim(held)
+        expires = claim.lease_duration_seconds is not None
+        now = self._clock.wall()
+        if is_alive and (not expires or self._gateway.keep_alive(lease)):
+            alive = self._keys.alive(pool_type, lease)
+            renewed = put(self._keys.renewed(pool_type, lease), str(now))
+            if self._gateway.commit([present(alive)], [renewed]).succeeded:
+                return claim
+        self._reap_one(pool_type, lease)
+        return None
 
 
 def pool_types(gateway: Gateway, keys: Keys) -> list[str]:

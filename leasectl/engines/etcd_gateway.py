@@ -15,7 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import httpx
 
@@ -48,6 +48,22 @@ class NoAnswer(Exception):
     def __init__(self, text: str, *, sent: bool = True) -> None:
         super().__init__(text)
         self.sent = sent
+
+
+class Member(NamedTuple):
+    """What one member says of itself.
+
+    Args:
+        endpoint: Its base address.
+        version: Of etcd.
+        has_leader: Whether it knows of one.
+        problem: Why it said nothing; empty when it did.
+    """
+
+    endpoint: str
+    version: str = ""
+    has_leader: bool = False
+    problem: str = ""
 
 
 class Gateway:
@@ -135,6 +151,18 @@ class Gateway:
         """How long an etcd lease lasts unless it is renewed, in seconds; 0 when it is over."""
         answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(lease)})
         return max(0.0, float(answer.get("TTL", 0)))
+
+    def member(self, member: int, seconds: float) -> Member:
+        """Ask one member, within so many seconds, how it is."""
+        endpoint = self.endpoints[member]
+        try:
+            with self.client() as client:
+                said = self._try(client, member, "/v3/maintenance/status", {}, seconds)
+        except (NoAnswer, LeaseError) as error:
+            return Member(endpoint, problem=str(error))
+        # "0", or nothing at all, while there is none.
+        has_leader = str(said.get("leader", "0")) != "0"
+        return Member(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
 
     def keep_alive_at(self, client: httpx.Client, member: int, lease: int, seconds: float) -> bool:
         """The same at one member, within its time and without a second try.

@@ -11,7 +11,8 @@ key                                     stands for                              
 ``resource/<type>/<name>``              a resource; written by each claim of it      no
 ``free/<type>/<fence>/<name>``          it is free, and who had it                   no
 ``held/<type>/<id>``                    a claim: who holds what                      no
-``alive/<type>/<id>``                   the claim is still good, and since when      if it ends
+``alive/<type>/<id>``                   the claim is still good                      if it ends
+``renewed/<type>/<id>``                 when that claim was last renewed             no
 ``owned/<place>/<owner>/<id>``          the owner has that claim                     no
 ``ticket/<type>/<id>``                  a place in the queue                         always
 ``waiting/<place>/<owner>/<id>``        the owner has that ticket                    always
@@ -76,11 +77,20 @@ class Keys:
     def alive(self, pool_type: str, lease: int) -> str:
         return f"{self.alives(pool_type)}{lease:016x}"
 
+    def renewals(self, pool_type: str) -> str:
+        return f"{self.prefix}renewed/{pool_type}/"
+
+    def renewed(self, pool_type: str, lease: int) -> str:
+        return f"{self.renewals(pool_type)}{lease:016x}"
+
     def tickets(self, pool_type: str) -> str:
         return f"{self.prefix}ticket/{pool_type}/"
 
     def ticket(self, pool_type: str, lease: int) -> str:
         return f"{self.tickets(pool_type)}{lease:016x}"
+
+    def all_owned_here(self) -> str:
+        return f"{self.prefix}owned/{self._place}/"
 
     def all_owned(self, owner: str) -> str:
         return f"{self.prefix}owned/{self.with_place(owner)}/"

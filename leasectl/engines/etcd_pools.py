@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from leasectl.clock import Clock
 from leasectl.engines import refusals
 from leasectl.engines.base import LostListener
 from leasectl.engines.etcd_claims import EtcdClaims, pool_types
@@ -49,8 +50,8 @@ from leasectl.model import Pool, QueueEntry, Resource
 
 _MAKING_SECONDS = 60
 _ASKED_AT_ONCE = 8
-# A name takes three operations to be added and, with its claim, six at most to be removed.
-_ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 20
+# A name takes three operations to be added and, with its claim, seven at most to be removed.
+_ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 16
 
 
 class EtcdPools:
@@ -61,15 +62,23 @@ class EtcdPools:
         keys: Where things are in it.
         claims: The claims in it.
         lost: Told of claims that were taken by force.
+        clock: Where times come from.
     """
 
     def __init__(
-        self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, lost: LostListener
+        self,
+        gateway: Gateway,
+        keys: Keys,
+        claims: EtcdClaims,
+        *,
+        lost: LostListener,
+        clock: Clock,
     ) -> None:
         self._gateway = gateway
         self._keys = keys
         self._claims = claims
         self._lost = lost
+        self._clock = clock
 
     def atomic(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
@@ -153,21 +162,28 @@ class EtcdPools:
 
     def _show(self, pool_type: str, *, expiries: bool = False) -> Pool:
         keys = self._keys
-        resources, helds, alives, tickets = self._gateway.read(
+        resources, helds, alives, renewals, tickets = self._gateway.read(
             read_all(keys.resources(pool_type), keys_only=True),
             read_all(keys.helds(pool_type)),
-            read_all(keys.alives(pool_type)),
+            read_all(keys.alives(pool_type), keys_only=True),
+            read_all(keys.renewals(pool_type)),
             read_all(keys.tickets(pool_type)),
         ).answers
-        renewed = {lease_in(kv): number_in(kv) for kv in alives.items}
-        claims = [each for each in map(parse_claim, helds.items) if each.lease in renewed]
+        alive = {lease_in(kv) for kv in alives.items}
+        renewed = {lease_in(kv): number_in(kv) for kv in renewals.items}
+        now = self._clock.wall()
+        claims = [
+            claim
+            for claim in map(parse_claim, helds.items)
+            if claim.lease in alive or claim.seconds_left(renewed.get(claim.lease, 0.0), now)
+        ]
         left = self._time_left(claims) if expiries else {}
         held = {
             lease.name: Resource(
                 lease.name, lease, keys.owner_of(claim.owner), left.get(claim.lease)
             )
             for claim in claims
-            for lease in claim.leases(renewed[claim.lease])
+            for lease in claim.leases(renewed.get(claim.lease, claim.acquire_time))
         }
         names = map(name_in, resources.items)
         return Pool(

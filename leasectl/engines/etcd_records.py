@@ -14,7 +14,7 @@ from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.model import Claimant, Labels, Lease, QueueEntry, Request
 from leasectl.naming import is_name
 
-# What one claim writes besides two operations for each resource leaves room for 61.
+# What one claim writes besides two operations for each resource leaves room for 60.
 MOST_AT_ONCE = 60
 _FENCES_PER_REVISION = 128
 
@@ -47,6 +47,15 @@ class Claim(NamedTuple):
     @property
     def fences(self) -> tuple[int, ...]:
         return tuple(fence(self.revision, place) for place in self.places)
+
+    def seconds_left(self, renewed: float, now: float) -> float:
+        """How long a holder may count on it that renewed it at a time; both are wall clock.
+
+        Returns:
+            Seconds, 0 when its time is over, and never more than the ttl, whatever clocks say.
+        """
+        ttl = self.lease_duration_seconds
+        return 0.0 if ttl is None else min(max(0.0, renewed + ttl - now), ttl)
 
     def without(self, names: frozenset[str]) -> Claim:
         """What is left when some names are taken out."""

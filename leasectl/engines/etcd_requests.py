@@ -162,14 +162,15 @@ def parse_outcome(answer: Json, repeated: bool) -> Outcome:
     return Outcome(bool(answer.get("succeeded")), revision, tuple(found), repeated)
 
 
-def _found(answer: Json) -> Found:
-    items = tuple(
-        KeyValue(
-            decode(kv["key"]),
-            decode(kv.get("value", "")),
-            int(kv["create_revision"]),
-            int(kv["mod_revision"]),
-        )
-        for kv in answer.get("kvs", ())
+def parse_key_value(kv: Json) -> KeyValue:
+    """Read a key as the gateway gives it; what is zero or empty it leaves out."""
+    return KeyValue(
+        decode(kv["key"]),
+        decode(kv.get("value", "")),
+        int(kv.get("create_revision", 0)),
+        int(kv["mod_revision"]),
     )
-    return Found(items, int(answer.get("count", 0)))
+
+
+def _found(answer: Json) -> Found:
+    return Found(tuple(map(parse_key_value, answer.get("kvs", ()))), int(answer.get("count", 0)))

@@ -18,6 +18,7 @@ from leasectl.backends.base import Patience
 from leasectl.definitions import NamedPool
 from leasectl.errors import NotAllowed
 from leasectl.model import Request
+from leasectl.pool_service import PoolService
 from leasectl.targets import whole
 from tests.support import Cli, CliOfAnotherUser, Finished, ending_of, eventually, fork
 
@@ -319,10 +320,10 @@ def test_what_is_acquired_while_a_list_is_applied_is_never_dropped(cli: Cli) -> 
     with cli.service() as service:
         for round_ in range(60):
             wanted = ("a", "b", "c", "d") if round_ % 2 else ("c", "d", "e", "f")
-            service.apply_pools([NamedPool("T", wanted)])
+            PoolService(service).apply([NamedPool("T", wanted)])
     assert [ending_of(pid) for pid in workers] == [0, 0, 0]
     with cli.service() as service:
-        service.apply_pools([NamedPool("T", ("a", "b"))])
+        PoolService(service).apply([NamedPool("T", ("a", "b"))])
     assert pools(cli) == {"T": ["a", "b"]}
 
 

@@ -48,10 +48,10 @@ class EtcdWorld:
         self._time.advance(seconds)
         now = self._time.clock.wall()
         for pool_type in pool_types(self._gateway, self._keys):
-            helds, alives = self._gateway.read(
-                read_all(self._keys.helds(pool_type)), read_all(self._keys.alives(pool_type))
+            helds, renewals = self._gateway.read(
+                read_all(self._keys.helds(pool_type)), read_all(self._keys.renewals(pool_type))
             ).answers
-            renewed = {lease_in(kv): number_in(kv) for kv in alives.items}
+            renewed = {lease_in(kv): number_in(kv) for kv in renewals.items}
             for claim in map(parse_claim, helds.items):
                 duration = claim.lease_duration_seconds
                 if duration is not None and renewed.get(claim.lease, now) + duration <= now:
@@ -99,7 +99,8 @@ class EtcdWorld:
         gateway = Gateway(self._server.endpoints, clock=clock)
         claims = EtcdClaims(gateway, self._keys, lost=self._note_lost, clock=clock)
         engine = EtcdEngine(gateway, self._keys, claims, clock=clock)
-        return gateway, engine, EtcdPools(gateway, self._keys, claims, lost=self._note_lost)
+        lost = self._note_lost
+        return gateway, engine, EtcdPools(gateway, self._keys, claims, lost=lost, clock=clock)
 
     def _note_lost(self, owner: str, names: Sequence[str]) -> None:
         with open(self._lost_file, "a") as file:

@@ -13,6 +13,7 @@ from typing import Callable
 from leasectl.backends.base import Patience
 from leasectl.liveness import this_process
 from leasectl.model import Request
+from leasectl.pool_service import PoolService
 from leasectl.service import Service
 from leasectl.targets import whole
 from tests.crash.contenders import CONTENDER, contention
@@ -131,7 +132,7 @@ class Sweep:
     def next_command(self, when: str) -> None:
         """Let one more command run, and see that all is well."""
         with self.service() as service:
-            service.inspect()
+            PoolService(service).show()
         assert broken_invariants(self.cli.state_dir) == [], when
 
     def give_back(self) -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from leasectl.backends.base import Patience
 from leasectl.model import Request
+from leasectl.pool_service import PoolService
 from leasectl.targets import whole
 from tests.cli.etcd.hosts import Hosts
 from tests.crash.forking import ending, fork, leasectl
@@ -125,7 +126,7 @@ class EtcdSweep:
         code = ending(fork(work))
         assert code in (0, -signal.SIGKILL), (args, code, self.sweep.said())
         with self.sweep.service() as service:
-            service.inspect()
+            PoolService(service).show()
             for handle in service.handles.active():
                 if handle.id in self.sweep.kept:
                     continue

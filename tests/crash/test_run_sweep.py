@@ -14,6 +14,7 @@ import pytest
 
 from leasectl import keeping
 from leasectl.model import Handle
+from leasectl.pool_service import PoolService
 from tests.crash.contenders import CONTENDER
 from tests.crash.forking import ending, fork, leasectl
 from tests.crash.killing import kill_at
@@ -182,7 +183,7 @@ class RunSweep:
         if run.is_dead():
             self.outlived += 1
             with self._cli.service(owner="sweep@host") as service:
-                service.inspect()
+                PoolService(service).show()
             self._handle_of(said)
         self.sweep.recorder.write("releasing", handle.id, handle.leases)
         if run.is_dead() and handle.release_at is not None and self.outlived % 2:

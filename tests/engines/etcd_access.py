@@ -38,7 +38,7 @@ class Access:
         )
         claims = EtcdClaims(self.gateway, self.keys, lost=self._note, clock=CLOCK)
         self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
-        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=self._note)
+        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=self._note, clock=CLOCK)
         self.backend = PoolBackend("etcd:", self.engine, self.pools, clock=CLOCK)
 
     def acquire(

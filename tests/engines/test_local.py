@@ -13,6 +13,7 @@ from leasectl.engines.local import LocalEngine
 from leasectl.engines.wake import is_read, sleep
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
+from leasectl.pool_service import PoolService
 from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import Caller
@@ -34,7 +35,7 @@ def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir:
     waits(service)
     (kept,) = os.listdir(pipes)
     waits(service)
-    service.inspect()  # tidies up, and leaves alone what somebody listens to
+    PoolService(service).show()  # tidies up, and leaves alone what somebody listens to
     assert os.listdir(pipes) == [kept]
     assert is_read(str(pipes / kept))
     state.close()

@@ -22,6 +22,7 @@ from leasectl.errors import (
 from leasectl.handles import KEEP_UNGUARDED_SECONDS
 from leasectl.liveness import Process, identify, this_process
 from leasectl.model import Request
+from leasectl.pool_service import PoolService
 from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import Target, whole
@@ -44,7 +45,7 @@ class TestAcquire:
     def test_what_is_recorded_is_what_the_pool_says(self, desk: Desk) -> None:
         desk.pool(3)
         handle = desk.acquire(Request("T", count=2, labels=(("a", "b"),), ttl_seconds=60))
-        (pool,) = desk.service.inspect("T")
+        (pool,) = PoolService(desk.service).show("T")
         assert handle.leases == tuple(each.lease for each in pool.resources if each.lease)
 
     @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ class TestAcquire:
     "look",
     [
         lambda service: service.recovery.run(),
-        Service.inspect,
+        lambda service: PoolService(service).show(),
         lambda service: [service.release(target) for target in service.recovery.due()],
     ],
     ids=["a next command", "status", "the keeper"],
@@ -326,7 +327,7 @@ class TestWhatTheDeadLeave:
         foreign = this_process()._replace(pid_namespace=1, pid=1 << 30)
         handle = desk.acquire(guard=foreign)
         desk.service.recovery.run()
-        desk.service.inspect()
+        PoolService(desk.service).show()
         assert desk.held() == {"T--00": handle.id}
 
     def test_killed_waiters_leave_nothing_for_long(self, desk: Desk) -> None:
@@ -358,7 +359,7 @@ class TestWhatTheDeadLeave:
         eventually(desk.tickets)
         os.kill(child, signal.SIGKILL)
         ending_of(child)
-        (pool,) = desk.service.inspect()
+        (pool,) = PoolService(desk.service).show()
         assert pool.queue == ()
         assert len(desk.service.handles.active()) == 1
 
@@ -397,7 +398,9 @@ class TestTheDryRun:
     def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
         for url in ("locl:", "", "http:x", "ftp://x", "http://x y", "local:x"):
             service = desk.as_caller(desk.caller, url)
-            with pytest.raises(InvalidRequest, match="choose local:, none:, etcd://HOST:PORT or the http://"):
+            with pytest.raises(
+                InvalidRequest, match="choose local:, none:, etcd://HOST:PORT or the http://"
+            ):
                 service.acquire(ONE, patience=Patience())
         assert service.handles.active() == []
 
@@ -419,7 +422,7 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
         for child in children:
             os.kill(child, signal.SIGKILL)
             ending_of(child)
-    desk.service.inspect()
+    PoolService(desk.service).show()
     assert desk.held() == {}
     assert desk.tickets() == []
     assert desk.service.handles.active() == []

@@ -1,0 +1,119 @@
+"""What can be found out about a cluster of etcd: who answers, may we, and do the claims agree?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.backends.etcd_cluster import Opened, open_etcd
+from leasectl.backends.settings import Settings
+from leasectl.clock import Clock
+from leasectl.errors import BackendUnreachable, LeaseLost
+from leasectl.findings import FAIL, OK, WARN, Check, Finding, counted, listed
+from leasectl.model import Handle
+from leasectl.service import Service
+from leasectl.targets import whole
+
+DEADLINE_SECONDS = 3.0
+_MEMBER_SECONDS = 1.0
+
+
+def checks(url: str, settings: Settings) -> list[Check]:
+    """The checks of a cluster that need no state directory, in order."""
+    opened = _open(url, settings, "")
+    return [
+        Check("etcd members", lambda: members(opened)),
+        Check("etcd pools", lambda: pools(opened)),
+    ]
+
+
+def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+    """The checks of what a state directory holds in the cluster that its service has chosen."""
+    opened = _open(service.backend_url, settings, service.state.place())
+    return [Check("etcd claims", lambda: claims(service, opened))]
+
+
+def _open(url: str, settings: Settings, place: str) -> Opened:
+    return open_etcd(
+        url,
+        settings,
+        place=place,
+        deadline_seconds=DEADLINE_SECONDS,
+        lost=lambda owner, names: None,
+        clock=Clock(),
+    )
+
+
+def members(opened: Opened) -> Finding:
+    """Does each member answer, and do they agree on a leader?"""
+    found = [
+        opened.gateway.member(n, _MEMBER_SECONDS) for n in range(len(opened.gateway.endpoints))
+    ]
+    silent = [f"{each.endpoint}: {each.problem}" for each in found if each.problem]
+    versions = sorted({each.version for each in found if not each.problem})
+    answered = len(found) - len(silent)
+    what = f"{answered} of {len(found)} answer" + (f", etcd {listed(versions)}" if versions else "")
+    if not answered:
+        return Finding(
+            FAIL,
+            f"{what} ({listed(silent)})",
+            "check the addresses, and whether etcd runs",
+            exit_code=BackendUnreachable.exit_code,
+        )
+    leaderless = [each.endpoint for each in found if not each.problem and not each.has_leader]
+    if leaderless:
+        return Finding(
+            FAIL,
+            f"{what}; no leader, says {listed(leaderless)}",
+            "without a majority of its members etcd does nothing: start them",
+            exit_code=BackendUnreachable.exit_code,
+        )
+    if silent:
+        return Finding(WARN, f"{what}; not {listed(silent)}", "start them, or leave them out")
+    return Finding(OK, what)
+
+
+def pools(opened: Opened) -> Finding:
+    """May we read what is there, and is all of it readable?"""
+    found = opened.pools.pools()
+    held, waiting = sum(pool.held for pool in found), sum(len(pool.queue) for pool in found)
+    return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
+
+
+def claims(service: Service, opened: Opened) -> Finding:
+    """Do the claims of this state directory and its handles agree?"""
+    url = service.backend_url
+    owners = opened.engine.owners()  # before the records: what is claimed since then is none
+    handles = {each.claims_as: each for each in service.handles.active()}
+    # Also of one that names the same cluster in other words.
+    unknown = [owner for owner in owners if owner not in handles]
+    gone = [
+        handle
+        for owner, handle in handles.items()
+        if handle.backend == url and handle.leases and not handle.waiter and owner not in owners
+    ]
+    if not unknown and not gone:
+        return Finding(OK, f"{counted(len(owners), 'claim')} of this state directory, as recorded")
+    parts = []
+    if unknown:
+        parts.append(f"{listed(unknown)} in etcd without a handle here")
+    if gone:
+        parts.append(f"{listed([each.id for each in gone])} without a claim in etcd: lost")
+    return Finding(
+        WARN,
+        "; ".join(parts),
+        "run: leasectl doctor --fix",
+        mend=lambda: _settle(service, opened, unknown, gone),
+    )
+
+
+def _settle(
+    service: Service, opened: Opened, unknown: Sequence[str], gone: Sequence[Handle]
+) -> str:
+    freed = [name for owner in unknown for name in opened.engine.free(owner)]
+    lost = []
+    for handle in gone:
+        try:
+            service.renew(whole(handle))
+        except LeaseLost:
+            lost.append(handle.id)
+    return f"gave back {listed(freed) or 'nothing'}; recorded as lost: {listed(lost) or 'none'}"

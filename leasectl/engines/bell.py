@@ -1,0 +1,49 @@
+"""A descriptor that another thread makes readable, to end a sleep in poll(2)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+import threading
+
+_ONE = (1).to_bytes(8, sys.byteorder)  # what an eventfd counts in; a pipe takes anything
+
+
+class Bell:
+    """A wake-up for one sleeper. Rung twice before it is heard is rung once.
+
+    Attributes:
+        fd: Readable while it has been rung and not yet hushed.
+    """
+
+    def __init__(self) -> None:
+        if hasattr(os, "eventfd"):  # one descriptor instead of two, from Python 3.10 on
+            self.fd = self._write_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:
+            self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def ring(self) -> None:
+        with self._lock, contextlib.suppress(BlockingIOError):  # it is full of wake-ups
+            if not self._is_closed:  # or the number may be another file's by now
+                os.write(self._write_fd, _ONE)
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until it is rung; returns whether it was."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def hush(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.fd, 4096)
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                for fd in {self.fd, self._write_fd}:
+                    os.close(fd)

@@ -1,0 +1,151 @@
+"""The keep-alives of all waiters of a process: one thread, one request after the other.
+
+Each etcd lease is kept alive at a third of its ttl, at the member that the watches listen to. An
+answer that doesn't come in time means that the member is to be left by both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import threading
+from collections import Counter
+from typing import Protocol
+
+import httpx
+
+from leasectl.clock import Clock
+from leasectl.engines.etcd_gateway import Gateway, LeaseGone, NoAnswer
+from leasectl.engines.etcd_watch import EtcdWatch
+from leasectl.errors import LeaseError
+
+_LONGEST_ANSWER_SECONDS = 5.0
+_LINGER_SECONDS = 0.2
+
+
+class Kept(Protocol):
+    """Whose etcd lease is kept alive.
+
+    Attributes:
+        lease: Its id.
+        ttl_seconds: Of the lease.
+        sent_at: When the last successful keep-alive was sent, on the elapsed clock.
+    """
+
+    lease: int
+    ttl_seconds: int
+    sent_at: float
+
+    @property
+    def is_overdue(self) -> bool: ...
+
+    def wake(self) -> None:
+        """Have it find out for itself what became of its lease."""
+
+
+class KeepAlives:
+    """The thread, from its start to its end, which comes when nobody has been left for a while.
+
+    Not at once: to end it, and the watches with it, takes as long as half a request, and who is
+    last to wait has got its grant and goes on. It may be back soon, too.
+
+    Args:
+        gateway: The cluster.
+        watch: Which member to ask, and whom to tell that it doesn't answer. It ends as well.
+        clock: Where times come from.
+    """
+
+    def __init__(self, gateway: Gateway, watch: EtcdWatch, clock: Clock) -> None:
+        self._gateway = gateway
+        self._watch = watch
+        self._clock = clock
+        self._changed = threading.Condition()
+        # Under the lock of _changed:
+        self._is_over = False
+        self._kept: set[Kept] = set()
+        self._ttls: Counter[int] = Counter()
+        self._due: list[tuple[float, int, Kept]] = []  # a heap, with some that have left since
+        self._serial = itertools.count()  # among those that are due at once
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="leasectl_keep_alive", daemon=True).start()
+
+    def add(self, kept: Kept) -> bool:
+        """Keep somebody's lease alive from here on, unless the thread has come to its end."""
+        with self._changed:
+            if not self._is_over:
+                self._kept.add(kept)
+                self._ttls[kept.ttl_seconds] += 1
+                self._push(kept.sent_at + kept.ttl_seconds / 3, kept)
+            return not self._is_over
+
+    def remove(self, kept: Kept) -> None:
+        with self._changed:
+            self._kept.remove(kept)
+            self._ttls -= Counter((kept.ttl_seconds,))  # and what is zero goes
+            if not self._kept:
+                self._changed.notify()
+
+    def _push(self, due: float, kept: Kept) -> None:
+        heapq.heappush(self._due, (due, next(self._serial), kept))
+        if self._due[0][2] is kept:
+            self._changed.notify()
+
+    # The thread
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as open_client:
+            client = None
+            while True:
+                with self._changed:
+                    kept = self._next()
+                    if kept is None:
+                        break
+                    # For all of them: who has the shortest ttl must not wait for another's answer.
+                    patience = min(min(self._ttls) / 6, _LONGEST_ANSWER_SECONDS)
+                if client is None:  # most processes are gone before the first is due
+                    client = open_client.enter_context(self._gateway.client())
+                has_answer = self._beat(client, kept, patience)
+                pause = kept.ttl_seconds / 3 if has_answer else patience / 10
+                with self._changed:
+                    self._push(self._clock.elapsed() + pause, kept)
+                    if not has_answer:
+                        self._changed.wait_for(lambda: not self._kept, pause)
+        self._watch.close()
+
+    def _next(self) -> Kept | None:
+        """Wait for the next that is due; None at the end. With the lock held."""
+        while self._kept or self._changed.wait_for(lambda: self._kept, _LINGER_SECONDS):
+            while self._due and self._due[0][2] not in self._kept:
+                heapq.heappop(self._due)
+            pause = self._due[0][0] - self._clock.elapsed() if self._due else None
+            if pause is not None and pause <= 0:
+                return heapq.heappop(self._due)[2]
+            self._changed.wait(pause)
+        self._is_over = True
+        return None
+
+    def _beat(self, client: httpx.Client, kept: Kept, patience: float) -> bool:
+        member, sent_at = self._watch.member, self._clock.elapsed()
+        try:
+            is_alive = self._gateway.keep_alive_at(client, member, kept.lease, patience)
+        except NoAnswer:
+            self._watch.leave(member)
+            self._wake_overdue()
+            return False
+        except (LeaseError, LeaseGone):
+            kept.wake()  # it asks for itself, and gets the same answer
+            return True
+        if is_alive:
+            kept.sent_at = sent_at
+        else:
+            kept.wake()
+        return True
+
+    def _wake_overdue(self) -> None:
+        """All of them: while nobody answers, it would take long until each had its turn."""
+        with self._changed:
+            overdue = [kept for kept in self._kept if kept.is_overdue]
+        for kept in overdue:
+            kept.wake()

@@ -1,0 +1,74 @@
+"""Acquiring leases that live on a server, where grant and record can't be one transaction."""
+
+from __future__ import annotations
+
+import select
+from typing import Callable
+
+from leasectl import keeping
+from leasectl.backends.base import Backend, Patience
+from leasectl.engines.base import Interrupt
+from leasectl.engines.pipes import tidy
+from leasectl.engines.wake import NamedPipe
+from leasectl.errors import Cancelled, Interrupted, LeaseError
+from leasectl.handles import Handles
+from leasectl.journal import RecordJournal
+from leasectl.model import Claimant
+from leasectl.state import State
+from leasectl.targets import Target, whole
+
+
+class RemoteAcquire:
+    """Acquires; what has arrived when it fails is given back, if need be later.
+
+    Args:
+        state: The opened state directory.
+        release: Gives back what a target means.
+    """
+
+    def __init__(self, state: State, release: Callable[[Target], object]) -> None:
+        self._state = state
+        self._handles = Handles(state)
+        self._release = release
+
+    def __call__(
+        self, backend: Backend, claimant: Claimant, journal: RecordJournal, patience: Patience
+    ) -> None:
+        """Acquire, unless the handle is released meanwhile.
+
+        Raises:
+            Cancelled: It was.
+            LeaseError: As `Backend.acquire`.
+        """
+        acquisition = journal.next_acquisition
+        tidy(self._state)
+        pipe = NamedPipe(self._state.cancel_pipe(journal.handle.id, acquisition))
+
+        def check() -> None:
+            pipe.renew()
+            record = self._handles.current(journal.handle.id, acquisition)
+            if record is None or record.cancelled:
+                raise Cancelled(f"{journal.handle.id} was released while it waited")
+
+        interrupt = Interrupt(pipe.fd, select.POLLIN, check)
+        try:
+            backend.acquire(
+                claimant, journal, patience._replace(interrupts=(*patience.interrupts, interrupt))
+            )
+        except BaseException:
+            try:
+                self._release(whole(journal.handle))
+            except (LeaseError, Interrupted):
+                journal.unsettled = True
+            if journal.unsettled:
+                self.leave_to_keeper(journal)
+            else:
+                journal.gave_up()
+            raise
+        finally:
+            pipe.close()
+
+    def leave_to_keeper(self, journal: RecordJournal) -> None:
+        """Have the keeper give back what can't be given back now."""
+        journal.leave_to_keeper()
+        keeping.ensure(self._state)
