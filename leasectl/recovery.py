@@ -7,6 +7,7 @@ from typing import Callable
 
 from leasectl import keeping
 from leasectl.clock import Clock
+from leasectl.engines.pipes import tidy
 from leasectl.errors import LeaseError
 from leasectl.handles import Handles
 from leasectl.liveness import is_dead
@@ -58,6 +59,7 @@ class Recovery:
             LeaseError: It couldn't be given back.
         """
         self.run()
+        tidy(self._state)
         self._release_abandoned(self._handles.active())
 
     def _release_abandoned(self, handles: list[Handle]) -> None:

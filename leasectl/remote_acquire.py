@@ -8,6 +8,7 @@ from typing import Callable
 from leasectl import keeping
 from leasectl.backends.base import Backend, Patience
 from leasectl.engines.base import Interrupt
+from leasectl.engines.pipes import tidy
 from leasectl.engines.wake import NamedPipe
 from leasectl.errors import Cancelled, Interrupted, LeaseError
 from leasectl.handles import Handles
@@ -40,6 +41,7 @@ class RemoteAcquire:
             LeaseError: As `Backend.acquire`.
         """
         acquisition = journal.next_acquisition
+        tidy(self._state)
         pipe = NamedPipe(self._state.cancel_pipe(journal.handle.id, acquisition))
 
         def check() -> None:

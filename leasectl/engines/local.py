@@ -17,7 +17,8 @@ from leasectl.clock import Clock
 from leasectl.database import errors_of, unlink
 from leasectl.engines import refusals
 from leasectl.engines.base import LostListener, TicketGone
-from leasectl.engines.wake import NamedPipe, ProcessWatch, is_read
+from leasectl.engines.pipes import tidy
+from leasectl.engines.wake import NamedPipe, ProcessWatch
 from leasectl.handles import encode_labels
 from leasectl.liveness import Process, is_dead, parse_process, this_process
 from leasectl.model import Claimant, Lease, Ticket
@@ -89,7 +90,7 @@ class LocalEngine:
             ),
         )
         if number % _TICKETS_PER_TIDYING == 0:
-            self.tidy()
+            tidy(self._state)
         return Ticket(number, claimant)
 
     def predecessor(self, ticket: Ticket) -> Ticket | None:
@@ -275,18 +276,6 @@ class LocalEngine:
             self._state.db.execute(_FREE, (name,))
             self.wake_head(pool_type)
             self._lost(owner, [name])
-
-    def tidy(self) -> None:
-        """Remove the named pipes that killed waiters and runners left; inside a transaction."""
-        used = {name for (name,) in self._state.query("SELECT pipe FROM ticket")}
-        runners = self._state.query("SELECT id FROM handle WHERE runner IS NOT NULL")
-        used |= {f"{handle_id}.run" for (handle_id,) in runners}
-        for name in os.listdir(self._state.path("waiters")):
-            # Some are open before it is on record what for. Those on record aren't asked: it would
-            # wake them all.
-            path = self._state.waiter_pipe(name)
-            if name not in used and not is_read(path):
-                unlink(path)
 
     def take_ticket_away(self, pool_type: str, number: int, owner: str | None = None) -> None:
         """Delete a ticket and wake the one behind it; inside a transaction."""

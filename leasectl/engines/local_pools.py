@@ -9,6 +9,7 @@ from leasectl.clock import Clock
 from leasectl.engines import refusals
 from leasectl.engines.base import LostListener
 from leasectl.engines.local import LocalEngine
+from leasectl.engines.pipes import tidy
 from leasectl.handles import parse_labels
 from leasectl.liveness import is_dead, parse_process
 from leasectl.model import Lease, Pool, QueueEntry, Resource
@@ -43,7 +44,7 @@ class LocalPools:
             for (each,) in types:
                 self._store.expire(each)
                 self._drop_dead_tickets(each)
-            self._store.tidy()
+            tidy(self._state)
             return tuple(Pool(t, self._resources(t), self._queue(t)) for (t,) in types)
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cli.etcd.conftest import hosts as hosts
 from tests.crash.forking import end_all
 
 

@@ -10,21 +10,43 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from leasectl.liveness import Liveness, liveness, own_pid_namespace, parse_process
 
 Rows = list[sqlite3.Row]
 
 
+class Claim(NamedTuple):
+    """That a resource is held, as where it lives says it.
+
+    Args:
+        name: The resource.
+        owner: The handle that holds it.
+        fence: As granted.
+        ticket: As granted.
+        grant: As granted.
+    """
+
+    name: str
+    owner: str
+    fence: int
+    ticket: int
+    grant: int
+
+
 class _Reader:
     """A state directory as it is while nobody can change it."""
 
-    def __init__(self, directory: Path, db: sqlite3.Connection) -> None:
+    def __init__(self, directory: Path, db: sqlite3.Connection, elsewhere: Sequence[Claim]) -> None:
         self.directory = directory
         self._db = db
+        here = self.rows(
+            "SELECT name, owner, fence, ticket, grant_number FROM resource WHERE owner IS NOT NULL"
+        )
+        self.claims = [*(Claim(*row) for row in here), *elsewhere]
         self.handles = {str(row["id"]): row for row in self.rows("SELECT * FROM handle")}
         self.leases: dict[str, Rows] = {}
         for row in self.rows("SELECT * FROM lease ORDER BY fence"):
@@ -37,15 +59,20 @@ class _Reader:
         return self._db.execute(sql).fetchone()[0]
 
 
-def broken_invariants(directory: Path) -> list[str]:
-    """Say what is wrong with a state directory; nothing, when all is well."""
+def broken_invariants(directory: Path, elsewhere: Sequence[Claim] = ()) -> list[str]:
+    """Say what is wrong with a state directory; nothing, when all is well.
+
+    Args:
+        directory: The state directory.
+        elsewhere: What its handles hold of pools that aren't in it.
+    """
     uri = f"file:{directory}/state.db?mode=ro"
     lock = os.open(directory / "state.lock", os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
             db.row_factory = sqlite3.Row
-            reader = _Reader(directory, db)
+            reader = _Reader(directory, db, elsewhere)
             return [
                 *_resources(reader),
                 *_records(reader),
@@ -67,8 +94,8 @@ def _is_dead(process: str | None) -> bool:
 
 def _resources(reader: _Reader) -> Iterator[str]:
     """Every resource is free, or held by a living or unguarded holder whose record says so."""
-    for row in reader.rows("SELECT * FROM resource WHERE owner IS NOT NULL"):
-        name, owner = row["name"], row["owner"]
+    for claim in reader.claims:
+        name, owner = claim.name, claim.owner
         handle = reader.handles.get(owner)
         if handle is None:
             yield f"{name} is held by {owner}, of which there is no record"
@@ -78,18 +105,18 @@ def _resources(reader: _Reader) -> Iterator[str]:
         for role in ("guard", "waiter"):
             if _is_dead(handle[role]):
                 yield f"{name} is held by {owner}, whose {role} is dead"
-        claims = [
+        recorded = [
             (lease["fence"], lease["ticket"], lease["grant_number"])
             for lease in reader.leases.get(owner, ())
             if lease["name"] == name
         ]
-        if claims != [(row["fence"], row["ticket"], row["grant_number"])]:
-            yield f"{name} is held by {owner}, whose record says {claims} of it"
+        if recorded != [claim[2:]]:
+            yield f"{name} is held by {owner}, whose record says {recorded} of it"
 
 
 def _records(reader: _Reader) -> Iterator[str]:
     """No record claims what it doesn't hold, and none waits for somebody dead."""
-    owners = {row["name"]: row["owner"] for row in reader.rows("SELECT name, owner FROM resource")}
+    owners = {claim.name: claim.owner for claim in reader.claims}
     for handle_id, leases in reader.leases.items():
         if handle_id not in reader.handles:
             yield f"there are leases of {handle_id}, of which there is no record"

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Callable
 
@@ -37,21 +37,30 @@ class Sweep:
     Args:
         cli: Whose state directory it is.
         tmp_path: Where output and history go.
+        backend: Where the pool "T" is made.
+        capacity: Of that pool.
 
     Attributes:
         kills: How many there have been.
         kept: The ids of handles that are to go on from one kill to the next.
     """
 
-    def __init__(self, cli: Cli, tmp_path: Path) -> None:
+    def __init__(
+        self, cli: Cli, tmp_path: Path, *, backend: str = "local:", capacity: int = CAPACITY
+    ) -> None:
         self.cli = cli
+        self._backend = backend
         self.output = tmp_path / "output"
         self.history = tmp_path / "history"
         self.recorder = Recorder(self.history)
         self.kills = 0
         self.kept: set[str] = set()
-        with cli.service(owner="sweep@host") as service:
-            service.pools.create_pool("T", [f"T--{n}" for n in range(CAPACITY)])
+        with self.service() as service:
+            service.pools.create_pool("T", [f"T--{n}" for n in range(capacity)])
+
+    def service(self) -> AbstractContextManager[Service]:
+        """The state directory, beside the command that is killed."""
+        return self.cli.service(owner="sweep@host", backend=self._backend)
 
     def keep_a_keeper(self) -> None:
         """Give it something to do all the time, so that it isn't started for each kill."""
@@ -108,7 +117,7 @@ class Sweep:
         unharmed = 0
         for number in range(first, LONGEST_SWEEP, stride):
             code = attempt(number)
-            assert code in (0, -signal.SIGKILL), f"event {number}: {code}, {self._said()}"
+            assert code in (0, -signal.SIGKILL), f"event {number}: {code}, {self.said()}"
             unharmed = unharmed + 1 if code == 0 else 0
             self.kills += code != 0
             if unharmed == UNHARMED:
@@ -122,13 +131,13 @@ class Sweep:
 
     def next_command(self, when: str) -> None:
         """Let one more command run, and see that all is well."""
-        with self.cli.service(owner="sweep@host") as service:
+        with self.service() as service:
             PoolService(service).show()
         assert broken_invariants(self.cli.state_dir) == [], when
 
     def give_back(self) -> None:
         """Release what is held, but for what the others hold and what is kept."""
-        with self.cli.service(owner="sweep@host") as service:
+        with self.service() as service:
             for handle in service.handles.active():
                 if handle.owner == CONTENDER or handle.id in self.kept:
                     continue
@@ -142,7 +151,8 @@ class Sweep:
         kill_at(number)
         leasectl(self.cli.state_dir, self.output, *args)
 
-    def _said(self) -> str:
+    def said(self) -> str:
+        """What the last command said on stderr."""
         path = Path(f"{self.output}.err")
         return path.read_text() if path.exists() else ""
 

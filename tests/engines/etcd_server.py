@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -52,6 +53,13 @@ class Security(NamedTuple):
 
 
 OPEN = Security()
+
+
+class Leadership(NamedTuple):
+    """That a member leads; with each change the term grows."""
+
+    term: int
+    member: int
 
 
 class EtcdServer:
@@ -112,12 +120,22 @@ class EtcdServer:
 
     def leader(self) -> int:
         """The number of the member that leads."""
-        said = [
-            httpx.post(f"{endpoint}/v3/maintenance/status", json={}, verify=self.verify).json()
-            for endpoint in self.endpoints
-        ]
-        (leader,) = [n for n, it in enumerate(said) if it["header"]["member_id"] == it["leader"]]
-        return leader
+        leadership = self.leadership()
+        assert leadership is not None
+        return leadership.member
+
+    def leadership(self) -> Leadership | None:
+        """Who leads, as far as those members know that answer at once; None when nobody does."""
+        found: list[Leadership] = []
+        for member, endpoint in enumerate(self.endpoints):
+            with contextlib.suppress(httpx.HTTPError):
+                url = f"{endpoint}/v3/maintenance/status"
+                said = httpx.post(
+                    url, json={}, timeout=1, verify=self.verify, trust_env=False
+                ).json()
+                if said["header"]["member_id"] == said.get("leader"):
+                    found.append(Leadership(int(said["raftTerm"]), member))
+        return max(found, default=None)
 
     def signal(self, member: int, signum: int) -> None:
         self._processes[member].send_signal(signum)
@@ -155,6 +173,10 @@ def _is_ready(endpoint: str, verify: ssl.SSLContext | bool) -> bool:
 
 
 def _free_port() -> socket.socket:
+    """A port that the kernel gives to nobody by itself: not even while its member is down."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    return listener
+    while True:
+        with contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", random.randrange(first // 2, first)))
+            return listener

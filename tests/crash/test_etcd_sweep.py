@@ -1,0 +1,207 @@
+"""Commands on etcd are killed around each of their requests, and in between.
+
+Afterwards one ordinary command runs, and the keeper does its work. Once the ttls of what the dead
+had are over, pool and records are as they should be: no repair is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import itertools
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import httpx
+import pytest
+
+from leasectl.backends.base import Patience
+from leasectl.model import Request
+from leasectl.pool_service import PoolService
+from leasectl.targets import whole
+from tests.cli.etcd.hosts import Hosts
+from tests.crash.forking import ending, fork, leasectl
+from tests.crash.invariants import Claim, broken_invariants
+from tests.crash.killing import kill_at
+from tests.crash.sweeping import Sweep
+from tests.support import eventually
+
+# So many that no command waits for what the dead still have.
+CAPACITY = 60
+TTL_SECONDS = 2.0
+MOST_REQUESTS = 60
+NO_WAIT = Patience(wait_seconds=0)
+WANTED = ("-q", "-t", "T", "-c", "2", "--ttl", "2s")
+STRIDE = 25  # of some thousand calls into the system; another part of them on each Python
+
+
+def kill_at_request(number: int, *, after: bool) -> None:
+    """KILL this process at its request of that number: before it is sent or when it is answered."""
+    send = httpx.Client.send
+    numbers = itertools.count(1)
+
+    def counted(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        is_it = next(numbers) == number
+        if is_it and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        response = send(client, request, **options)
+        if is_it:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return response
+
+    httpx.Client.send = counted  # type: ignore[method-assign,assignment]
+
+
+class EtcdSweep:
+    """A state directory whose commands are killed.
+
+    Args:
+        hosts: On whose pools.
+        folder: Where output goes.
+
+    Attributes:
+        sweep: What it has in common with the sweeps on the embedded pool.
+    """
+
+    def __init__(self, hosts: Hosts, folder: Path) -> None:
+        self._hosts = hosts
+        self.sweep = Sweep(hosts.new(), folder, backend=hosts.url, capacity=CAPACITY)
+        self._killed: dict[str, str] = {}  # by the ids of their handles: when
+
+    def acquire(self) -> list[str]:
+        """The arguments of an `acquire`."""
+        return ["acquire", "--backend", self._hosts.url, *WANTED]
+
+    def run(self) -> list[str]:
+        """The arguments of a `run`."""
+        return ["run", "--backend", self._hosts.url, *WANTED, "--", "sh", "-c", ":"]
+
+    def release(self) -> list[str]:
+        """The arguments of a `release`, of what is held."""
+        return ["release", "--handle", self._held()]
+
+    def reacquire(self) -> list[str]:
+        """The arguments of a `reacquire`, of what is held."""
+        return ["reacquire", "-q", "--handle", self._held()]
+
+    def _held(self) -> str:
+        """A handle that holds two, got without being killed."""
+        request = Request("T", count=2, ttl_seconds=TTL_SECONDS)
+        with self.sweep.service() as service:
+            handle = service.acquire(request, patience=Patience(wait_seconds=30))
+            service.told(handle)
+            return handle.id
+
+    def kill_around_each_request(self, arguments: Callable[[], list[str]]) -> None:
+        """Run a command again and again; KILL it before and after its 1st, 2nd, 3rd, … request."""
+        for number in range(1, MOST_REQUESTS):
+            killed = 0
+            for after in (False, True):
+                arm = functools.partial(kill_at_request, number, after=after)
+                killed += self._run(arguments(), arm) != 0
+            self.sweep.kills += killed
+            if not killed:
+                return
+        raise AssertionError(f"still being killed after {MOST_REQUESTS} requests")
+
+    def kill_in_between(self, arguments: Callable[[], list[str]], *, stride: int) -> None:
+        """Run a command again and again; KILL it at every so manieth call into the system."""
+        self.sweep.kill_each(
+            lambda number: self._run(arguments(), functools.partial(kill_at, number)),
+            stride=stride,
+        )
+
+    def _run(self, args: list[str], arm: Callable[[], None]) -> int:
+        """Run a command that is to be killed, and then another; give back what it has told of."""
+
+        def work() -> None:
+            arm()
+            leasectl(self.sweep.cli.state_dir, self.sweep.output, *args)
+
+        code = ending(fork(work))
+        assert code in (0, -signal.SIGKILL), (args, code, self.sweep.said())
+        with self.sweep.service() as service:
+            PoolService(service).show()
+            for handle in service.handles.active():
+                if handle.id in self.sweep.kept:
+                    continue
+                self._killed.setdefault(handle.id, f"{args}, kill {self.sweep.kills}")
+                if handle.state == "held" and not (handle.waiter or handle.guard):
+                    service.release(whole(handle))
+        return code
+
+    def settle(self) -> None:
+        """Wait until the ttls of what the dead had must be over, and see that all is well."""
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: not self._broken(), 4 * TTL_SECONDS)
+        assert self._broken() == [], self._killed
+        with self.sweep.service() as service:
+            active = {handle.id for handle in service.handles.active()}
+            assert active == self.sweep.kept, [self._killed.get(each) for each in active]
+            handle = service.acquire(Request("T", count=CAPACITY), patience=NO_WAIT)
+            service.finish(handle)
+        checks = json.loads(self.sweep.cli("doctor", "--json").out)["checks"]
+        assert [each for each in checks if each["status"] == "fail"] == []
+        print(f"{self.sweep.kills} kills")
+
+    def _broken(self) -> list[str]:
+        pool = self._hosts.access.pool()
+        claims = [
+            Claim(each.name, self._owner(str(each.owner)), lease.fence, lease.ticket, lease.grant)
+            for each in pool.resources
+            for lease in [each.lease]
+            if lease is not None
+        ]
+        found = broken_invariants(self.sweep.cli.state_dir, claims)
+        found += [f"{each.holder_identity} is in the queue" for each in pool.queue]
+        found += [f"{claim.name} is held by {claim.owner}" for claim in claims]
+        return found
+
+    def _owner(self, written: str) -> str:
+        """The handle of an owner; what isn't its current acquisition is no handle's."""
+        _, handle_id, acquisition = written.rsplit("/", 2)
+        rows = self.sweep.cli.query("SELECT acquisition FROM handle WHERE id = ?", handle_id)
+        return handle_id if rows == [(int(acquisition),)] else written
+
+
+@pytest.fixture
+def sweep(hosts: Hosts, tmp_path: Path) -> Iterator[EtcdSweep]:
+    """A sweep at whose end all is well."""
+    # Else the first run of a command is also killed while it imports: nothing is at stake there.
+    for name in ("cli.acquire", "cli.release", "cli.reacquire", "cli.run", "cli.doctor"):
+        importlib.import_module(f"leasectl.{name}")
+    for name in ("backends.etcd_cluster", "heartbeats", "lease_watch", "child"):
+        importlib.import_module(f"leasectl.{name}")
+    importlib.import_module("ctypes")
+    sweep = EtcdSweep(hosts, tmp_path)
+    yield sweep
+    sweep.settle()
+
+
+def test_commands_can_be_killed_around_each_request(sweep: EtcdSweep) -> None:
+    sweep.sweep.keep_a_keeper()
+    sweep.kill_around_each_request(sweep.acquire)
+    sweep.kill_around_each_request(sweep.release)
+    sweep.kill_around_each_request(sweep.reacquire)
+    sweep.kill_around_each_request(sweep.run)
+    assert sweep.sweep.kills >= 40
+
+
+def test_commands_that_start_the_keeper_can_be_killed_around_each_request(
+    sweep: EtcdSweep,
+) -> None:
+    sweep.kill_around_each_request(sweep.acquire)
+
+
+def test_commands_can_be_killed_between_their_requests(sweep: EtcdSweep) -> None:
+    sweep.sweep.keep_a_keeper()
+    sweep.kill_in_between(sweep.acquire, stride=STRIDE)
+    sweep.kill_in_between(sweep.release, stride=STRIDE)
+    sweep.kill_in_between(sweep.reacquire, stride=STRIDE)
+    sweep.kill_in_between(sweep.run, stride=STRIDE)
+    assert sweep.sweep.kills >= 60
