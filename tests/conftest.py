@@ -17,6 +17,7 @@ from tests.support import Cli, CliOfAnotherUser, ManualClock
 ONCE = (
     "backends",
     "crash",
+    "etcd",
     "faults",
     "server",
     "test_etcd.py",
