@@ -21,6 +21,7 @@ as_root() { # <command> [<arg>...]
 works() { # <tool>
   case $1 in
     python3) python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))' ;;
+    openssl) openssl version ;;
     *) "$1" --version ;;
   esac >/dev/null 2>&1
 }

@@ -16,6 +16,7 @@ from tests.support import Cli, CliOfAnotherUser, ManualClock
 # Enough on one Python: they run on all of them by themselves, test the tests, or sweep for minutes.
 ONCE = (
     "backends",
+    "cluster",
     "crash",
     "etcd",
     "faults",

@@ -19,7 +19,7 @@ from leasectl.clock import Clock, earliest
 from leasectl.durations import printable
 from leasectl.engines.base import Interrupt
 from leasectl.engines.wake import sleep
-from leasectl.errors import BackendUnreachable, CorruptState, LeaseError, NoLease
+from leasectl.errors import BackendUnreachable, LeaseError, NoLease
 
 # Go's server answers a half-closed connection at once; this is for the way there and back.
 LINGER_SECONDS = 0.5
@@ -173,12 +173,9 @@ class Connection:
     def _verify(self) -> Any:
         if not self._url.startswith("https:"):
             return False  # sets up nothing; there is no certificate to verify
-        import ssl
+        from leasectl.backends.tls import client_context
 
-        try:
-            return ssl.create_default_context(cafile=self._settings.ca_file)
-        except OSError as error:
-            raise CorruptState(f"{self._settings.ca_file}: {error.strerror or error}") from error
+        return client_context(self._settings)
 
 
 class _Exchange:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Callable, NamedTuple
 
 from leasectl.backends.etcd_address import parse_etcd_url
 from leasectl.backends.settings import Settings
+from leasectl.backends.tls import client_context
 from leasectl.clock import Clock
 from leasectl.engines.base import LostListener
 from leasectl.engines.etcd import EtcdEngine
 from leasectl.engines.etcd_claims import EtcdClaims
-from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_pools import EtcdPools
 
@@ -30,6 +32,7 @@ def open_etcd(
     *,
     place: str,
     deadline_seconds: float = 10.0,
+    attempt_seconds: float = ATTEMPT_SECONDS,
     lost: LostListener,
     clock: Clock,
     pause: Callable[[float], object] = time.sleep,
@@ -41,12 +44,18 @@ def open_etcd(
         settings: How to talk to it.
         place: Names where owners' names are unique.
         deadline_seconds: How long a request may take, all its repetitions included.
+        attempt_seconds: How long one of them may, at one member.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
         pause: Called with seconds between two tries.
     """
     gateway = open_gateway(
-        url, settings, clock=clock, deadline_seconds=deadline_seconds, pause=pause
+        url,
+        settings,
+        clock=clock,
+        deadline_seconds=deadline_seconds,
+        attempt_seconds=attempt_seconds,
+        pause=pause,
     )
     keys = Keys(parse_etcd_url(url).prefix, place)
     claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
@@ -60,16 +69,26 @@ def open_gateway(
     *,
     clock: Clock,
     deadline_seconds: float = 10.0,
+    attempt_seconds: float = ATTEMPT_SECONDS,
     pause: Callable[[float], object] = time.sleep,
 ) -> Gateway:
-    """Open a cluster's gateway; nothing is asked of it yet.
+    """Open a cluster's gateway; nothing is asked of it yet, and no file is read.
 
     Args:
         url: As `parse_etcd_url` reads it.
         settings: How to talk to it.
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
+        attempt_seconds: How long one of them may, at one member.
         pause: Called with seconds between two tries.
     """
-    endpoints = parse_etcd_url(url).endpoints
-    return Gateway(endpoints, clock=clock, deadline_seconds=deadline_seconds, pause=pause)
+    address = parse_etcd_url(url)
+    return Gateway(
+        address.endpoints,
+        clock=clock,
+        deadline_seconds=deadline_seconds,
+        attempt_seconds=attempt_seconds,
+        pause=pause,
+        tls=partial(client_context, settings) if address.is_secure else None,
+        user_file=settings.user_file,
+    )

@@ -133,12 +133,14 @@ def open_renewals(
         Gives an owner's claims their full time again and tells which it still holds.
     """
     from leasectl.backends.etcd_cluster import open_etcd
+    from leasectl.engines.etcd_gateway import ATTEMPT_SECONDS
 
     opened = open_etcd(
         url,
         parse_settings(settings),
         place=place,
         deadline_seconds=ttl_seconds / 3,
+        attempt_seconds=min(ATTEMPT_SECONDS, ttl_seconds / 6),
         lost=lambda owner, names: None,
         clock=clock,
     )

@@ -22,32 +22,44 @@ class Settings(NamedTuple):
         ca_file: Path of a file with the certificates to trust, or None for the usual ones.
         trust_env: Heed ``http_proxy`` and its like. Not by default: a lease proxy is near, and
             scripts set those variables half-way.
+        cert_file: Path of a file with the certificate to show to a server, or None.
+        key_file: Path of a file with that certificate's key; None when it is in the same file.
+        user_file: Path of a file with ``user:password`` for etcd, or None.
     """
 
     token_file: str | None = None
     ca_file: str | None = None
     trust_env: bool = False
+    cert_file: str | None = None
+    key_file: str | None = None
+    user_file: str | None = None
 
 
 def encode_settings(settings: Settings) -> str:
     """Write settings as one text, empty for the usual ones; `parse_settings` reads it back."""
     if settings == Settings():
         return ""
-    return "\n".join(
-        (
-            settings.token_file or "",
-            settings.ca_file or "",
-            "trust" if settings.trust_env else "",
-        )
-    )
+    lines = [settings.token_file, settings.ca_file, "trust" if settings.trust_env else ""]
+    etcd_lines = [settings.cert_file, settings.key_file, settings.user_file]
+    # Versions that knew no others still read what consists of the first three.
+    return "\n".join(line or "" for line in lines + etcd_lines * any(etcd_lines))
 
 
 def parse_settings(text: str) -> Settings:
-    """Read what `encode_settings` wrote."""
+    """Read what `encode_settings` wrote, in any version so far.
+
+    Raises:
+        CorruptState: It is of none of them.
+    """
     if not text:
         return Settings()
-    token_file, ca_file, trust = text.split("\n")
-    return Settings(token_file or None, ca_file or None, trust == "trust")
+    lines = text.split("\n")
+    if len(lines) not in (3, 6):
+        raise CorruptState(
+            f"settings of {len(lines)} lines were written by a newer leasectl, or are damaged"
+        )
+    token_file, ca_file, trust, *files = (line or None for line in lines)
+    return Settings(token_file, ca_file, trust == "trust", *files)
 
 
 def read_token(path: str) -> str:

@@ -58,8 +58,11 @@ def settings() -> Settings:
     """How to talk to a server; credentials are only ever named by the path of their file."""
     return Settings(
         token_file=_path("LEASECTL_TOKEN_FILE"),
-        ca_file=_path("SSL_CERT_FILE"),
+        ca_file=_path("LEASECTL_CA_FILE") or _path("SSL_CERT_FILE"),
         trust_env=os.environ.get("LEASECTL_TRUST_ENV") == "1",
+        cert_file=_path("LEASECTL_CERT_FILE"),
+        key_file=_path("LEASECTL_KEY_FILE"),
+        user_file=_path("LEASECTL_USER_FILE"),
     )
 
 

@@ -5,49 +5,41 @@ Reads change nothing; a lease is granted under an id of ours and "already exists
 a transaction has guards that it breaks itself, so that only one of its repetitions succeeds.
 Which one did is read back (`Outcome.answers` of a transaction that failed), never guessed.
 
-The one place where httpx's errors and etcd's codes become ours.
+What it takes to be let in is here too: TLS, and a token for a user and password. etcd forgets a
+token five minutes after its last use, each member for itself, or when that member is started anew.
+So whoever is told that a token isn't valid authenticates anew and asks again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import ssl
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, Callable, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Callable, NamedTuple
 
 import httpx
 
 from leasectl.clock import Clock
 from leasectl.durations import printable
+from leasectl.engines.etcd_answers import (
+    FailedPrecondition,
+    InvalidArgument,
+    LeaseGone,
+    Unauthenticated,
+    is_alive,
+    parse_answer,
+)
+from leasectl.engines.etcd_exchange import Line, NoAnswer
 from leasectl.engines.etcd_requests import Json, Outcome, parse_outcome
+from leasectl.engines.etcd_user import read_user
 from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
 
-_CONNECT_SECONDS = 1.0
-_ATTEMPT_SECONDS = 2.0
+__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer"]
+
+ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
-
-# The gRPC codes that the gateway passes on, as far as they say something that we act upon.
-_NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9, 16
-_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 3, 8, 12
-
-
-class LeaseGone(Exception):
-    """The etcd lease that a request was about has expired or was revoked."""
-
-
-class NoAnswer(Exception):
-    """A member gave no answer that counts: the request may or may not have been carried out.
-
-    Args:
-        text: Why.
-        sent: Whether the member can have got the request.
-    """
-
-    def __init__(self, text: str, *, sent: bool = True) -> None:
-        super().__init__(text)
-        self.sent = sent
 
 
 class Member(NamedTuple):
@@ -73,8 +65,11 @@ class Gateway:
         endpoints: The members' base addresses, ``http://host:port``.
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
+        attempt_seconds: How long one of them may, at one member.
         pause: Called with seconds between two rounds of all members.
-        verify: As httpx has it; False for ``http://``, where there is nothing to verify.
+        tls: Makes the context of connections to ``https://``; called once, before the first.
+        user_file: Path of a file with ``user:password``, read whenever a token is needed; None
+            where etcd asks for none.
     """
 
     def __init__(
@@ -83,17 +78,24 @@ class Gateway:
         *,
         clock: Clock,
         deadline_seconds: float = 10.0,
+        attempt_seconds: float = ATTEMPT_SECONDS,
         pause: Callable[[float], object] = time.sleep,
-        verify: Any = False,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        user_file: str | None = None,
     ) -> None:
         self.endpoints = tuple(endpoints)
-        self.verify = verify
         self._clock = clock
         self._deadline_seconds = deadline_seconds
+        self._attempt_seconds = attempt_seconds
         self._pause = pause
+        self._tls = tls
+        self._user_file = user_file
         self._lock = threading.Lock()
+        # Under the lock, which nobody holds while waiting for a member:
         self._current = 0
-        self._client: httpx.Client | None = None
+        self._context: ssl.SSLContext | None = None
+        self._lines: list[Line] = []  # those that nobody uses
+        self._token: str | None = None  # None: not asked for; empty: etcd wants none
 
     @property
     def current(self) -> int:
@@ -101,9 +103,10 @@ class Gateway:
         return self._current
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        with self._lock:
+            lines, self._lines = self._lines, []
+        for line in lines:
+            line.close()
 
     # What etcd does
 
@@ -123,7 +126,9 @@ class Gateway:
 
         Raises:
             LeaseGone: A key was to be attached to a lease that isn't there any more.
-            BackendUnreachable: No answer before the deadline.
+            BackendUnreachable: No answer before the deadline, or none that could come.
+            NotAllowed: etcd doesn't know the user, or the user may not do this.
+            CorruptState: A file that is needed to ask can't be used.
         """
         body = {"compare": list(guards), "success": list(then), "failure": list(otherwise)}
         return parse_outcome(*self._ask("/v3/kv/txn", body))
@@ -134,7 +139,7 @@ class Gateway:
 
     def grant(self, lease: int, ttl_seconds: int) -> None:
         """Make an etcd lease under an id that nobody else would choose."""
-        with contextlib.suppress(_AlreadyExists):  # by a try whose answer was lost
+        with contextlib.suppress(FailedPrecondition):  # by a try whose answer was lost
             self._ask("/v3/lease/grant", {"ID": str(lease), "TTL": str(ttl_seconds)})
 
     def revoke(self, lease: int) -> None:
@@ -167,101 +172,156 @@ class Gateway:
     def keep_alive_at(self, client: httpx.Client, member: int, lease: int, seconds: float) -> bool:
         """The same at one member, within its time and without a second try.
 
+        Args:
+            client: As `client` makes them.
+            member: Which.
+            lease: Which.
+            seconds: How long it may take in all.
+
         Raises:
             NoAnswer: None that counts.
         """
+        assert isinstance(client, Line)
         body = {"ID": str(lease)}
         return is_alive(self._try(client, member, "/v3/lease/keepalive", body, seconds))
 
-    def client(self) -> httpx.Client:
-        """A client of its own, for a thread that is to disturb nobody."""
-        return httpx.Client(verify=self.verify, trust_env=False)
+    def client(self) -> Line:
+        """A client of its own, for a thread that is to disturb nobody.
+
+        A stream on it needs `headers` as well.
+        """
+        return Line(verify=self._verify())
+
+    def headers(self, client: httpx.Client, member: int, seconds: float) -> dict[str, str]:
+        """What a stream at a member has to send along, to be asked for before each stream.
+
+        etcd looks at it when the stream begins and never again. It doesn't refuse a stream
+        with a token that isn't valid there: it says 200 and cancels the watch.
+
+        Args:
+            client: As `client` makes them.
+            member: Which.
+            seconds: How long it may take to find out that the token is still valid at this
+                member, or to get one that is.
+
+        Raises:
+            NoAnswer: None that counts.
+            NotAllowed: etcd doesn't know the user.
+        """
+        assert isinstance(client, Line)
+        if self._user_file is None:
+            return {}
+        if self._token:
+            # With a token, even a transaction that does nothing is refused unless that is valid.
+            self._try(client, member, "/v3/kv/txn", {}, seconds)
+            return _headers(self._token)
+        until = self._clock.elapsed() + seconds
+        return _headers(self._authenticate(client, member, self._user_file, until))
+
+    def _verify(self) -> ssl.SSLContext | bool:
+        if self._tls is None:
+            return False  # there is no certificate to verify
+        with self._lock:
+            if self._context is None:
+                self._context = self._tls()
+            return self._context
+
+    @contextlib.contextmanager
+    def _line(self) -> Iterator[Line]:
+        with self._lock:
+            line = self._lines.pop() if self._lines else None
+        if line is None:
+            line = self.client()
+        try:
+            yield line
+        finally:
+            with self._lock:
+                self._lines.append(line)
 
     def _ask(self, path: str, body: Json) -> tuple[Json, bool]:
         """The answer, and whether the request may have been carried out before."""
         deadline = self._clock.elapsed() + self._deadline_seconds
         reasons: dict[str, None] = {}
         repeated = False
-        while True:
-            for _ in self.endpoints:
-                member = self._current
-                seconds = min(_ATTEMPT_SECONDS, deadline - self._clock.elapsed())
-                if seconds <= 0:
-                    raise BackendUnreachable(
-                        f"no answer from etcd within {self._deadline_seconds:g}s: "
-                        f"{'; '.join(reasons)}; is it there, and does it have a quorum?"
-                    )
-                try:
-                    answer = self._try(self._own_client(), member, path, body, seconds)
-                except NoAnswer as reason:
-                    repeated = repeated or reason.sent
-                    reasons[f"{self.endpoints[member]}: {reason}"] = None
-                    self._leave(member)
-                else:
-                    return answer, repeated
-            self._pause(_PAUSE_SECONDS)
+        with self._line() as line:
+            while True:
+                lasting = True
+                for _ in self.endpoints:
+                    member = self._current
+                    seconds = min(self._attempt_seconds, deadline - self._clock.elapsed())
+                    if seconds <= 0:
+                        raise BackendUnreachable(
+                            f"no answer from etcd within {self._deadline_seconds:g}s: "
+                            f"{'; '.join(reasons)}; is it there, and does it have a quorum?"
+                        )
+                    try:
+                        return self._try(line, member, path, body, seconds), repeated
+                    except NoAnswer as reason:
+                        repeated = repeated or reason.sent
+                        lasting = lasting and reason.lasting
+                        reasons[f"{self.endpoints[member]}: {reason}"] = None
+                        self._leave(member)
+                if lasting:
+                    raise BackendUnreachable(f"no answer from etcd: {'; '.join(reasons)}")
+                self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
 
     def _leave(self, member: int) -> None:
         with self._lock:
             if self._current == member:
                 self._current = (member + 1) % len(self.endpoints)
 
-    def _own_client(self) -> httpx.Client:
-        with self._lock:
-            if self._client is None:
-                self._client = self.client()
-            return self._client
-
-    def _try(
-        self, client: httpx.Client, member: int, path: str, body: Json, seconds: float
-    ) -> Json:
-        url = self.endpoints[member] + path
-        timeout = httpx.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+    def _try(self, line: Line, member: int, path: str, body: Json, seconds: float) -> Json:
+        """Ask one member, with a new token if it doesn't take the one that we have."""
+        until = self._clock.elapsed() + seconds
+        if self._user_file is None:
+            try:
+                return self._post(line, member, path, body, None, until)
+            except Unauthenticated as refusal:
+                raise NotAllowed(
+                    f"{self.endpoints[member]}: {refusal}; "
+                    "name a file that holds user:password in LEASECTL_USER_FILE"
+                ) from refusal
+        token = self._token
+        if token is not None:
+            with contextlib.suppress(Unauthenticated):
+                return self._post(line, member, path, body, token, until)
+        token = self._authenticate(line, member, self._user_file, until)
         try:
-            response = client.post(url, json=body, timeout=timeout)
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            detail = str(error) or type(error).__name__
-            sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-            raise NoAnswer(printable(detail, longest=80), sent=sent) from error
-        return _parse(url, response.status_code, response.text)
+            return self._post(line, member, path, body, token, until)
+        except Unauthenticated as refusal:
+            raise NoAnswer(str(refusal), sent=False) from refusal
+
+    def _authenticate(self, line: Line, member: int, user_file: str, until: float) -> str:
+        user = read_user(user_file)
+        body = {"name": user.name, "password": user.password}
+        try:
+            said = self._post(line, member, "/v3/auth/authenticate", body, None, until)
+        except FailedPrecondition:
+            said = {"token": ""}  # authentication isn't enabled
+        except InvalidArgument as refusal:
+            raise NotAllowed(
+                f"{self.endpoints[member]}: etcd doesn't take the user and password in {user_file}"
+            ) from refusal
+        except (NoAnswer, Unauthenticated) as reason:
+            lasting = isinstance(reason, NoAnswer) and reason.lasting
+            raise NoAnswer(f"no token: {reason}", sent=False, lasting=lasting) from reason
+        token = str(said.get("token", ""))
+        if not token.isascii() or not token.isprintable():
+            raise NoAnswer("its token is none", sent=False)
+        with self._lock:
+            self._token = token
+        return token
+
+    def _post(
+        self, line: Line, member: int, path: str, body: Json, token: str | None, until: float
+    ) -> Json:
+        endpoint = self.endpoints[member]
+        seconds = until - self._clock.elapsed()
+        if seconds <= 0:
+            raise NoAnswer("no answer in time", sent=False)
+        answer = line.ask(endpoint, path, body, headers=_headers(token), seconds=seconds)
+        return parse_answer(endpoint + path, answer)
 
 
-class _AlreadyExists(Exception):
-    """An etcd lease of that id is there."""
-
-
-def is_alive(answer: Json) -> bool:
-    """Tell whether a keep-alive found its lease: etcd leaves the time out when there is none."""
-    return int(answer.get("result", {}).get("TTL", 0)) > 0
-
-
-def _parse(url: str, status: int, text: str) -> Json:
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict) or (status != 200 and "code" not in answer):
-        shown = printable(text.strip(), longest=60)
-        raise NoAnswer(f"answered {status} {shown}, which etcd's v3 gateway wouldn't")
-    if status == 200 and "error" not in answer:
-        return answer
-    raise _refusal(url, answer)
-
-
-def _refusal(url: str, answer: Json) -> Exception:
-    said = answer.get("error")
-    if isinstance(said, dict):  # in the middle of a stream
-        answer, said = said, said.get("message")
-    text = printable(str(said), longest=120)
-    code = answer.get("code", answer.get("grpc_code"))
-    refusals: dict[object, Exception] = {
-        _NOT_FOUND: LeaseGone(text),
-        _FAILED_PRECONDITION: _AlreadyExists(text),
-        _PERMISSION_DENIED: NotAllowed(f"{url}: {text}"),
-        _UNAUTHENTICATED: NotAllowed(f"{url}: {text}"),
-        _INVALID_ARGUMENT: LeaseError(f"{url}: {text}"),
-        _RESOURCE_EXHAUSTED: BackendUnreachable(f"{url}: {text}"),
-        _UNIMPLEMENTED: LeaseError(f"{url}: {text}"),
-    }
-    # All others (no leader, leader changed, timed out) say nothing about what became of it.
-    return refusals.get(code, NoAnswer(text))
+def _headers(token: str | None) -> dict[str, str]:
+    return {"Authorization": token} if token else {}

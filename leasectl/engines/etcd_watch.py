@@ -21,8 +21,10 @@ from leasectl.engines.etcd_events import Compacted, encode_watches, parse_line
 from leasectl.engines.etcd_gateway import Gateway, NoAnswer
 from leasectl.engines.etcd_listeners import Listener, Listeners
 from leasectl.engines.etcd_targets import Target, Watched
+from leasectl.errors import LeaseError
 
 _CONNECT_SECONDS = 1.0
+_HEADERS_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
 
@@ -101,7 +103,7 @@ class EtcdWatch:
                     pause = _FIRST_PAUSE_SECONDS
                 except Compacted:
                     self._lose(turn)
-                except (httpx.HTTPError, httpx.StreamError, NoAnswer):
+                except (httpx.HTTPError, httpx.StreamError, NoAnswer, LeaseError):
                     with self._changed:
                         if self._turn == turn:
                             self._leave_soon(turn, pause)
@@ -132,11 +134,12 @@ class EtcdWatch:
                     if self._turn != turn:
                         raise NoAnswer("left")
 
+        headers = self._headers(client, member)
         stream = client.stream(
             "POST",
             self._gateway.endpoints[member] + "/v3/watch",
             content=encode_watches(positions),
-            headers=self._headers(),
+            headers=headers,
             timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
             extensions={"trace": note_socket},
         )
@@ -158,6 +161,7 @@ class EtcdWatch:
             with self._changed:
                 self._socket = None
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self, client: httpx.Client, member: int) -> dict[str, str]:
+        allowed = self._gateway.headers(client, member, _HEADERS_SECONDS)
         # A stream's connection is never used again.
-        return {"Connection": "close"}
+        return {**allowed, "Connection": "close"}

@@ -60,7 +60,9 @@ class TestJson:
         ]
         assert TIME.fullmatch(held.pop("acquire_time"))
         assert TIME.fullmatch(held.pop("renew_time"))
-        assert held.pop("holder_identity").endswith("/" + os.path.basename(handle.strip()))
+        host = os.path.join(held.pop("host"), os.path.basename(handle.strip()))
+        assert held.pop("holder_identity").endswith(f"/{host}")
+        assert 0 < held.pop("expires_in_seconds") <= 30
         assert held == {
             "name": "a",
             "state": "held",

@@ -65,10 +65,10 @@ def test_a_part_of_a_group_is_noticed() -> None:
 def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "history"
     leases = [Lease(f"r{n}", 7 + n, 3, 2, "x/y/z/h", 0.0, 0.0, None, 0) for n in range(2)]
-    Recorder(path).write("granted", "h:1", leases)
+    Recorder(path).write("granted", "h.1", leases)
     read = read_history(path)
     assert [event[1:] for event in read] == [
-        ("granted", "h:1", "r0", 7, 3, 2, 2),
-        ("granted", "h:1", "r1", 8, 3, 2, 2),
+        ("granted", "h.1", "r0", 7, 3, 2, 2, 0),
+        ("granted", "h.1", "r1", 8, 3, 2, 2, 0),
     ]
     assert [parse_event(event.encode()) for event in read] == read

@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Callable
 
 from leasectl.backends.base import Patience
 from leasectl.backends.pool import PoolBackend
 from leasectl.clock import Clock
+from leasectl.engines.base import LostListener
 from leasectl.engines.etcd import EtcdEngine
 from leasectl.engines.etcd_claims import EtcdClaims
 from leasectl.engines.etcd_gateway import Gateway
@@ -24,21 +26,35 @@ CLOCK = Clock()
 class Access:
     """What one process has of a prefix.
 
+    Args:
+        endpoints: The members' addresses.
+        prefix: Below which everything is.
+        place: The host and its state directory, as it were.
+        seconds: How long a request may take.
+        pause: Sleeps between two rounds of all members.
+        lost: Told of losses that are noticed here; by default they are only kept.
+
     Attributes:
         lost: Who was told of which loss here.
     """
 
     def __init__(
-        self, endpoints: Sequence[str], prefix: str, *, place: str = "host", seconds: float = 10.0
+        self,
+        endpoints: Sequence[str],
+        prefix: str,
+        *,
+        place: str = "host",
+        seconds: float = 10.0,
+        pause: Callable[[float], object] = lambda _: time.sleep(0.001),
+        lost: LostListener | None = None,
     ) -> None:
         self.lost: list[tuple[str, tuple[str, ...]]] = []
+        lost = lost or self._note
         self.keys = Keys(prefix, place)
-        self.gateway = Gateway(
-            endpoints, clock=CLOCK, deadline_seconds=seconds, pause=lambda _: time.sleep(0.001)
-        )
-        claims = EtcdClaims(self.gateway, self.keys, lost=self._note, clock=CLOCK)
+        self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
+        claims = EtcdClaims(self.gateway, self.keys, lost=lost, clock=CLOCK)
         self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
-        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=self._note, clock=CLOCK)
+        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=lost, clock=CLOCK)
         self.backend = PoolBackend("etcd:", self.engine, self.pools, clock=CLOCK)
 
     def acquire(

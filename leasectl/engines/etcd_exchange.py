@@ -1,0 +1,233 @@
+"""One request to a member and its answer, in a time and of a length that no member can stretch.
+
+The one place where httpx's errors become ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+import socket
+import ssl
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
+
+import httpx
+
+from leasectl.durations import printable
+
+CONNECT_SECONDS = 1.0
+# Pools of many thousands of resources take a few MiB.
+LONGEST_ANSWER_BYTES = 64 << 20
+# OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
+_OTHER_NAME = (62, 64)
+
+
+class NoAnswer(Exception):
+    """A member gave no answer that counts: the request may or may not have been carried out.
+
+    Args:
+        text: Why.
+        sent: Whether the member can have got the request.
+        lasting: Whether it would be the same the next time.
+    """
+
+    def __init__(self, text: str, *, sent: bool = True, lasting: bool = False) -> None:
+        super().__init__(text)
+        self.sent = sent
+        self.lasting = lasting
+
+
+class Answer(NamedTuple):
+    """What a member answered."""
+
+    status: int
+    text: str
+
+
+class Line(httpx.Client):
+    """A client that asks one thing at a time, and whose connection can be cut while it does.
+
+    Connections are kept: with TLS a new one costs more than the request.
+
+    Args:
+        verify: As httpx has it; False for ``http://``, where there is nothing to verify.
+    """
+
+    def __init__(self, *, verify: ssl.SSLContext | bool) -> None:
+        super().__init__(verify=verify, trust_env=False)
+        self._sockets: dict[str, socket.socket] = {}
+        self._worker: _Worker | None = None
+        self._dismiss: Callable[[], object] = lambda: None
+
+    def ask(
+        self,
+        endpoint: str,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str],
+        seconds: float,
+    ) -> Answer:
+        """POST JSON and wait for the answer, for so many seconds at most.
+
+        httpx's own limits are on each read and each address, and there is none on finding an
+        address by its name. So the request is made in a thread, which is given up in time.
+
+        Raises:
+            NoAnswer: None came, or not all of it in time, or more than anybody asked for.
+        """
+        timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
+        wanted = {**headers, "Accept-Encoding": "identity"}
+        request = self.build_request(
+            "POST", endpoint + path, json=body, headers=wanted, timeout=timeout
+        )
+        exchange = _Exchange(self, request, endpoint)
+        if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
+            self._worker = _Worker()
+            self._dismiss = weakref.finalize(self, self._worker.dismiss)
+        self._worker.assign(exchange.run)
+        try:
+            return exchange.answer(seconds)
+        except BaseException:
+            self.cut(endpoint)
+            # Nobody knows when it will be free again: it may be looking for an address.
+            self._dismiss()
+            self._worker = None
+            raise
+
+    def note(self, endpoint: str, connected: socket.socket) -> None:
+        """Remember a connection to a member."""
+        self._sockets[endpoint] = connected
+
+    def cut(self, endpoint: str) -> None:
+        """End the connection to a member, if there is one."""
+        connected = self._sockets.pop(endpoint, None)
+        if connected is not None:
+            _shut(connected)
+
+
+class _Worker(threading.Thread):
+    """Does one thing after the other; a new thread for each costs half as much as a request."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._assigned: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        # Or those that the main thread blocks later, to read them, would be taken here.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            work = self._assigned.get()
+            if work is None:
+                return
+            work()
+            del work  # or what it has in hand would stay until there is more to do
+
+    def assign(self, work: Callable[[], None]) -> None:
+        self._assigned.put(work)
+
+    def dismiss(self) -> None:
+        """Have it end once it is done."""
+        self._assigned.put(None)
+
+
+class _Exchange:
+    def __init__(self, line: Line, request: httpx.Request, endpoint: str) -> None:
+        self._line = line
+        self._request = request
+        self._endpoint = endpoint
+        self._sent = self._given_up = False
+        self._answer: Answer | None = None
+        self._error: BaseException | None = None
+        self._is_done = threading.Lock()
+        self._is_done.acquire()
+        request.extensions["trace"] = self._trace
+
+    def run(self) -> None:
+        try:
+            response = self._line.send(self._request, stream=True)
+            with contextlib.closing(response):
+                self._answer = self._read(response)
+        except BaseException as error:
+            self._error = error
+        finally:
+            del self._request.extensions["trace"]  # which is of this exchange, which has it
+            self._is_done.release()
+
+    def answer(self, seconds: float) -> Answer:
+        try:
+            self._is_done.acquire(timeout=seconds)
+        finally:
+            self._given_up = True
+        if self._answer is not None:
+            return self._answer
+        if self._error is None or isinstance(self._error, httpx.TimeoutException):
+            raise NoAnswer("no answer in time", sent=self._sent)
+        if isinstance(self._error, (httpx.HTTPError, httpx.StreamError)):
+            raise _translate(self._endpoint, self._error, sent=self._sent) from self._error
+        raise self._error
+
+    def _read(self, response: httpx.Response) -> Answer:
+        body = bytearray()
+        for chunk in response.iter_raw():
+            body += chunk
+            if len(body) > LONGEST_ANSWER_BYTES:
+                text = f"its answer is longer than {LONGEST_ANSWER_BYTES} bytes"
+                raise NoAnswer(text, lasting=True)
+        return Answer(response.status_code, body.decode("utf-8", "replace"))
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            connected = info["return_value"].get_extra_info("socket")
+            self._line.note(self._endpoint, connected)
+            if self._given_up:  # while there was no connection yet that could have been cut
+                _shut(connected)
+        elif event.endswith("send_request_headers.started"):
+            self._sent = True
+
+
+def _shut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        # Of the plain connection below: a TLS layer would first want to say goodbye.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+
+def _translate(endpoint: str, error: Exception, *, sent: bool) -> NoAnswer:
+    detail = printable(str(error) or type(error).__name__, longest=80)
+    tls = _tls_error(error)
+    if isinstance(tls, ssl.SSLCertVerificationError):
+        if tls.verify_code in _OTHER_NAME:
+            advice = "use a name that it has"
+        else:
+            advice = "name the file with its CA in LEASECTL_CA_FILE"
+        said = printable(tls.verify_message.rstrip("."))
+        return NoAnswer(
+            f"its certificate isn't trusted ({said}); {advice}",
+            sent=sent,
+            lasting=True,
+        )
+    reason = (tls.reason or "") if tls else ""
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        return NoAnswer(
+            f"it wants a certificate of ours that it trusts ({detail}); "
+            "name one in LEASECTL_CERT_FILE and LEASECTL_KEY_FILE",
+            sent=sent,
+            lasting=True,
+        )
+    if isinstance(tls, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER":
+        return NoAnswer(f"{detail}; without TLS its address is etcd://", sent=sent)
+    if isinstance(error, httpx.RemoteProtocolError) and endpoint.startswith("http:"):
+        return NoAnswer(f"{detail} With TLS its address is etcds://", sent=sent)
+    return NoAnswer(detail, sent=sent)
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """What lies below an error of httpx, which carries it only as its cause."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error

@@ -1,0 +1,18 @@
+"""What all tests of clusters need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.crash.forking import end_all
+from tests.engines.etcd_server import EtcdServer, etcd_server
+
+
+@pytest.fixture
+def etcd_cluster() -> Iterator[EtcdServer]:
+    """Three members of the test's own, which it may do anything to."""
+    with etcd_server(size=3) as server:
+        yield server
+        end_all()  # of a test that failed half-way, while there still is a server to end at

@@ -1,0 +1,73 @@
+"""Looks at the store again and again, and writes down who holds, who waits and who leads."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable
+
+from leasectl.clock import boottime_seconds
+from leasectl.engines.etcd_records import lease_in, parse_claim, parse_ticket
+from leasectl.engines.etcd_requests import read_all
+from leasectl.errors import BackendUnreachable
+from tests.cluster.participants import POOL
+from tests.crash.history import Recorder
+from tests.engines.etcd_access import Access
+from tests.engines.etcd_server import EtcdServer, Leadership
+
+_EVERY_SECONDS = 0.3
+
+
+class Observer:
+    """One who only looks.
+
+    Args:
+        server: The cluster.
+        prefix: Below which the pool is.
+        recorder: Where it writes ``holds`` and ``waits``, and ``leads`` whenever that changes.
+    """
+
+    def __init__(self, server: EtcdServer, prefix: str, recorder: Recorder) -> None:
+        self._server = server
+        self._access = Access(
+            server.endpoints, prefix, place="observer", seconds=1.0, pause=time.sleep
+        )
+        self._recorder = recorder
+        self._leadership: Leadership | None = None
+
+    def watch(self, is_over: Callable[[], bool]) -> None:
+        """Look until it is over."""
+        while not is_over():
+            self.look()
+            time.sleep(_EVERY_SECONDS)
+
+    def look(self) -> bool:
+        """Look once; returns whether that was possible, and with one leader all the while."""
+        before = boottime_seconds()
+        try:
+            seen = self._seen()
+        except BackendUnreachable:
+            seen = []
+        leadership = self._server.leadership()
+        if leadership != self._leadership:
+            self._leadership = leadership
+            if leadership is not None:
+                self._recorder.note("leads", f"m{leadership.member}", ticket=leadership.term)
+            return False
+        if leadership is None:
+            return False
+        for kind, owner in seen:
+            self._recorder.note(kind, owner, at=before)
+        return True
+
+    def _seen(self) -> list[tuple[str, str]]:
+        keys = self._access.keys
+        held, alive, tickets = self._access.gateway.read(
+            read_all(keys.helds(POOL)),
+            read_all(keys.alives(POOL), keys_only=True),
+            read_all(keys.tickets(POOL)),
+        ).answers
+        living = {lease_in(kv) for kv in alive.items}
+        return [
+            *(("holds", parse_claim(kv).owner) for kv in held.items if lease_in(kv) in living),
+            *(("waits", parse_ticket(kv).owner) for kv in tickets.items),
+        ]

@@ -1,0 +1,38 @@
+"""A cluster that goes wrong, and participants that live with it; the history is judged after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.participants import Habits
+from tests.cluster.run import Run
+from tests.cluster.schedule import plan
+from tests.engines.etcd_server import EtcdServer
+
+SECONDS = 40.0
+HURRIED = Habits(ttls=(3, 4), holds=(0.0, 0.02), long_holds=(0.0, 0.02), rests=(0.0, 0.1))
+
+
+@pytest.mark.timeout(300)  # a machine that is busy
+def test_whatever_goes_wrong_with_a_cluster_the_guarantees_hold(
+    etcd_cluster: EtcdServer, tmp_path: Path
+) -> None:
+    run = Run(etcd_cluster, tmp_path / "history", Habits(ttls=(2, 3, 4)))
+    report = run.under_faults(plan(1, SECONDS), participants=20, seed=1)
+    assert report.violations == []
+    assert report.counts.grants > 20
+    assert report.counts.deaths > 5
+    assert len(report.counts.faults) > 8
+
+
+@pytest.mark.timeout(300)
+def test_64_processes_in_4_places_share_6_resources_while_some_are_killed(
+    etcd_cluster: EtcdServer, tmp_path: Path
+) -> None:
+    run = Run(etcd_cluster, tmp_path / "history", HURRIED)
+    report = run.in_contention(participants=64, bursts=4, killed=10, grants=80, seed=64)
+    assert report.violations == []
+    assert report.counts.deaths == 40 + 16
+    assert report.counts.grants > 150
