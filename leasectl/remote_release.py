@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from leasectl.backends.base import Backend
+from leasectl.backends.opening import has_pools
 from leasectl.clock import Clock
 from leasectl.errors import BackendUnreachable
 from leasectl.giving_back import GivingBack
@@ -44,6 +45,7 @@ class RemoteRelease:
             BackendUnreachable: Some couldn't be released; they stay in the record. Its `released`
                 are those that could.
         """
+        self._give_up_lost(backend, target)
         with self._state.transaction():
             handle = self._handles.current(target.handle_id, target.acquisition)
             if handle is None:
@@ -69,6 +71,19 @@ class RemoteRelease:
                 if over or not current.names:
                     self._handles.drop(current, over, now=self._clock.elapsed(), lost=bool(over))
         return released
+
+    def _give_up_lost(self, backend: Backend, target: Target) -> None:
+        """Have a pool keep no longer what a released handle has lost.
+
+        A claim that has ended early isn't granted anew while its holder may not know of the end.
+        Whoever releases knows. What can't be asked for now comes by itself, a ttl later at most.
+        """
+        handle = self._handles.load(target.handle_id)
+        if handle is None or not handle.lost or handle.acquisition != target.acquisition:
+            return
+        if handle.state == "released" and target.names is None and has_pools(handle.backend):
+            with contextlib.suppress(BackendUnreachable):
+                list(backend.release(_owner(handle), ()))
 
     def _is_over(self, handle: Handle, name: str) -> bool:
         """Tell of a name that wasn't there to be given back whether it had run out; else another

@@ -32,7 +32,7 @@ from leasectl.errors import (
     NotFound,
     StateUnwritable,
 )
-from leasectl.handles import Handles, needs_keeper, new_id
+from leasectl.handles import Handles, needs_keeper, new_id, renews_itself
 from leasectl.journal import RecordJournal
 from leasectl.liveness import Process, is_dead, this_process
 from leasectl.losses import Losses
@@ -314,6 +314,19 @@ class Service:
             kept = keeping.wake(self.state)
         if not kept:
             keeping.ensure(self.state)
+
+    def leave_to_keeper(self, target: Target) -> bool:
+        """Have the keeper go on with a release that failed, if it would else renew what is held.
+
+        Returns:
+            Whether it does. If not, the lease ends by itself, or whoever wants it released has to
+            ask again.
+        """
+        handle = self._current(target)
+        if handle is None or not renews_itself(handle):
+            return False
+        self.arm(target, 0.0, again=False)
+        return True
 
     def renew(self, target: Target) -> Handle:
         """One heartbeat for everything a handle holds.

@@ -18,6 +18,7 @@ ONCE = (
     "backends",
     "cluster",
     "crash",
+    "etcd",
     "faults",
     "server",
     "test_etcd.py",

@@ -96,9 +96,12 @@ def _release(service: Service, targets: list[Target]) -> None:
     for target in targets:
         try:
             emit_lines(service.release(target))
+        except BackendUnreachable as error:
+            emit_lines(error.released)
+            if service.leave_to_keeper(target):
+                error = BackendUnreachable(f"{error}; the keeper goes on trying to release it")
+            failed = failed or error
         except LeaseError as error:
-            if isinstance(error, BackendUnreachable):
-                emit_lines(error.released)
             failed = failed or error
     if failed is not None:
         raise failed

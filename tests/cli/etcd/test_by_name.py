@@ -111,8 +111,7 @@ def test_of_several_names_none_is_released_if_one_is_anothers(hosts: Hosts, step
 
 def test_what_is_listed_and_by_now_anothers_is_left_alone(hosts: Hosts, step: NewStep) -> None:
     first, other = step(), step("other", "1")
-    first.ok(*ACQUIRE, "-c", "2")
-    hosts.revoke_all()
+    first.ok("acquire", "-t", "T", "-c", "2", "--scope", "test", "--ttl", "2s")
     other.ok("acquire", "-t", "T", "--name", "a")
     later = step()
     assert later.ok("release", "--scope", "test") == ""

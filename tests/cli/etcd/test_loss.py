@@ -47,7 +47,7 @@ class TestInTheMiddleOfARun:
         assert finished.code == LOST
         assert "the lease of T was lost while" in finished.err
         assert len(script.times("told")) == 1
-        assert hosts.is_free()
+        assert hosts.is_free(), "it isn't kept until its time would have been over"
 
     def test_the_command_is_killed_if_so_wanted(self, hosts: Hosts, here: Cli) -> None:
         script = Script(here.cwd, STUBBORN)
