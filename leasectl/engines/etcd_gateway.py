@@ -198,8 +198,11 @@ class Gateway:
         etcd looks at it when the stream begins and never again. It doesn't refuse a stream
         with a token that isn't valid there: it says 200 and cancels the watch.
 
+        The stream still makes a connection of its own, so that whoever made it hears which one
+        that is and can end it.
+
         Args:
-            client: As `client` makes them.
+            client: As `client` makes them; the stream's.
             member: Which.
             seconds: How long it may take to find out that the token is still valid at this
                 member, or to get one that is.
@@ -211,12 +214,15 @@ class Gateway:
         assert isinstance(client, Line)
         if self._user_file is None:
             return {}
-        if self._token:
-            # With a token, even a transaction that does nothing is refused unless that is valid.
-            self._try(client, member, "/v3/kv/txn", {}, seconds)
-            return _headers(self._token)
         until = self._clock.elapsed() + seconds
-        return _headers(self._authenticate(client, member, self._user_file, until))
+        try:
+            if self._token:
+                # With a token, even what does nothing is refused unless that is valid.
+                self._try(client, member, "/v3/kv/txn", {}, seconds)
+                return _headers(self._token)
+            return _headers(self._authenticate(client, member, self._user_file, until))
+        finally:
+            client.cut(self.endpoints[member])
 
     def _verify(self) -> ssl.SSLContext | bool:
         if self._tls is None:

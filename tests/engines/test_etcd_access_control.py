@@ -440,6 +440,26 @@ class TestStreams:
             assert first_lines(gateway, headers)["canceled"]
             assert "canceled" not in first_lines(gateway, gateway.headers(client, 0, 5))
 
+    def test_a_watch_makes_a_connection_of_its_own_which_its_maker_hears_of(
+        self,
+        guarded: EtcdServer,
+        user_file: Callable[[tuple[str, str]], str],
+        let_in: Callable[..., Gateway],
+    ) -> None:
+        gateway = let_in(guarded, user_file=user_file(READER))
+        body = json.dumps({"create_request": {"key": encode(f"{PREFIX}/key")}})
+        with gateway.client() as client:
+            for _ in range(3):
+                headers = {**gateway.headers(client, 0, 5), "Connection": "close"}
+                heard: list[str] = []
+                extensions = {"trace": lambda event, _info, heard=heard: heard.append(event)}
+                url = gateway.endpoints[0] + "/v3/watch"
+                with client.stream(
+                    "POST", url, content=body, headers=headers, extensions=extensions
+                ) as response:
+                    assert "created" in next(response.iter_lines())
+                assert "connection.connect_tcp.complete" in heard
+
     def test_a_watch_without_a_user_needs_nothing(
         self, etcd: EtcdServer, let_in: Callable[..., Gateway]
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +100,41 @@ def test_the_ca_file_of_our_own_wins_over_everybodys(known: Cli, tmp_path: Path)
     known.ok("pool", "list", SSL_CERT_FILE=str(nobodys))
     ca_file = shutil.copy(known.env["LEASECTL_CA_FILE"], tmp_path / "ca.pem")
     known.ok("pool", "list", LEASECTL_CA_FILE=None, SSL_CERT_FILE=str(ca_file))
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Iterator[EtcdServer]:
+    """A member that asks for a user, and forgets its tokens soon."""
+    with etcd_server(security=Security(token_seconds=2)) as server:
+        demand_users(server, "/leasectl")
+        yield server
+
+
+def queued(cli: Cli) -> int:
+    (pool,) = json.loads(cli.ok("status", "-t", "T", "--json"))["pools"]
+    return len(pool["queue"])
+
+
+def test_a_waiter_hears_what_was_freed_although_its_token_has_expired(
+    cli: Cli, forgetful: EtcdServer, tmp_path: Path
+) -> None:
+    user_file = tmp_path / "user"
+    user_file.write_text(":".join(ROOT))
+    cli.env["LEASECTL_BACKEND"] = forgetful.endpoints[0].replace("http", "etcd")
+    cli.env["LEASECTL_USER_FILE"] = str(user_file)
+    cli.ok("pool", "create", "T", "--count", "1")
+    first = cli.ok("acquire", "-t", "T").rstrip()
+    waiters = []
+    for number in (1, 2):
+        waiters.append(cli.start("acquire", "-t", "T", "-w", "60s"))
+        eventually(lambda number=number: queued(cli) == number)  # type: ignore[misc]
+    time.sleep(4)  # each has had its stream for twice as long as a token is good
+    cli.ok("release", "--handle", first)
+    second = waiters[0].finish(10)
+    assert second.code == 0
+    # Its predecessor has changed, so this one needs a new stream, and a new token for that.
+    time.sleep(4)
+    cli.ok("release", "--handle", second.out.rstrip())
+    third = waiters[1].finish(10)
+    assert third.code == 0
+    cli.ok("release", "--handle", third.out.rstrip())
