@@ -33,6 +33,7 @@ class RecordJournal:
         handle: The record as this acquisition has made it.
         kept: Whether a keeper was there when the grant was recorded.
         unsettled: The server may have granted what couldn't be undone yet.
+        was_cancelled: Somebody had asked to give the acquisition up when it was given up.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class RecordJournal:
     ) -> None:
         self.kept = False
         self.unsettled = False
+        self.was_cancelled = False
         self._state = state
         self._handles = Handles(state)
         self._giving_back = GivingBack(state, handle)
@@ -134,6 +136,11 @@ class RecordJournal:
             return  # its record is what the keeper goes on by
         with self._state.transaction():
             current = self._handles.load(self.handle.id)
+            self.was_cancelled = (
+                current is None
+                or current.acquisition != self.handle.acquisition
+                or current.cancelled
+            )
             if current is None or current.acquisition != self.handle.acquisition:
                 return
             if self._again:

@@ -6,11 +6,11 @@ import select
 from typing import Callable
 
 from leasectl import keeping
-from leasectl.backends.base import Backend, Patience
+from leasectl.backends.base import Backend, Patience, Withdrawn
 from leasectl.engines.base import Interrupt
 from leasectl.engines.pipes import tidy
 from leasectl.engines.wake import NamedPipe
-from leasectl.errors import Cancelled, Interrupted, LeaseError
+from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
 from leasectl.handles import Handles
 from leasectl.journal import RecordJournal
 from leasectl.model import Claimant
@@ -38,6 +38,7 @@ class RemoteAcquire:
 
         Raises:
             Cancelled: It was.
+            BackendUnreachable: Its place in the queue was taken away by nobody here.
             LeaseError: As `Backend.acquire`.
         """
         acquisition = journal.next_acquisition
@@ -55,7 +56,8 @@ class RemoteAcquire:
             backend.acquire(
                 claimant, journal, patience._replace(interrupts=(*patience.interrupts, interrupt))
             )
-        except BaseException:
+        except BaseException as reason:
+            has_lost_place = isinstance(reason, Withdrawn) and not journal.was_cancelled
             try:
                 self._release(whole(journal.handle))
             except (LeaseError, Interrupted):
@@ -64,6 +66,11 @@ class RemoteAcquire:
                 self.leave_to_keeper(journal)
             else:
                 journal.gave_up()
+            if has_lost_place:
+                raise BackendUnreachable(
+                    f"{journal.handle.request.type}: {backend.url} ended the request while it "
+                    "waited, although nobody here had asked for that; ask again"
+                ) from reason
             raise
         finally:
             pipe.close()

@@ -8,11 +8,16 @@ from typing import Callable, NamedTuple, Protocol
 
 from leasectl.engines.base import Interrupt
 from leasectl.engines.wake import Nap
+from leasectl.errors import Cancelled
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease
 
 # An acquisition as a generator: it yields each sleep it needs and is sent what woke it.
 Acquisition = Generator[Nap, "set[int]", "tuple[Lease, ...]"]
+
+
+class Withdrawn(Cancelled):
+    """The request was taken out of the queue."""
 
 
 class Journal(Protocol):

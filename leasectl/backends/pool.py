@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from leasectl.backends.base import Acquisition, Journal, Patience, Progress
+from leasectl.backends.base import Acquisition, Journal, Patience, Progress, Withdrawn
 from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration
 from leasectl.engines.base import Engine, PoolAdmin, TicketGone, Waiter
 from leasectl.engines.wake import Nap, sleep_through
-from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, NoLease, Unanswered
+from leasectl.errors import BackendUnreachable, Interrupted, NoLease, Unanswered
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
 
@@ -148,10 +148,10 @@ class PoolBackend:
             journal.to_undo()
         journal.gave_up()
 
-    def _withdrawn(self, claimant: Claimant) -> Cancelled:
+    def _withdrawn(self, claimant: Claimant) -> Withdrawn:
         pool_type = claimant.request.type
         self._admin.pools(pool_type)  # says so when the whole pool is gone
-        return Cancelled(f"{pool_type}: the request was released while it waited")
+        return Withdrawn(f"{pool_type}: the request was released while it waited")
 
     def _look(self, ticket: Ticket, journal: Journal, patience: Patience) -> _View:
         """Claim if it is this ticket's turn; else tell what there is to wait for."""

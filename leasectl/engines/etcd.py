@@ -280,6 +280,9 @@ class EtcdEngine:
         if claim is None:
             return None
         del self._waiters[ticket.number]
+        if waiter.is_overdue:  # the answer took its time, and somebody else may have it by now
+            self._claims.give_back(ticket.claimant.request.type, waiter.lease)
+            raise self._overdue(waiter)
         return claim.leases(renewed)
 
     def _drop_ticket(self, pool_type: str, owner: str, lease: int) -> bool:

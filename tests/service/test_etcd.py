@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasectl import keeping
-from leasectl.backends.base import Patience
+from leasectl.backends.base import Patience, Progress
 from leasectl.clock import Clock
 from leasectl.definitions import parse_definitions
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
@@ -180,3 +180,18 @@ def _lose(service: Service, handle: Handle) -> None:
     engine = service._backend(handle)._engine  # type: ignore[attr-defined]
     freed = engine.free(handle.claims_as)
     assert freed == handle.names
+
+
+def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Service) -> None:
+    acquire(service, Request("T", count=2))
+    waiting: list[Handle] = []
+
+    def take_the_place_away(progress: Progress) -> None:
+        (handle,) = [each for each in service.handles.active() if each.state == "acquiring"]
+        waiting.append(handle)
+        service._backend(handle).withdraw(handle.claims_as)  # as etcd does with an expired lease
+
+    patience = Patience(wait_seconds=20, report=take_the_place_away)
+    with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
+        service.acquire(ONE, patience=patience)
+    assert service.handles.load(waiting[0].id) is None

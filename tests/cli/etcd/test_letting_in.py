@@ -1,0 +1,101 @@
+"""Commands on a cluster that asks who they are, over TLS."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engines.certificates import Certificates, make_certificates
+from tests.engines.etcd_server import EtcdServer, Security, etcd_server
+from tests.engines.etcd_users import READER, ROOT, demand_users
+from tests.support import Cli, Finished, eventually
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def strict(certificates: Certificates) -> Iterator[EtcdServer]:
+    """A member that asks for a certificate and a user."""
+    with etcd_server(security=Security(certificates, asks_clients=True)) as server:
+        demand_users(server, "/leasectl")
+        yield server
+
+
+@pytest.fixture
+def known(cli: Cli, strict: EtcdServer, certificates: Certificates, tmp_path: Path) -> Cli:
+    """Commands that say who they are."""
+    user_file = tmp_path / "user"
+    user_file.write_text(":".join(ROOT))
+    cli.env |= {
+        "LEASECTL_BACKEND": strict.endpoints[0].replace("https", "etcds"),
+        "LEASECTL_CA_FILE": certificates.ca.file,
+        "LEASECTL_CERT_FILE": certificates.client.file,
+        "LEASECTL_KEY_FILE": certificates.client.key_file,
+        "LEASECTL_USER_FILE": str(user_file),
+    }
+    return cli
+
+
+def refusal(cli: Cli, code: int, **env: str | None) -> str:
+    """The one line that a command says which isn't let in."""
+    finished: Finished = cli("pool", "list", **env)
+    assert finished.code == code
+    assert finished.out == ""
+    (line,) = finished.err.splitlines()
+    return line
+
+
+def test_the_keeper_releases_as_who_acquired(known: Cli) -> None:
+    known.ok("pool", "create", "T", "--count", "1")
+    handle = known.ok("acquire", "-t", "T", "--release-after", "1s").rstrip()
+
+    def is_released() -> bool:
+        said = json.loads(known.ok("cat", "--handle", handle, "--format", "json"))
+        return bool(said["state"] == "released")
+
+    eventually(is_released, timeout=30)
+    known.ok("run", "-t", "T", "--", "true")
+    known.ok("pool", "delete", "T")
+    written = b"".join(file.read_bytes() for file in known.state_dir.rglob("*") if file.is_file())
+    assert known.env["LEASECTL_USER_FILE"].encode() in written
+    assert ROOT[1].encode() not in written
+
+
+def test_who_is_not_let_in_is_told_why_in_one_line(known: Cli, tmp_path: Path) -> None:
+    user_file = tmp_path / "other"
+    user_file.write_text("root:wr0ng")
+    line = refusal(known, 77, LEASECTL_USER_FILE=str(user_file))
+    assert str(user_file) in line
+    assert "wr0ng" not in line
+    assert "LEASECTL_USER_FILE" in refusal(known, 77, LEASECTL_USER_FILE=None)
+    assert "LEASECTL_CA_FILE" in refusal(known, 69, LEASECTL_CA_FILE=None)
+    no_certificate = {"LEASECTL_CERT_FILE": None, "LEASECTL_KEY_FILE": None}
+    assert "LEASECTL_CERT_FILE" in refusal(known, 69, **no_certificate)
+    assert "/nowhere" in refusal(known, 65, LEASECTL_CA_FILE="/nowhere")
+    assert "LEASECTL_CERT_FILE" in refusal(known, 64, LEASECTL_CERT_FILE=None)
+
+
+def test_who_may_only_look_is_told_so(known: Cli, tmp_path: Path) -> None:
+    known.ok("pool", "create", "L", "--count", "1")
+    user_file = tmp_path / "reader"
+    user_file.write_text(":".join(READER))
+    known.env["LEASECTL_USER_FILE"] = str(user_file)
+    assert "L" in known.ok("pool", "list")
+    finished = known("acquire", "-t", "L", "-w", "0")
+    assert finished.code == 77
+    assert "permission denied" in finished.err
+
+
+def test_the_ca_file_of_our_own_wins_over_everybodys(known: Cli, tmp_path: Path) -> None:
+    nobodys = tmp_path / "nobodys.pem"
+    nobodys.write_text("")
+    known.ok("pool", "list", SSL_CERT_FILE=str(nobodys))
+    ca_file = shutil.copy(known.env["LEASECTL_CA_FILE"], tmp_path / "ca.pem")
+    known.ok("pool", "list", LEASECTL_CA_FILE=None, SSL_CERT_FILE=str(ca_file))
