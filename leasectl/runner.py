@@ -18,7 +18,7 @@ from leasectl.child import Child, Ending, find_command
 from leasectl.clock import Clock, earliest
 from leasectl.engines.base import Interrupt
 from leasectl.engines.wake import milliseconds
-from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotFound
+from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed, NotFound
 from leasectl.lease_watch import LeaseWatch
 from leasectl.liveness import identify, this_process
 from leasectl.model import Handle, Request
@@ -165,6 +165,9 @@ class Runner:
                     f"the lease of {self._plan.request.type} was lost before "
                     f"{self._plan.command[0]} could be started; nothing was run"
                 )
+        except NotAllowed:
+            child.abandon()
+            raise Cancelled(f"handle {handle.id} was released before it could be used") from None
         except BaseException:
             child.abandon()
             raise

@@ -185,8 +185,12 @@ class Targets:
         return _by_handle(held) + [whole(each) for each in adopted], stale, unknown
 
     def of_everything(self) -> list[Target]:
-        """All that this state directory's handles hold or wait for."""
-        return [whole(handle) for handle in self._handles.active()]
+        """All that this state directory's handles hold or wait for.
+
+        Those that wait come first, or they would be granted what the others give back.
+        """
+        handles = sorted(self._handles.active(), key=lambda each: each.state != "acquiring")
+        return [whole(handle) for handle in handles]
 
     def _adopt_some(self, names: Sequence[str], skip_foreign: bool) -> Sequence[Handle]:
         return self._adopt(names, skip_foreign=skip_foreign) if names else ()

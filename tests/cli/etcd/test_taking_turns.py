@@ -7,7 +7,8 @@ from pathlib import Path
 
 from leasectl.clock import boottime_seconds
 from tests.cli.etcd.hosts import Hosts, Script, catted, fence
-from tests.support import Cli, eventually
+from tests.engines.etcd_relay import Relay
+from tests.support import Cli, Finished, eventually
 
 NO_LEASE, LOST = 75, 79
 
@@ -182,6 +183,24 @@ class TestReleaseOfWhatWaits:
         assert "released while it waited" in finished.err
         assert hosts.waiting() == 0
         assert here.query("SELECT id FROM handle") == []
+
+    def test_it_ends_a_run_that_has_just_been_granted_its_lease(
+        self, hosts: Hosts, network: Relay
+    ) -> None:
+        hosts.pool("a")
+        here = hosts.new(through=network.endpoint)
+        releases: list[Finished] = []
+
+        def release_before_the_first_heartbeat(_number: int, path: str) -> None:
+            if path.endswith("/keepalive") and not releases:
+                releases.append(here("release", "--all"))
+
+        network.listen(before=release_before_the_first_heartbeat)
+        finished = here("run", "-q", "-t", "T", "--", "echo", "x")
+        assert [(each.code, each.out) for each in releases] == [(0, "a\n")]
+        assert (finished.code, finished.out) == (NO_LEASE, "")
+        assert "was released before it could be used" in finished.err
+        assert hosts.is_free()
 
     def test_it_ends_a_run_before_its_command(self, hosts: Hosts) -> None:
         hosts.pool("a")
