@@ -6,6 +6,7 @@ import os
 import random
 import secrets
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
@@ -287,6 +288,23 @@ class TestWaiting:
         assert len(waiting.result(timeout=10)) == 1
         assert store.lost == [("holder", (NAMES[0],))]
         assert store.engine.renew("holder") == ()
+
+
+class TestGrantedLate:
+    def test_a_claim_that_is_told_of_after_its_ttl_is_given_back(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def hold_back(number: int, _path: str) -> None:
+            if number == claim:
+                time.sleep(SHORT + 0.5)
+
+        late = Access([between.endpoint], prefix)
+        claim = len(between.paths) + 5
+        between.listen(after=hold_back)
+        with pytest.raises(BackendUnreachable, match="lost the place"):
+            late.acquire("late", Request("T", ttl_seconds=SHORT))
+        assert store.held() == []
+        assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4
 
 
 class TestEndedEarly:
