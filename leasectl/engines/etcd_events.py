@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from leasectl.durations import printable
 from leasectl.engines.etcd_gateway import NoAnswer
 from leasectl.engines.etcd_requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.engines.etcd_targets import Watched
+from leasectl.errors import NotAllowed
 
 
 class Compacted(Exception):
@@ -46,11 +48,15 @@ def parse_line(line: str) -> Said:
     Raises:
         Compacted: A watch was to begin at a revision that etcd has forgotten.
         NoAnswer: It says nothing, or that a watch has ended.
+        NotAllowed: The user may not watch that, or not any more.
     """
     try:
         result = json.loads(line)["result"]
         if int(result.get("compact_revision", 0)):
             raise Compacted
+        reason = str(result.get("cancel_reason", ""))
+        if "permission denied" in reason:
+            raise NotAllowed(f"the watch was cancelled: {printable(reason)}")
         if result.get("canceled"):
             raise NoAnswer("the watch was cancelled")
         events = tuple(parse_key_value(event["kv"]) for event in result.get("events", ()))

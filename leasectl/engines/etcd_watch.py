@@ -103,7 +103,12 @@ class EtcdWatch:
                     pause = _FIRST_PAUSE_SECONDS
                 except Compacted:
                     self._lose(turn)
-                except (httpx.HTTPError, httpx.StreamError, NoAnswer, LeaseError):
+                except LeaseError:
+                    with self._changed:
+                        self._changed.wait_for(lambda t=turn: self._turn != t, pause)  # type: ignore[misc]
+                    pause = _LONGEST_PAUSE_SECONDS
+                    self._lose(turn)  # those who wait ask for themselves, and get the same answer
+                except (httpx.HTTPError, httpx.StreamError, NoAnswer):
                     with self._changed:
                         if self._turn == turn:
                             self._leave_soon(turn, pause)

@@ -114,7 +114,7 @@ class TestProcessWatch:
         watch.update([init])
         assert len(watch.fds()) == 1
         watch.close()
-        assert open_files() == before
+        assert open_files() <= before  # threads of others may let go of theirs meanwhile
 
 
 class TestSleep:
