@@ -87,7 +87,7 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Answer as a lease proxy does, from pools here or in etcd.
+    """Answer as a lease proxy does, from the embedded pool or etcd.
 
     Prints its address, or with --print-env what to export, once it answers; then it lets go of
     stdout and serves until TERM, INT or HUP. Scripts made for ci-operator's lease proxy run on it
