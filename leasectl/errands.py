@@ -70,7 +70,9 @@ class Errands(Generic[Where, Job]):
         self._under_way.add(job)
         if where not in self._asked:
             asked: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-            threading.Thread(target=self._work, args=(where, asked), daemon=True).start()
+            threading.Thread(
+                target=self._work, args=(where, asked), name="leasectl-errands", daemon=True
+            ).start()
             self._asked[where] = asked
         self._asked[where].put(job)
 

@@ -116,14 +116,14 @@ def test_the_time_is_that_of_the_sending(errands: Errands[str, str], places: Pla
 
 def test_one_that_ends_after_the_close_writes_to_no_descriptor(places: Places) -> None:
     errands = Errands(places.begin, clock=Clock())
+    others = threading.enumerate()
     errands.send("hangs", "job")
-    before = set(threading.enumerate())
+    (thread,) = [each for each in threading.enumerate() if each not in others]
     errands.close()
     read_fd, write_fd = os.pipe()  # these have the numbers that were closed
     places.let_go["hangs"].set()
-    for thread in before - {threading.current_thread()}:
-        if thread.daemon:
-            thread.join(20)
+    thread.join(20)
+    assert not thread.is_alive()
     assert not select.select([read_fd], [], [], 0)[0]
     os.close(read_fd)
     os.close(write_fd)

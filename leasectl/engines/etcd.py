@@ -280,7 +280,8 @@ class EtcdEngine:
         if claim is None:
             return None
         del self._waiters[ticket.number]
-        if waiter.is_overdue:  # the answer took its time, and somebody else may have it by now
+        expires = claim.lease_duration_seconds is not None
+        if expires and waiter.is_overdue:  # the answer took its time; somebody may have it by now
             self._claims.give_back(ticket.claimant.request.type, waiter.lease)
             raise self._overdue(waiter)
         return claim.leases(renewed)

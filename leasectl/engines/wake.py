@@ -48,14 +48,15 @@ class NamedPipe:
         in between no writer may find the pipe without a reader.
 
         A pipe that has been removed has nobody left who would open it; what it stood for is gone,
-        as its owner is about to read in the database.
+        as its owner is about to read in the database. The descriptor keeps its number: who polls it
+        would soon poll another file.
         """
         try:
             fresh = self._open()
         except FileNotFoundError:
             return
-        os.close(self.fd)
-        self.fd = fresh
+        os.dup2(fresh, self.fd, inheritable=False)
+        os.close(fresh)
 
     def remove(self) -> None:
         """Take it out of its folder: who opens a pipe of that name from here on finds another."""

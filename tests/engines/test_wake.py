@@ -45,6 +45,13 @@ def open_files() -> set[str]:
 
 
 class TestNamedPipe:
+    def test_a_renewed_one_keeps_its_number_and_is_not_inherited(self, pipe: NamedPipe) -> None:
+        before = pipe.fd
+        knock(pipe)
+        pipe.renew()
+        assert (pipe.fd, os.get_inheritable(pipe.fd)) == (before, False)
+        assert woken(pipe) == set()
+
     def test_opening_and_closing_it_wakes_the_reader(self, pipe: NamedPipe) -> None:
         assert woken(pipe) == set()
         knock(pipe)
