@@ -231,7 +231,7 @@ def runs(cli: Cli, tmp_path: Path) -> Iterator[RunSweep]:
 
 def test_run_can_be_killed_anywhere(runs: RunSweep) -> None:
     runs.sweep.keep_a_keeper()
-    runs.kill_everywhere("--release-after", "1h", stride=5)
+    runs.kill_everywhere("--release-after", "1h", stride=2)
     runs.kill_everywhere(
         "--ttl", "10m", "--attempts", "2", "--retry-on", "4", codes=(4, 0), stride=8, at_least=200
     )
