@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import select
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -35,6 +36,9 @@ class Said(NamedTuple):
     handle_id: str
     names: tuple[str, ...]
     fences: tuple[str, ...]
+
+
+NEVER = 1 << 30  # an event that doesn't come
 
 
 class Run:
@@ -98,6 +102,11 @@ class Run:
 
     def is_dead(self) -> bool:
         return bool(select.select([self._pidfd], [], [], 0)[0])
+
+    def kill(self) -> None:
+        """KILL `run` now, and see it gone."""
+        os.kill(self._pid, signal.SIGKILL)
+        select.select([self._pidfd], [], [])
 
     def tell(self, code: int) -> None:
         """Have the command end."""
@@ -176,6 +185,20 @@ class RunSweep:
 
         self.sweep.kill_each(attempt, stride=stride, at_least=at_least)
 
+    def kill_beside_its_command(self, *options: str) -> None:
+        """Run a command, and KILL `run` while it waits for the command's end."""
+        run = Run(self.sweep, options, NEVER, 0)
+        try:
+            said = run.settle()
+            assert said is not None
+            run.kill()
+            self._check_lease(run, said, NEVER)
+        finally:
+            run.tell_no_more()
+        run.ending()
+        self._keeper_frees(NEVER)
+        self.sweep.check(f"run {options} killed beside its command")
+
     def _check_lease(self, run: Run, said: Said, number: int) -> None:
         """A command that runs has the lease that it was told of, also when `run` is no more."""
         handle = self._handle_of(said)
@@ -231,7 +254,11 @@ def runs(cli: Cli, tmp_path: Path) -> Iterator[RunSweep]:
 
 def test_run_can_be_killed_anywhere(runs: RunSweep) -> None:
     runs.sweep.keep_a_keeper()
-    runs.kill_everywhere("--release-after", "1h", stride=2)
+    runs.kill_everywhere("--release-after", "1h", stride=5)
+    for _ in range(
+        2
+    ):  # which of them has its delayed release brought forward depends on the number
+        runs.kill_beside_its_command("--release-after", "1h")
     runs.kill_everywhere(
         "--ttl", "10m", "--attempts", "2", "--retry-on", "4", codes=(4, 0), stride=8, at_least=200
     )
