@@ -12,6 +12,7 @@ may use what it holds until then. Dates are compared for that, and waited for no
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -275,23 +276,34 @@ class EtcdClaims:
     def _end(
         self, pool_type: str, claim: Claim, held: KeyValue, names: frozenset[str], *, is_alive: bool
     ) -> bool:
-        """Put a claim's resources back among the free ones, if it is still as it was read."""
-        alive = self._keys.alive(pool_type, claim.lease)
-        rest = claim.without(names)
+        """Put a claim's resources back among the free ones, if it is still as it was read.
+
+        Whether an earlier try did that whose answer was lost, or somebody else, is told by a key
+        that goes with the etcd lease. For what has none, it is told by what is left of the claim.
+        """
+        keys, rest = self._keys, claim.without(names)
+        alive = keys.alive(pool_type, claim.lease)
+        marks = is_alive and claim.lease_duration_seconds is not None
+        mark = keys.ended(pool_type, claim.lease, secrets.token_hex(8))
         freed = [
-            put(self._keys.free(pool_type, each, name), encode_free(claim.holder_identity, changes))
+            put(keys.free(pool_type, each, name), encode_free(claim.holder_identity, changes))
             for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
             if name in names
         ]
         outcome = self._gateway.commit(
             [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
-            [*freed, *self.rewrite(pool_type, held.key, rest)],
-            [read(held.key)],
+            [
+                *freed,
+                *self.rewrite(pool_type, held.key, rest),
+                *([put(mark, "", lease=claim.lease)] if marks else []),
+            ],
+            [read(held.key), read(mark)],
         )
         done = outcome.succeeded
-        if outcome.repeated and not done:  # by the try whose answer was lost?
-            found = outcome.answers[0].first
-            done = found is None or names.isdisjoint(parse_claim(found).names)
+        if outcome.repeated and not done:
+            left, marked = (found.first for found in outcome.answers)
+            gone = left is None or names.isdisjoint(parse_claim(left).names)
+            done = marked is not None if marks else gone
         # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
         if done and not rest.names and claim.lease_duration_seconds is not None:
             self.revoke(claim.lease)

@@ -13,6 +13,7 @@ key                                     stands for                              
 ``held/<type>/<id>``                    a claim: who holds what                      no
 ``alive/<type>/<id>``                   the claim is still good                      if it ends
 ``renewed/<type>/<id>``                 when that claim was last renewed             no
+``ended/<type>/<id>/<token>``           who gave that claim back, or some of it      always
 ``owned/<place>/<owner>/<id>``          the owner has that claim                     no
 ``ticket/<type>/<id>``                  a place in the queue                         always
 ``waiting/<place>/<owner>/<id>``        the owner has that ticket                    always
@@ -82,6 +83,9 @@ class Keys:
 
     def renewed(self, pool_type: str, lease: int) -> str:
         return f"{self.renewals(pool_type)}{lease:016x}"
+
+    def ended(self, pool_type: str, lease: int, token: str) -> str:
+        return f"{self.prefix}ended/{pool_type}/{lease:016x}/{token}"
 
     def tickets(self, pool_type: str) -> str:
         return f"{self.prefix}ticket/{pool_type}/"

@@ -290,6 +290,27 @@ class TestWaiting:
         assert store.engine.renew("holder") == ()
 
 
+class TestReleasedByAnother:
+    def test_a_release_whose_answer_was_lost_is_not_taken_for_anothers(
+        self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
+    ) -> None:
+        """Two release at once; the request of the first is lost, and the second is faster."""
+        store.acquire("holder", Request("T", count=2, ttl_seconds=60))
+        slow = Access([between.endpoint], prefix)
+        told: list[tuple[str, ...]] = []
+
+        def lose(number: int, path: str) -> None:
+            if path == "/v3/kv/txn" and number == release and not told:
+                told.append(store.engine.free("holder"))
+                between.cut()
+                between.mend()
+
+        release = len(between.paths) + 3  # after two looks
+        between.listen(before=lose)
+        told.append(slow.engine.free("holder"))
+        assert told == [tuple(NAMES[:2]), ()]
+
+
 class TestGrantedLate:
     def test_a_claim_that_is_told_of_after_its_ttl_is_given_back(
         self, store: Access, between: Relay, prefix: str
