@@ -80,7 +80,7 @@ class Adoption:
             backend=self._backend_url,
             request=request,
             owner=self._caller.owner,
-            holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
+            holder_identity=self._caller.identity_of(handle_id),
             state="held",
             acquisition=1,
             shared_dir=self._caller.shared_dir,

@@ -136,13 +136,10 @@ class RecordJournal:
             return  # its record is what the keeper goes on by
         with self._state.transaction():
             current = self._handles.load(self.handle.id)
-            self.was_cancelled = (
-                current is None
-                or current.acquisition != self.handle.acquisition
-                or current.cancelled
-            )
             if current is None or current.acquisition != self.handle.acquisition:
+                self.was_cancelled = True
                 return
+            self.was_cancelled = current.cancelled
             if self._again:
                 self._handles.release(current, now=self._clock.elapsed())
             else:

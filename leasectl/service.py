@@ -416,7 +416,7 @@ class Service:
             backend=self.backend_url,
             request=request,
             owner=self._caller.owner,
-            holder_identity=f"{self._caller.owner}/{self._caller.host}/{handle_id}",
+            holder_identity=self._caller.identity_of(handle_id),
             state="acquiring",
             acquisition=1,
             waiter=this_process(),

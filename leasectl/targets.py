@@ -31,6 +31,10 @@ class Caller(NamedTuple):
     host: str
     shared_dir: str | None = None
 
+    def identity_of(self, handle_id: str) -> str:
+        """What others see of whoever holds by a handle: ``<owner>/<host>/<handle>``."""
+        return f"{self.owner}/{self.host}/{handle_id}"
+
     def is_owner(self, owner: str) -> bool:
         """Tell whether a lease's job and build are the caller's.
 

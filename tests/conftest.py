@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.engines.etcd_relay import Relay, relay
 from tests.engines.etcd_server import EtcdServer, etcd_server
 from tests.faults.fixture import fault_proxy as fault_proxy
 from tests.support import Cli, CliOfAnotherUser, ManualClock
@@ -48,6 +50,19 @@ def etcd() -> Iterator[EtcdServer]:
     """One member, for all tests that take a prefix of their own."""
     with etcd_server() as server:
         yield server
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A key of etcd below which nothing is yet."""
+    return f"/test/{secrets.token_hex(8)}"
+
+
+@pytest.fixture
+def between(etcd: EtcdServer) -> Iterator[Relay]:
+    """What a client can be made to talk to instead of the member itself."""
+    with relay(etcd.endpoints[0]) as between:
+        yield between
 
 
 @pytest.fixture

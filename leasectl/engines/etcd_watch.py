@@ -105,7 +105,7 @@ class EtcdWatch:
                     self._lose(turn)
                 except LeaseError:
                     with self._changed:
-                        self._changed.wait_for(lambda t=turn: self._turn != t, pause)  # type: ignore[misc]
+                        self._rest(turn, pause)
                     pause = _LONGEST_PAUSE_SECONDS
                     self._lose(turn)  # those who wait ask for themselves, and get the same answer
                 except (httpx.HTTPError, httpx.StreamError, NoAnswer):
@@ -114,9 +114,13 @@ class EtcdWatch:
                             self._leave_soon(turn, pause)
                             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
+    def _rest(self, turn: int, pause: float) -> None:
+        """Wait, unless the stream is to be made anew before; with the lock held."""
+        self._changed.wait_for(lambda: self._turn != turn, pause)
+
     def _leave_soon(self, turn: int, pause: float) -> None:
         """After a failure of the stream itself; with the lock held."""
-        self._changed.wait_for(lambda: self._turn != turn, pause)
+        self._rest(turn, pause)
         if self._turn == turn:
             self._member = (self._member + 1) % len(self._gateway.endpoints)
             self._turn += 1

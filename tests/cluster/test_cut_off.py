@@ -13,7 +13,7 @@ import pytest
 from leasectl.clock import boottime_seconds
 from leasectl.model import Request
 from tests.engines.etcd_access import Access
-from tests.engines.etcd_relay import Relay, relay
+from tests.engines.etcd_relay import Relay
 from tests.engines.etcd_server import EtcdServer
 from tests.support import Cli, eventually
 
@@ -26,12 +26,6 @@ while read -r now _ </proc/uptime; do
   sleep 0.02
 done
 """
-
-
-@pytest.fixture
-def between(etcd: EtcdServer) -> Iterator[Relay]:
-    with relay(etcd.endpoints[0]) as between:
-        yield between
 
 
 @contextlib.contextmanager

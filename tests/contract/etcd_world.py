@@ -6,9 +6,7 @@ is what it does itself when the time has come. That it does is shown in tests/en
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-from collections.abc import Sequence
 from pathlib import Path
 
 from leasectl.engines.etcd import EtcdEngine
@@ -18,7 +16,7 @@ from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_pools import EtcdPools
 from leasectl.engines.etcd_records import lease_in, number_in, parse_claim
 from leasectl.engines.etcd_requests import put, read_all
-from tests.contract.forked import ForkedClient, SharedClock
+from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 from tests.engines.etcd_server import EtcdServer
 
@@ -30,7 +28,7 @@ class EtcdWorld:
 
     def __init__(self, server: EtcdServer, folder: Path) -> None:
         self._server = server
-        self._lost_file = folder / "lost"
+        self._losses = LostFile(folder / "lost")
         self._keys = Keys(f"/test/{secrets.token_hex(8)}", "world")
         self._time = SharedClock()
         self._gateway, self._engine, self.pools = self._open()
@@ -60,10 +58,7 @@ class EtcdWorld:
             self._gateway.commit((), [put(self._keys.pool(pool_type), "")])
 
     def lost(self) -> list[tuple[str, str]]:
-        with contextlib.suppress(FileNotFoundError):
-            lines = self._lost_file.read_text().splitlines()
-            return [(owner, name) for owner, name in (line.split() for line in lines)]
-        return []
+        return self._losses.read()
 
     def close(self) -> None:
         for client in self._clients:
@@ -97,14 +92,10 @@ class EtcdWorld:
     def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools]:
         clock = self._time.clock
         gateway = Gateway(self._server.endpoints, clock=clock)
-        claims = EtcdClaims(gateway, self._keys, lost=self._note_lost, clock=clock)
+        claims = EtcdClaims(gateway, self._keys, lost=self._losses.note, clock=clock)
         engine = EtcdEngine(gateway, self._keys, claims, clock=clock)
-        lost = self._note_lost
+        lost = self._losses.note
         return gateway, engine, EtcdPools(gateway, self._keys, claims, lost=lost, clock=clock)
-
-    def _note_lost(self, owner: str, names: Sequence[str]) -> None:
-        with open(self._lost_file, "a") as file:
-            file.writelines(f"{owner} {name}\n" for name in names)
 
 
 class _Client(ForkedClient):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawValue
+from pathlib import Path
 from typing import Any, Callable
 
 from leasectl.clock import Clock, boottime_seconds
@@ -15,6 +17,27 @@ from tests.support import eventually
 
 _FORK = get_context("fork")
 _EPOCH_OF_2023 = 1_700_000_000.0
+
+
+class LostFile:
+    """Who lost what, as all processes of a world are told.
+
+    Args:
+        path: Where it may be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def note(self, owner: str, names: Sequence[str]) -> None:
+        with open(self._path, "a") as file:
+            file.writelines(f"{owner} {name}\n" for name in names)
+
+    def read(self) -> list[tuple[str, str]]:
+        with contextlib.suppress(FileNotFoundError):
+            lines = self._path.read_text().splitlines()
+            return [(owner, name) for owner, name in (line.split() for line in lines)]
+        return []
 
 
 class SharedClock:

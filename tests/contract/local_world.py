@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from leasectl.engines.local import LocalEngine
 from leasectl.engines.local_pools import LocalPools
 from leasectl.liveness import this_process
 from leasectl.state import State
-from tests.contract.forked import ForkedClient, SharedClock
+from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 
 
@@ -22,11 +21,12 @@ class LocalWorld:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.losses = LostFile(directory / "lost")
         self._time = SharedClock()
         self.clock = self._time.clock
         self.state = State.open(str(directory))
-        self.engine = LocalEngine(self.state, lost=self.note_lost, clock=self.clock)
-        self.pools = LocalPools(self.state, lost=self.note_lost, clock=self.clock)
+        self.engine = LocalEngine(self.state, lost=self.losses.note, clock=self.clock)
+        self.pools = LocalPools(self.state, lost=self.losses.note, clock=self.clock)
         self._clients: list[ForkedClient] = []
 
     def client(self) -> Client:
@@ -47,25 +47,18 @@ class LocalWorld:
                 os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
     def lost(self) -> list[tuple[str, str]]:
-        with contextlib.suppress(FileNotFoundError):
-            lines = self._lost_file.read_text().splitlines()
-            return [(owner, name) for owner, name in (line.split() for line in lines)]
-        return []
+        return self.losses.read()
 
     def close(self) -> None:
         for client in self._clients:
             client.kill()
         self.state.close()
 
-    def note_lost(self, owner: str, names: Sequence[str]) -> None:
-        with open(self._lost_file, "a") as file:
-            file.writelines(f"{owner} {name}\n" for name in names)
-
     def _participant(self, client: ForkedClient) -> Participant:
         state = State.open(str(self.directory))
         return Participant(
-            LocalEngine(state, lost=self.note_lost, clock=self.clock),
-            LocalPools(state, lost=self.note_lost, clock=self.clock),
+            LocalEngine(state, lost=self.losses.note, clock=self.clock),
+            LocalPools(state, lost=self.losses.note, clock=self.clock),
             self.clock,
             owner=client.owner,
             process=this_process(),
@@ -75,7 +68,3 @@ class LocalWorld:
 
     def _is_waiting(self, owner: str) -> bool:
         return bool(self.state.query("SELECT 1 FROM ticket WHERE owner = ? LIMIT 1", owner))
-
-    @property
-    def _lost_file(self) -> Path:
-        return self.directory / "lost"

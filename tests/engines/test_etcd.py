@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import signal
 import time
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from leasectl.model import Lease, Request
 from tests.crash.forking import end_all, ending, fork
 from tests.crash.history import Recorder, read_history, violations
 from tests.engines.etcd_access import Access
-from tests.engines.etcd_relay import Relay, relay
+from tests.engines.etcd_relay import Relay
 from tests.engines.etcd_server import EtcdServer, etcd_server
 from tests.support import eventually
 
@@ -37,22 +36,11 @@ SHORT = 2.0  # seconds: etcd's shortest
 
 
 @pytest.fixture
-def prefix() -> str:
-    return f"/test/{secrets.token_hex(8)}"
-
-
-@pytest.fixture
 def store(etcd: EtcdServer, prefix: str) -> Access:
     """Access to a pool of four that nobody has touched."""
     access = Access(etcd.endpoints, prefix)
     access.pools.create_pool("T", NAMES)
     return access
-
-
-@pytest.fixture
-def between(etcd: EtcdServer) -> Iterator[Relay]:
-    with relay(etcd.endpoints[0]) as between:
-        yield between
 
 
 @pytest.fixture(autouse=True)

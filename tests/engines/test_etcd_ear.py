@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import secrets
 import select
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from leasectl.errors import Cancelled
 from leasectl.model import Claimant, Lease, Request
 from tests.contract.world import NoJournal
 from tests.engines.etcd_access import Access
-from tests.engines.etcd_relay import Relay, relay
+from tests.engines.etcd_relay import Relay
 from tests.engines.etcd_server import EtcdServer
 from tests.support import eventually
 
@@ -88,23 +87,12 @@ class Crowd:
 
 
 @pytest.fixture
-def prefix() -> str:
-    return f"/test/{secrets.token_hex(8)}"
-
-
-@pytest.fixture
 def store(etcd: EtcdServer, prefix: str) -> Access:
     """Access to a pool of two, both of them held."""
     access = Access(etcd.endpoints, prefix)
     access.pools.create_pool("T", NAMES)
     access.acquire("holder", Request("T", count=2))
     return access
-
-
-@pytest.fixture
-def between(etcd: EtcdServer) -> Iterator[Relay]:
-    with relay(etcd.endpoints[0]) as between:
-        yield between
 
 
 @pytest.fixture

@@ -20,17 +20,10 @@ from leasectl.pool_service import PoolService
 from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import Caller, whole
-from tests.engines.etcd_relay import Relay, relay
-from tests.engines.etcd_server import EtcdServer
+from tests.engines.etcd_relay import Relay
 
 ONE = Request("T")
 NO_WAIT = Patience(wait_seconds=0)
-
-
-@pytest.fixture
-def between(etcd: EtcdServer) -> Iterator[Relay]:
-    with relay(etcd.endpoints[0]) as between:
-        yield between
 
 
 @pytest.fixture
