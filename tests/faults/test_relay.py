@@ -85,8 +85,8 @@ def test_a_client_that_goes_away_goes_away_there_too(
     waiter.start_acquire()
     eventually(lambda: server.waiting)
     waiter.reset() if how == "reset" else waiter.close()
-    eventually(lambda: not server.waiting)
-    assert relay.waiting == []
+    # Whichever of the two notes it first: the relay hangs up there before it is done with it here.
+    eventually(lambda: not server.waiting and not relay.waiting)
 
 
 def test_what_is_undone_by_its_key_counts_as_released(
