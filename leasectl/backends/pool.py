@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from leasectl.backends.base import Acquisition, Journal, Patience, Progress, Withdrawn
 from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration
-from leasectl.engines.base import Engine, PoolAdmin, TicketGone, Waiter
+from leasectl.engines.base import Engine, PoolAdmin, TicketExpired, TicketGone, Waiter
 from leasectl.engines.wake import Nap, sleep_through
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, Unanswered
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
 
 TEND_AGAIN_SECONDS = 1.0
+ASK_AGAIN_SECONDS = 1.0
 
 
 class _View(NamedTuple):
@@ -188,26 +189,57 @@ class PoolBackend:
         deadline = None if patience.wait_seconds is None else start + patience.wait_seconds
         next_report = self._clock.elapsed() if patience.report else None
         tended = False
+        silence: BackendUnreachable | None = None
         while True:
             now = self._clock.elapsed()
             if deadline is not None and now >= deadline:
-                raise self._no_lease(ticket, now - start)
+                raise silence or self._no_lease(ticket, now - start)
             if patience.report and next_report is not None and now >= next_report:
-                patience.report(self._progress(ticket, now - start))
                 next_report = now + patience.report_seconds
+                if silence is None:
+                    try:
+                        patience.report(self._progress(ticket, now - start))
+                    except BackendUnreachable as reason:
+                        silence = self._outlast(reason, waiter, patience, silence)
             fds, ended = waiter.listen(predecessor=view.predecessor, processes=view.processes)
             if not ended or tended:
                 # What couldn't be put right a moment ago is tried again, but not in a spin.
                 again = now + TEND_AGAIN_SECONDS if ended else None
-                woken = yield Nap(fds, earliest(deadline, next_report, view.expiry, again))
+                ask = self._clock.elapsed() + ASK_AGAIN_SECONDS if silence else view.expiry
+                woken = yield Nap(fds, earliest(deadline, next_report, ask, again))
                 ended = waiter.heard(woken) or ended
             tended = ended and view.predecessor is None
             if tended:
                 patience.tend()
-            with self._engine.atomic():
-                view = self._look(ticket, journal, patience)
+            try:
+                with self._engine.atomic():
+                    view = self._look(ticket, journal, patience)
+                silence = None
+            except BackendUnreachable as reason:
+                silence = self._outlast(reason, waiter, patience, silence)
             if view.leases is not None:
                 return view.leases
+
+    def _outlast(
+        self,
+        reason: BackendUnreachable,
+        waiter: Waiter,
+        patience: Patience,
+        before: BackendUnreachable | None,
+    ) -> BackendUnreachable:
+        """Take it that the store doesn't answer, for as long as it may keep the waiter's place.
+
+        Args:
+            reason: Why it couldn't be asked.
+            waiter: Whose place.
+            patience: Whom to tell.
+            before: What was told of this silence, if anything.
+        """
+        if isinstance(reason, TicketExpired) or not waiter.has_place:
+            raise reason
+        if before is None:
+            patience.warn(f"{reason} Waiting on, as the place in the queue should be kept")
+        return reason
 
     def _progress(self, ticket: Ticket, waited: float) -> Progress:
         (pool,) = self._admin.pools(ticket.claimant.request.type)

@@ -11,6 +11,7 @@ from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Callable, NamedTuple, Protocol, TypeVar
 
+from leasectl.errors import BackendUnreachable
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
 
@@ -21,6 +22,10 @@ LostListener = Callable[[str, Sequence[str]], None]
 
 class TicketGone(Exception):
     """The ticket was taken out of the queue by somebody else."""
+
+
+class TicketExpired(BackendUnreachable):
+    """The ticket went by itself: the store had heard nothing of its waiter for too long."""
 
 
 class Interrupt(NamedTuple):
@@ -39,6 +44,10 @@ class Interrupt(NamedTuple):
 
 class Waiter(Protocol):
     """One waiter's ear."""
+
+    @property
+    def has_place(self) -> bool:
+        """Whether its ticket may be in the queue still, as far as that can be told unasked."""
 
     def open(self) -> None:
         """Start listening, unless it does already: before anybody can see its ticket."""
@@ -110,6 +119,7 @@ class Engine(Protocol[AWaiter]):
 
         Raises:
             TicketGone: The ticket itself is no longer in the queue.
+            TicketExpired: Nor is it, and for want of a sign of life.
         """
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
@@ -120,6 +130,8 @@ class Engine(Protocol[AWaiter]):
 
         Raises:
             InvalidRequest: The pool has become too small ever to satisfy the request.
+            TicketGone, TicketExpired: The ticket isn't in the queue any more.
+            BackendUnreachable: It may have been claimed; the next call finds that out.
         """
 
     def next_expiry(self, pool_type: str) -> float | None:

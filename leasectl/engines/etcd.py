@@ -14,12 +14,13 @@ from contextlib import AbstractContextManager
 
 from leasectl.clock import Clock
 from leasectl.engines import refusals
-from leasectl.engines.base import TicketGone
+from leasectl.engines.base import TicketExpired, TicketGone
 from leasectl.engines.etcd_claims import EtcdClaims, pool_types
 from leasectl.engines.etcd_ear import EtcdEar
 from leasectl.engines.etcd_gateway import Gateway, LeaseGone
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
+    Claim,
     Free,
     check_count,
     encode_ticket,
@@ -138,6 +139,10 @@ class EtcdEngine:
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         request, waiter = ticket.claimant.request, self._waiter_of(ticket)
+        if waiter.is_unsure:
+            leases = self._find_claim(ticket, waiter)
+            if leases is not None:
+                return leases
         guessed = self._guess(ticket, waiter)
         if guessed is not None:
             leases = self._take(ticket, waiter, guessed, tuple(map(parse_free, guessed.page)))
@@ -257,8 +262,8 @@ class EtcdEngine:
             raise TicketGone
         return self._waiters[ticket.number]
 
-    def _overdue(self, waiter: EtcdWaiter) -> BackendUnreachable:
-        return BackendUnreachable(
+    def _overdue(self, waiter: EtcdWaiter) -> TicketExpired:
+        return TicketExpired(
             f"lost the place in the queue: etcd had heard nothing of us for {waiter.ttl_seconds}s; "
             "ask again"
         )
@@ -277,8 +282,24 @@ class EtcdEngine:
             )
         except LeaseGone:
             raise self._overdue(waiter) from None
+        except BackendUnreachable:
+            waiter.is_unsure = True
+            raise
+        return None if claim is None else self._granted(ticket, waiter, claim, renewed)
+
+    def _find_claim(self, ticket: Ticket, waiter: EtcdWaiter) -> tuple[Lease, ...] | None:
+        """What a claim got whose answer never came, with its full time again; None for nothing."""
+        sent_at, renewed = self._clock.elapsed(), self._clock.wall()
+        claim = self._claims.renew_claim(ticket.claimant.request.type, waiter.lease)
+        waiter.is_unsure = False
         if claim is None:
             return None
+        waiter.sent_at = sent_at
+        return self._granted(ticket, waiter, claim, renewed)
+
+    def _granted(
+        self, ticket: Ticket, waiter: EtcdWaiter, claim: Claim, renewed: float
+    ) -> tuple[Lease, ...]:
         del self._waiters[ticket.number]
         expires = claim.lease_duration_seconds is not None
         if expires and waiter.is_overdue:  # the answer took its time; somebody may have it by now

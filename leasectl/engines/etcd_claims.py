@@ -159,7 +159,7 @@ class EtcdClaims:
         """As `Engine.renew`."""
         held: list[tuple[int, str]] = []
         for pool_type, lease in self._owned(owner):
-            claim = self._renew(pool_type, lease)
+            claim = self.renew_claim(pool_type, lease)
             if claim is not None:
                 held += zip(claim.fences, claim.names)
         return tuple(name for _, name in sorted(held))
@@ -320,7 +320,7 @@ class EtcdClaims:
             delete(self._keys.owned(self._keys.owner_of(rest.owner), rest.lease)),
         ]
 
-    def _renew(self, pool_type: str, lease: int) -> Claim | None:
+    def renew_claim(self, pool_type: str, lease: int) -> Claim | None:
         """Give a claim its full time again and date it; None when it has run out."""
         held, is_alive, _ = self._read_claim(pool_type, lease)
         if held is None:

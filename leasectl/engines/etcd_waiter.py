@@ -34,6 +34,7 @@ class EtcdWaiter:
         sent_at: When the last successful keep-alive was sent, or the request that made the lease,
             on the elapsed clock: deadlines count from it.
         target: What to listen for; set by who looks, before `listen`.
+        is_unsure: Whether a claim of the ticket was sent whose answer never came.
         is_head: Whether the ticket was seen at the head of the queue, where it stays.
         fresh: What was seen with that, until somebody uses it.
         before: What was seen at the head when there wasn't enough to take.
@@ -44,6 +45,7 @@ class EtcdWaiter:
         self.ttl_seconds = ttl_seconds
         self.sent_at = clock.elapsed()
         self.target = Target((), (), 0)
+        self.is_unsure = False
         self.is_head = False
         self.fresh: Sight | None = None
         self.before: Sight | None = None
@@ -57,6 +59,10 @@ class EtcdWaiter:
     def is_overdue(self) -> bool:
         """Whether the ticket must have gone by now, for want of keep-alives."""
         return self._clock.elapsed() - self.sent_at >= self.ttl_seconds
+
+    @property
+    def has_place(self) -> bool:
+        return not self.is_overdue
 
     def open(self) -> None:
         """Nothing is missed before: a watch starts at the revision of the look before it."""

@@ -349,6 +349,10 @@ class PipeWaiter:
         self._put_aside = put_aside
         self._is_open = False
 
+    @property
+    def has_place(self) -> bool:
+        return True
+
     def open(self) -> None:
         if self._is_open:
             return

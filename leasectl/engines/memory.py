@@ -311,6 +311,10 @@ class MemoryWaiter:
         self._watch = ProcessWatch()
         self._read_fd = self._write_fd = -1
 
+    @property
+    def has_place(self) -> bool:
+        return True
+
     def open(self) -> None:
         if self._read_fd < 0:
             self._read_fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

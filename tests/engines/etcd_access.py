@@ -58,18 +58,27 @@ class Access:
         self.backend = PoolBackend("etcd:", self.engine, self.pools, clock=CLOCK)
 
     def acquire(
-        self, owner: str, request: Request, *, wait: float | None = None
+        self,
+        owner: str,
+        request: Request,
+        *,
+        wait: float | None = None,
+        patience: Patience | None = None,
     ) -> tuple[Lease, ...]:
+        """Acquire, with a wait of so many seconds or with all that patience consists of."""
         claimant = Claimant(owner, f"job/1/host/{owner}", request)
-        return self.backend.acquire(claimant, NoJournal(), Patience(wait_seconds=wait))
+        patience = patience or Patience(wait_seconds=wait)
+        return self.backend.acquire(claimant, NoJournal(), patience)
 
-    def begin(self, owner: str, request: Request) -> Future[tuple[Lease, ...]]:
+    def begin(
+        self, owner: str, request: Request, patience: Patience | None = None
+    ) -> Future[tuple[Lease, ...]]:
         """Acquire in a thread; its end is in what is returned."""
         ending: Future[tuple[Lease, ...]] = Future()
 
         def run() -> None:
             try:
-                ending.set_result(self.acquire(owner, request))
+                ending.set_result(self.acquire(owner, request, patience=patience))
             except BaseException as error:
                 ending.set_exception(error)
 

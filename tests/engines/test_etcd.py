@@ -13,6 +13,7 @@ from typing import Callable
 import httpx
 import pytest
 
+from leasectl.backends.base import Patience, Progress
 from leasectl.engines.etcd_records import MOST_AT_ONCE, lease_in
 from leasectl.engines.etcd_requests import put, read_all
 from leasectl.errors import (
@@ -269,6 +270,77 @@ class TestWaiting:
         with pytest.raises(BackendUnreachable):
             pending.result(timeout=20)
         eventually(lambda: store.queue() == [], what="its ticket is gone")
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    @pytest.mark.parametrize(
+        ("name", "number"), [(None, 1), (NAMES[0], 1), (NAMES[0], 2), (NAMES[0], 3)]
+    )
+    def test_a_silence_that_its_place_outlasts_costs_it_nothing(
+        self,
+        store: Access,
+        between: Relay,
+        prefix: str,
+        when: str,
+        name: str | None,
+        number: int,
+    ) -> None:
+        """etcd falls silent while it looks again, or claims: the last request of each case."""
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        said: list[str] = []
+
+        def note(line: str) -> None:
+            said.append(line)
+            between.mend()
+
+        request = Request("T", name=name, ttl_seconds=60)
+        pending = waiter.begin("waiter", request, Patience(warn=note))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        wanted = len(between.paths) + number
+
+        def fall_silent(each: int, _path: str) -> bool:
+            if each == wanted:
+                between.listen()
+                between.cut()
+            return each == wanted
+
+        between.listen(**{when: fall_silent})
+        store.engine.free("holder")
+        (lease,) = pending.result(timeout=10)
+        assert store.held() == [lease.name]
+        assert waiter.engine.renew("waiter") == (lease.name,)
+        assert len(said) == 1
+
+    def test_a_report_that_cannot_be_made_does_not_end_the_wait(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        reports: list[Progress] = []
+        said: list[str] = []
+        patience = Patience(report=reports.append, report_seconds=0.01, warn=said.append)
+        pending = waiter.begin("waiter", Request("T", ttl_seconds=60), patience)
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        between.cut()
+        eventually(lambda: said, what="it has found out")
+        before = len(reports)
+        between.mend()
+        eventually(lambda: len(reports) > before, what="it reports again")
+        assert len(said) == 1
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_a_wait_that_ends_in_a_silence_says_so(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        patience = Patience(wait_seconds=2, report=lambda _: None, report_seconds=0.1)
+        pending = waiter.begin("waiter", Request("T", ttl_seconds=60), patience)
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        between.cut()
+        with pytest.raises(BackendUnreachable, match="no answer from etcd"):
+            pending.result(timeout=10)
 
     def test_an_expired_holder_is_told_when_it_renews(self, store: Access) -> None:
         store.acquire("holder", Request("T", ttl_seconds=SHORT))
