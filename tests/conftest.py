@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,14 @@ ONCE = (
     "test_documentation.py",
     "test_support.py",
 )
+
+
+def pytest_configure() -> None:
+    """Let no signal be ignored that commands are sent: nohup and a shell's "&" leave some so."""
+    for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(signum) == signal.SIG_IGN:
+            default = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
+            signal.signal(signum, default)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
