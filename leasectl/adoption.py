@@ -10,9 +10,11 @@ from leasectl.clock import Clock
 from leasectl.handles import Handles, new_id
 from leasectl.journal import remote_lease
 from leasectl.model import ADOPTED_LABEL, Handle, Lease, Request, Resource, is_remote
-from leasectl.remote_release import ADOPTED
 from leasectl.state import State
 from leasectl.targets import Caller, not_ours
+
+# The type of the handles that they are put under.
+ADOPTED = "adopted"
 
 
 class Adoption:
@@ -53,7 +55,7 @@ class Adoption:
             return ()
         if not has_pools(self._backend_url):
             now = self._clock.wall()
-            adopter = self._adopter(Request(ADOPTED, len(names)))
+            adopter = self._adopter("", len(names))
             leases = [remote_lease(adopter, name, now) for name in names]
             return (self._record(adopter, leases),)
         found: dict[str, list[Lease]] = {}
@@ -66,19 +68,17 @@ class Adoption:
             elif not skip_foreign:
                 raise not_ours(each.name, identity, self._caller)
         return [
-            self._record(
-                self._adopter(Request(ADOPTED, len(leases), labels=((ADOPTED_LABEL, owner),))),
-                leases,
-            )
+            self._record(self._adopter(owner, len(leases)), leases)
             for owner, leases in found.items()
         ]
 
-    def _adopter(self, request: Request) -> Handle:
+    def _adopter(self, claims_as: str, count: int) -> Handle:
+        """A handle for claims of somebody else's; of nobody knows whose, if that is empty."""
         handle_id = new_id(ADOPTED)
         return Handle(
             id=handle_id,
             backend=self._backend_url,
-            request=request,
+            request=Request(ADOPTED, count, labels=((ADOPTED_LABEL, claims_as),)),
             owner=self._caller.owner,
             holder_identity=self._caller.identity_of(handle_id),
             state="held",

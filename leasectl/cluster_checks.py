@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.backends.etcd_cluster import Opened, open_etcd
+from leasectl.backends.etcd_cluster import Opened, open_etcd, open_gateway
 from leasectl.backends.settings import Settings
 from leasectl.clock import Clock
 from leasectl.errors import BackendUnreachable, LeaseLost
@@ -33,14 +33,9 @@ def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
 
 
 def _open(url: str, settings: Settings, place: str) -> Opened:
-    return open_etcd(
-        url,
-        settings,
-        place=place,
-        deadline_seconds=DEADLINE_SECONDS,
-        lost=lambda owner, names: None,
-        clock=Clock(),
-    )
+    clock = Clock()
+    gateway = open_gateway(url, settings, clock=clock, deadline_seconds=DEADLINE_SECONDS)
+    return open_etcd(url, gateway, place=place, lost=lambda owner, names: None, clock=clock)
 
 
 def members(opened: Opened) -> Finding:

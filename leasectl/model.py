@@ -184,7 +184,7 @@ class Handle(NamedTuple):
 
     @property
     def claims_as(self) -> str:
-        """The owner of its claims, as the backend knows it.
+        """The owner of its claims, as the backend knows it; empty when nobody knows whose they are.
 
         Where a claim and its record don't change together it says which acquisition, so that what
         is late for one never meets the next.

@@ -16,9 +16,6 @@ from leasectl.model import Handle
 from leasectl.state import State
 from leasectl.targets import Target
 
-# The type of the handle that names are put under which no handle here holds.
-ADOPTED = "adopted"
-
 
 class RemoteRelease:
     """Releases by asking the server, name by name.
@@ -58,11 +55,11 @@ class RemoteRelease:
                 self._giving_back(handle).start(names, this_process())
         if cancels:
             with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
-                backend.withdraw(_owner(handle))
+                backend.withdraw(handle.claims_as)
             return ()
         released = self._send(backend, handle, names) if names else ()
         if target.names is None and _may_have_more(handle):
-            list(backend.release(_owner(handle), ()))
+            list(backend.release(handle.claims_as, ()))
         with self._state.transaction():
             current = self._handles.current(target.handle_id, target.acquisition)
             if current is not None:
@@ -83,7 +80,7 @@ class RemoteRelease:
             return
         if handle.state == "released" and target.names is None and has_pools(handle.backend):
             with contextlib.suppress(BackendUnreachable):
-                list(backend.release(_owner(handle), ()))
+                list(backend.release(handle.claims_as, ()))
 
     def _is_over(self, handle: Handle, name: str) -> bool:
         """Tell of a name that wasn't there to be given back whether it had run out; else another
@@ -98,7 +95,7 @@ class RemoteRelease:
             return tuple(name for name in names if name in released)
 
         try:
-            for name in backend.release(_owner(handle), names):
+            for name in backend.release(handle.claims_as, names):
                 with self._state.transaction():
                     self._giving_back(handle).settled(name, this_process())
                     current = self._handles.current(handle.id, handle.acquisition)
@@ -116,12 +113,6 @@ class RemoteRelease:
 
     def _giving_back(self, handle: Handle) -> GivingBack:
         return GivingBack(self._state, handle)
-
-
-def _owner(handle: Handle) -> str:
-    """What the server knows the acquisition by; empty for names of which we don't know whose."""
-    owner = handle.claims_as
-    return "" if handle.request.type == ADOPTED and owner == handle.key else owner
 
 
 def _may_have_more(handle: Handle) -> bool:

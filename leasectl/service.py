@@ -16,7 +16,6 @@ from leasectl.backends.opening import (
     default_ttl_seconds,
     has_pools,
     open_backend,
-    open_pools,
 )
 from leasectl.backends.settings import RELEASE_SECONDS
 from leasectl.clock import Clock
@@ -86,7 +85,6 @@ class Service:
         self._settings = settings
         self._release_seconds = release_seconds
         self._backends: dict[tuple[str, str], Backend] = {}
-        self._pools: PoolAdmin | None = None
         self._losses = Losses(state, clock=clock)
         self._release_remotely = RemoteRelease(state, clock=clock)
         self._acquire_remotely = RemoteAcquire(state, self.release)
@@ -104,15 +102,7 @@ class Service:
     @property
     def pools(self) -> PoolAdmin:
         """The pools of the chosen backend; NotSupported when it has none."""
-        if self._pools is None:
-            self._pools = open_pools(
-                self.backend_url,
-                self.state,
-                settings=self._settings,
-                lost=self._losses.tell,
-                clock=self._clock,
-            )
-        return self._pools
+        return self._backend_at(self.backend_url, self._settings).pools
 
     def acquire(
         self,

@@ -6,9 +6,9 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Callable, NamedTuple, Protocol
 
-from leasectl.engines.base import Interrupt
+from leasectl.engines.base import Interrupt, PoolAdmin
 from leasectl.engines.wake import Nap
-from leasectl.errors import Cancelled
+from leasectl.errors import Cancelled, NotSupported
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease
 
@@ -121,6 +121,14 @@ class Backend(Protocol):
     url: str
     remote: bool
 
+    @property
+    def pools(self) -> PoolAdmin:
+        """Its pools, to be shown and changed.
+
+        Raises:
+            NotSupported: They aren't its own.
+        """
+
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, together with the handle's record."""
 
@@ -157,3 +165,10 @@ class Backend(Protocol):
 
     def renew(self, owner: str) -> tuple[str, ...]:
         """One heartbeat; returns the names that the owner still holds."""
+
+
+def no_pools(url: str) -> NotSupported:
+    """The refusal of a backend without pools of its own."""
+    return NotSupported(
+        f"backend {url} has no pools; choose local: or etcd://HOST:PORT with --backend"
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from leasectl.backends.base import Acquisition, Journal, Patience
+from leasectl.backends.base import Acquisition, Journal, Patience, no_pools
+from leasectl.engines.base import PoolAdmin
 from leasectl.model import Claimant, Lease
 from leasectl.state import State
 
@@ -21,6 +22,10 @@ class DryRunBackend:
 
     def __init__(self, state: State) -> None:
         self._state = state
+
+    @property
+    def pools(self) -> PoolAdmin:
+        raise no_pools(self.url)
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()

@@ -26,43 +26,6 @@ class Opened(NamedTuple):
     pools: EtcdPools
 
 
-def open_etcd(
-    url: str,
-    settings: Settings,
-    *,
-    place: str,
-    deadline_seconds: float = 10.0,
-    attempt_seconds: float = ATTEMPT_SECONDS,
-    lost: LostListener,
-    clock: Clock,
-    pause: Callable[[float], object] = time.sleep,
-) -> Opened:
-    """Open the pools that a URL names; nothing is asked of the cluster yet.
-
-    Args:
-        url: As `parse_etcd_url` reads it.
-        settings: How to talk to it.
-        place: Names where owners' names are unique.
-        deadline_seconds: How long a request may take, all its repetitions included.
-        attempt_seconds: How long one of them may, at one member.
-        lost: Told of leases that went away without having been given back.
-        clock: Where times come from.
-        pause: Called with seconds between two tries.
-    """
-    gateway = open_gateway(
-        url,
-        settings,
-        clock=clock,
-        deadline_seconds=deadline_seconds,
-        attempt_seconds=attempt_seconds,
-        pause=pause,
-    )
-    keys = Keys(parse_etcd_url(url).prefix, place)
-    claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
-    engine = EtcdEngine(gateway, keys, claims, clock=clock)
-    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))
-
-
 def open_gateway(
     url: str,
     settings: Settings,
@@ -92,3 +55,21 @@ def open_gateway(
         tls=partial(client_context, settings) if address.is_secure else None,
         user_file=settings.user_file,
     )
+
+
+def open_etcd(
+    url: str, gateway: Gateway, *, place: str, lost: LostListener, clock: Clock
+) -> Opened:
+    """Open the pools that a URL names; nothing is asked of the cluster yet.
+
+    Args:
+        url: As `parse_etcd_url` reads it.
+        gateway: As `open_gateway` made it of the same URL.
+        place: Names where owners' names are unique.
+        lost: Told of leases that went away without having been given back.
+        clock: Where times come from.
+    """
+    keys = Keys(parse_etcd_url(url).prefix, place)
+    claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
+    engine = EtcdEngine(gateway, keys, claims, clock=clock)
+    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))

@@ -13,10 +13,10 @@ from leasectl.backends.pool import PoolBackend
 from leasectl.backends.settings import RELEASE_SECONDS, parse_settings
 from leasectl.clock import Clock
 from leasectl.durations import printable
-from leasectl.engines.base import LostListener, PoolAdmin
+from leasectl.engines.base import LostListener
 from leasectl.engines.local import LocalEngine
 from leasectl.engines.local_pools import LocalPools
-from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.errors import InvalidRequest
 from leasectl.model import is_remote
 from leasectl.state import State
 
@@ -71,49 +71,22 @@ def open_backend(
     if check_url(url) == DRY_RUN:
         return DryRunBackend(state)
     if is_etcd(url):
-        from leasectl.backends.etcd_cluster import open_etcd
+        from leasectl.backends.etcd_cluster import open_etcd, open_gateway
 
-        opened = open_etcd(
+        gateway = open_gateway(
             url,
             parse_settings(settings),
-            place=state.place(),
-            deadline_seconds=release_seconds,
-            lost=lost,
             clock=clock,
+            deadline_seconds=release_seconds,
             pause=signals.sleep,
         )
+        opened = open_etcd(url, gateway, place=state.place(), lost=lost, clock=clock)
         return PoolBackend(url, opened.engine, opened.pools, clock=clock, remote=True)
     if is_remote(url):
         return _open_proxy(url, settings, release_seconds, clock)
     engine = LocalEngine(state, lost=lost, clock=clock)
     pools = LocalPools(state, lost=lost, clock=clock)
     return PoolBackend(url, engine, pools, clock=clock)
-
-
-def open_pools(
-    url: str, state: State, *, settings: str, lost: LostListener, clock: Clock
-) -> PoolAdmin:
-    """Open what makes and shows a backend's pools.
-
-    Raises:
-        NotSupported: The backend has no pools of its own.
-    """
-    if is_etcd(check_url(url)):
-        from leasectl.backends.etcd_cluster import open_etcd
-
-        return open_etcd(
-            url,
-            parse_settings(settings),
-            place=state.place(),
-            lost=lost,
-            clock=clock,
-            pause=signals.sleep,
-        ).pools
-    if not has_pools(url):
-        raise NotSupported(
-            f"backend {url} has no pools; choose {LOCAL} or etcd://HOST:PORT with --backend"
-        )
-    return LocalPools(state, lost=lost, clock=clock)
 
 
 def open_renewals(
@@ -132,18 +105,17 @@ def open_renewals(
     Returns:
         Gives an owner's claims their full time again and tells which it still holds.
     """
-    from leasectl.backends.etcd_cluster import open_etcd
+    from leasectl.backends.etcd_cluster import open_etcd, open_gateway
     from leasectl.engines.etcd_gateway import ATTEMPT_SECONDS
 
-    opened = open_etcd(
+    gateway = open_gateway(
         url,
         parse_settings(settings),
-        place=place,
+        clock=clock,
         deadline_seconds=ttl_seconds / 3,
         attempt_seconds=min(ATTEMPT_SECONDS, ttl_seconds / 6),
-        lost=lambda owner, names: None,
-        clock=clock,
     )
+    opened = open_etcd(url, gateway, place=place, lost=lambda owner, names: None, clock=clock)
     return opened.engine.renew
 
 

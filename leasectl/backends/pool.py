@@ -44,7 +44,7 @@ class PoolBackend:
     Args:
         url: What chose it.
         engine: The store.
-        admin: The same store's pools, to tell a waiter how things stand.
+        pools: The same store's pools.
         clock: The engine's clock.
         remote: The store isn't part of the records' transactions.
     """
@@ -53,7 +53,7 @@ class PoolBackend:
         self,
         url: str,
         engine: Engine[Any],
-        admin: PoolAdmin,
+        pools: PoolAdmin,
         *,
         clock: Clock,
         remote: bool = False,
@@ -61,7 +61,7 @@ class PoolBackend:
         self.url = url
         self.remote = remote
         self._engine = engine
-        self._admin = admin
+        self.pools = pools
         self._clock = clock
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -151,7 +151,7 @@ class PoolBackend:
 
     def _withdrawn(self, claimant: Claimant) -> Withdrawn:
         pool_type = claimant.request.type
-        self._admin.pools(pool_type)  # says so when the whole pool is gone
+        self.pools.pools(pool_type)  # says so when the whole pool is gone
         return Withdrawn(f"{pool_type}: the request was released while it waited")
 
     def _look(self, ticket: Ticket, journal: Journal, patience: Patience) -> _View:
@@ -242,7 +242,7 @@ class PoolBackend:
         return reason
 
     def _progress(self, ticket: Ticket, waited: float) -> Progress:
-        (pool,) = self._admin.pools(ticket.claimant.request.type)
+        (pool,) = self.pools.pools(ticket.claimant.request.type)
         longest = _longest_held(pool)
         return Progress(
             place=1 + sum(entry.ticket < ticket.number for entry in pool.queue),
@@ -254,7 +254,7 @@ class PoolBackend:
         )
 
     def _no_lease(self, ticket: Ticket, waited: float) -> NoLease:
-        (pool,) = self._admin.pools(ticket.claimant.request.type)
+        (pool,) = self.pools.pools(ticket.claimant.request.type)
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
         others = sum(entry.ticket != ticket.number for entry in pool.queue)
         return NoLease(

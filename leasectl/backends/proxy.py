@@ -17,10 +17,11 @@ from typing import Callable, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from leasectl.backends.base import Acquisition, Patience, Progress, RemoteJournal
+from leasectl.backends.base import Acquisition, Patience, Progress, RemoteJournal, no_pools
 from leasectl.backends.connection import Answer, Connection, Loss, NotSent, TimeOver
 from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration, printable
+from leasectl.engines.base import PoolAdmin
 from leasectl.engines.wake import sleep
 from leasectl.errors import BackendUnreachable, InvalidRequest, NoLease, NotFound, NotSupported
 from leasectl.model import Claimant, Lease, Request
@@ -66,6 +67,10 @@ class ProxyBackend:
         self._release_seconds = release_seconds
         self._clock = clock
 
+    @property
+    def pools(self) -> PoolAdmin:
+        raise no_pools(self.url)
+
     def atomic(self) -> AbstractContextManager[object]:
         return nullcontext()
 
@@ -74,7 +79,7 @@ class ProxyBackend:
     ) -> Acquisition:
         raise NotSupported(
             f"leases of {self.url} can't be handed on: it is a lease proxy itself; only those of "
-            "local: can"
+            "local: and etcd:// can"
         )
 
     def withdraw(self, owner: str) -> None:
@@ -83,7 +88,7 @@ class ProxyBackend:
     def renew(self, owner: str) -> tuple[str, ...]:
         raise NotSupported(
             f"{self.url} has no renew: the lease proxy renews for the whole job; only leases of "
-            "local: are renewed by their holder"
+            "local: and etcd:// are renewed by their holder"
         )
 
     def acquire(
