@@ -8,7 +8,8 @@
     ├── CorruptState            65   corrupt state, or from a newer version
     ├── NotFound                66   no such type, resource or handle
     ├── BackendUnreachable      69   backend unreachable
-    │   └── CantListen               or serve can't be reached: its address can't be had
+    │   ├── CantListen               or serve can't be reached: its address can't be had
+    │   └── AccessRefused            or refuses us, with the code of the reason
     ├── StateUnwritable         73   state directory or handle can't be written
     ├── NoLease                 75   no lease before the deadline
     │   └── Cancelled                released, or its guard ended, while waiting
@@ -65,6 +66,21 @@ class BackendUnreachable(LeaseError):
 
 class CantListen(BackendUnreachable):
     """The address to serve on is taken, not ours, or not allowed."""
+
+
+class AccessRefused(BackendUnreachable):
+    """The backend is there and doesn't let us ask, or we can't say who we are.
+
+    To what is under way that is the same as no answer: it says nothing of a lease, and passes, as
+    when a password is changed in two places one after the other.
+
+    Args:
+        reason: What it is refused with; its text and exit code count.
+    """
+
+    def __init__(self, reason: LeaseError) -> None:
+        super().__init__(str(reason))
+        self.exit_code = reason.exit_code
 
 
 class StateUnwritable(LeaseError):

@@ -18,7 +18,14 @@ from leasectl.clock import Clock, earliest
 from leasectl.durations import format_duration
 from leasectl.engines.base import Engine, PoolAdmin, TicketExpired, TicketGone, Waiter
 from leasectl.engines.wake import Nap, sleep_through
-from leasectl.errors import BackendUnreachable, Interrupted, NoLease, Unanswered
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    Interrupted,
+    LeaseError,
+    NoLease,
+    Unanswered,
+)
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
 
@@ -139,13 +146,13 @@ class PoolBackend:
         try:
             if isinstance(reason, BackendUnreachable) and not reason.asked:
                 pass
-            elif isinstance(reason, (BackendUnreachable, Unanswered)):
+            elif _is_silence(reason):
                 journal.to_undo()  # it was waited for long enough
             elif ticket is None:
                 self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
             else:
                 self._engine.dequeue(ticket)
-        except (BackendUnreachable, Interrupted):
+        except (LeaseError, Interrupted):
             journal.to_undo()
         journal.gave_up()
 
@@ -173,7 +180,7 @@ class PoolBackend:
             if not self._engine.undoes:
                 try:
                     self._engine.free(ticket.claimant.owner, [lease.name for lease in leases])
-                except (BackendUnreachable, Interrupted):
+                except (LeaseError, Interrupted):
                     journal.to_undo()
             raise
 
@@ -238,7 +245,7 @@ class PoolBackend:
         if isinstance(reason, TicketExpired) or not waiter.has_place:
             raise reason
         if before is None:
-            patience.warn(f"{reason} Waiting on, as the place in the queue should be kept")
+            patience.warn(f"{reason}; waiting on, as the place in the queue should be kept")
         return reason
 
     def _progress(self, ticket: Ticket, waited: float) -> Progress:
@@ -261,6 +268,13 @@ class PoolBackend:
             f'no lease of "{pool.type}"{after}: {pool.held} of {pool.capacity} held, '
             f"{others} others waiting; see who with: leasectl status -t {pool.type}"
         )
+
+
+def _is_silence(reason: BaseException) -> bool:
+    """Tell whether it would take long to ask the store for more."""
+    if isinstance(reason, AccessRefused):
+        return False
+    return isinstance(reason, (BackendUnreachable, Unanswered))
 
 
 def _longest_held(pool: Pool) -> Lease | None:

@@ -99,7 +99,7 @@ def _release(service: Service, targets: list[Target]) -> None:
         except BackendUnreachable as error:
             emit_lines(error.released)
             if service.leave_to_keeper(target):
-                error = BackendUnreachable(f"{error}; the keeper goes on trying to release it")
+                error.args = (f"{error}; the keeper goes on trying to release it",)
             failed = failed or error
         except LeaseError as error:
             failed = failed or error

@@ -34,7 +34,15 @@ from leasectl.engines.etcd_answers import (
 from leasectl.engines.etcd_exchange import Line, NoAnswer
 from leasectl.engines.etcd_requests import Json, Outcome, parse_outcome
 from leasectl.engines.etcd_user import read_user
-from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    CorruptState,
+    InvalidRequest,
+    LeaseError,
+    NotAllowed,
+    NotFound,
+)
 
 __all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer"]
 
@@ -127,8 +135,8 @@ class Gateway:
         Raises:
             LeaseGone: A key was to be attached to a lease that isn't there any more.
             BackendUnreachable: No answer before the deadline, or none that could come.
-            NotAllowed: etcd doesn't know the user, or the user may not do this.
-            CorruptState: A file that is needed to ask can't be used.
+            AccessRefused: etcd doesn't know the user, or the user may not do this, or a file that
+                is needed to ask can't be used.
         """
         body = {"compare": list(guards), "success": list(then), "failure": list(otherwise)}
         return parse_outcome(*self._ask("/v3/kv/txn", body))
@@ -246,6 +254,12 @@ class Gateway:
 
     def _ask(self, path: str, body: Json) -> tuple[Json, bool]:
         """The answer, and whether the request may have been carried out before."""
+        try:
+            return self._ask_anybody(path, body)
+        except (CorruptState, InvalidRequest, NotAllowed, NotFound) as reason:
+            raise AccessRefused(reason) from reason
+
+    def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
         deadline = self._clock.elapsed() + self._deadline_seconds
         reasons: dict[str, None] = {}
         repeated = False

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.etcd.hosts import Script
 from tests.engines.certificates import Certificates, make_certificates
 from tests.engines.etcd_server import EtcdServer, Security, etcd_server
 from tests.engines.etcd_users import READER, ROOT, demand_users
@@ -110,19 +111,58 @@ def forgetful() -> Iterator[EtcdServer]:
         yield server
 
 
+@pytest.fixture
+def user_file(cli: Cli, forgetful: EtcdServer, tmp_path: Path) -> Path:
+    """Says who the commands are, to a member that asks again every two seconds."""
+    file = tmp_path / "user"
+    file.write_text(":".join(ROOT))
+    cli.env["LEASECTL_BACKEND"] = forgetful.endpoints[0].replace("http", "etcd") + "/leasectl"
+    cli.env["LEASECTL_USER_FILE"] = str(file)
+    cli.ok("pool", "create", "T", "--count", "1")
+    return file
+
+
+def test_a_command_ends_with_its_lease_when_etcd_no_longer_lets_it_be_renewed(
+    cli: Cli, user_file: Path
+) -> None:
+    script = Script(cli.cwd, "say begin; exec sleep 60")
+    run = cli.start("run", "-q", "-t", "T", "--ttl", "4s", "--", str(script.path))
+    script.wait_for("begin")
+    user_file.write_text("root:changed")
+    finished = run.finish(timeout=30)
+    assert finished.code == 79
+    assert "was lost while" in finished.err
+    user_file.write_text(":".join(ROOT))
+    eventually(lambda: not held(cli), timeout=30)
+    cli.ok("pool", "delete", "T", "--force")
+
+
+def test_a_release_that_is_refused_is_done_once_it_is_allowed(cli: Cli, user_file: Path) -> None:
+    handle = cli.ok("acquire", "-t", "T").rstrip()
+    time.sleep(4)  # its token is good for two seconds
+    user_file.unlink()
+    failed = cli("release", "--handle", handle)
+    assert failed.code in (65, 66)
+    assert "the keeper goes on trying to release it" in failed.err
+    user_file.write_text(":".join(ROOT))
+    eventually(lambda: not held(cli), timeout=30)
+    cli.ok("pool", "delete", "T")
+
+
+def held(cli: Cli) -> int:
+    (pool,) = json.loads(cli.ok("status", "-t", "T", "--json"))["pools"]
+    count: int = pool["held"]
+    return count
+
+
 def queued(cli: Cli) -> int:
     (pool,) = json.loads(cli.ok("status", "-t", "T", "--json"))["pools"]
     return len(pool["queue"])
 
 
 def test_a_waiter_hears_what_was_freed_although_its_token_has_expired(
-    cli: Cli, forgetful: EtcdServer, tmp_path: Path
+    cli: Cli, user_file: Path
 ) -> None:
-    user_file = tmp_path / "user"
-    user_file.write_text(":".join(ROOT))
-    cli.env["LEASECTL_BACKEND"] = forgetful.endpoints[0].replace("http", "etcd")
-    cli.env["LEASECTL_USER_FILE"] = str(user_file)
-    cli.ok("pool", "create", "T", "--count", "1")
     first = cli.ok("acquire", "-t", "T").rstrip()
     waiters = []
     for number in (1, 2):
@@ -138,3 +178,4 @@ def test_a_waiter_hears_what_was_freed_although_its_token_has_expired(
     third = waiters[1].finish(10)
     assert third.code == 0
     cli.ok("release", "--handle", third.out.rstrip())
+    cli.ok("pool", "delete", "T")
