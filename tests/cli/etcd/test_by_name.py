@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.etcd.hosts import Hosts
+from tests.cli.etcd.hosts import Hosts, catted
 from tests.support import Cli
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
@@ -46,6 +46,17 @@ def test_a_ttl_has_to_be_given(hosts: Hosts, step: NewStep) -> None:
     assert (refused.code, refused.out) == (USAGE, "")
     assert "--ttl" in refused.err
     assert hosts.is_free()
+
+
+def test_the_whole_ttl_is_left_after_a_wait(hosts: Hosts, step: NewStep) -> None:
+    holder, waiter = step(), step()
+    holder.ok(*ACQUIRE, "-c", "2")
+    waiting = hosts.start_waiting(waiter, *ACQUIRE)
+    holder.ok("release", "--scope", "test")
+    (lease,) = catted(waiter, waiting.finish().handle)["leases"]
+    assert lease["renew_time"] >= lease["acquire_time"]
+    held = [each.lease for each in hosts.access.pool().resources if each.lease]
+    assert [each.renew_time >= each.acquire_time for each in held] == [True]
 
 
 def test_a_later_step_releases_what_is_listed(hosts: Hosts, step: NewStep) -> None:
