@@ -50,7 +50,7 @@ class Adoption:
         self._settings = settings
         self._clock = clock
 
-    def __call__(self, names: Sequence[str], *, skip_foreign: bool) -> Sequence[Handle]:
+    def __call__(self, names: Sequence[str], *, foreign: list[str] | None) -> Sequence[Handle]:
         if not is_remote(self._backend_url):
             return ()
         if not has_pools(self._backend_url):
@@ -65,8 +65,10 @@ class Adoption:
             identity = each.lease.holder_identity
             if identity.rsplit("/", 2)[0] == self._caller.owner:
                 found.setdefault(each.owner, []).append(each.lease)
-            elif not skip_foreign:
+            elif foreign is None:
                 raise not_ours(each.name, identity, self._caller)
+            else:
+                foreign.append(each.name)
         return [
             self._record(self._adopter(owner, len(leases)), leases)
             for owner, leases in found.items()

@@ -381,12 +381,13 @@ class Service:
             self._unlist(handle, handle.names)  # which a further acquisition gave back
         held = journal.handle
         self._ensure_kept(journal)
-        if held.shared_dir is not None:
+        shared_dir = held.shared_dir
+        if shared_dir is not None:
             try:
                 if backend.remote and held.request.ttl_seconds is not None:
                     # It counts from the last sign of life in the queue, and nobody renews it.
                     held = self.renew(whole(held))
-                shared.add(held.shared_dir, held.names)
+                shared.add(shared_dir, held.names)
             except LeaseError:
                 self.release(whole(held))
                 with self.state.transaction():

@@ -70,18 +70,38 @@ def whole(handle: Handle) -> Target:
     return Target(handle.id, handle.acquisition)
 
 
+class Listed(NamedTuple):
+    """What the names of a list mean.
+
+    Args:
+        targets: What to release.
+        stale: Names that are out of date.
+        foreign: Those of them that others hold by now.
+        unknown: Names that are no resources of this backend, and may be another's.
+    """
+
+    targets: list[Target]
+    stale: list[str]
+    foreign: list[str]
+    unknown: list[str]
+
+
 class Adopt(Protocol):
     """Puts names that no handle here holds under new ones, so that they can be released."""
 
-    def __call__(self, names: Sequence[str], *, skip_foreign: bool) -> Sequence[Handle]:
+    def __call__(self, names: Sequence[str], *, foreign: list[str] | None) -> Sequence[Handle]:
         """As far as the backend would release them.
 
+        Args:
+            names: Which.
+            foreign: Takes those that another job or build holds; None where that is an error.
+
         Raises:
-            NotAllowed: Another job or build holds one, unless such are to be skipped.
+            NotAllowed: It is.
         """
 
 
-def adopt_none(names: Sequence[str], *, skip_foreign: bool) -> tuple[Handle, ...]:
+def adopt_none(names: Sequence[str], *, foreign: list[str] | None) -> tuple[Handle, ...]:
     """Where nobody but our handles can hold anything."""
     return ()
 
@@ -158,21 +178,17 @@ class Targets:
                 raise not_ours(name, handle.holder_identity, self._caller)
             else:
                 held.append((handle, name))
-        return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, False)]
+        return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, None)]
 
-    def of_scope_test(self) -> tuple[list[Target], list[str], list[str]]:
+    def of_scope_test(self) -> Listed:
         """What ``$SHARED_DIR/leases`` lists.
 
         A name may long be somebody else's by now: it is only released from a handle that was
         acquired with scope ``test`` under this very ``SHARED_DIR``.
-
-        Returns:
-            What to release; names that are out of date; names that are no resources of this
-            backend, and may be another's.
         """
         shared_dir = self._caller.require_shared_dir()
         held: list[tuple[Handle, str]] = []
-        stale: list[str] = []
+        foreign: list[str] = []
         unheld: list[str] = []
         unknown: list[str] = []
         for name in dict.fromkeys(shared.listed(shared_dir)):
@@ -182,11 +198,13 @@ class Targets:
             elif handle.shared_dir == shared_dir:
                 held.append((handle, name))
             else:
-                stale.append(name)
-        adopted = self._adopt_some(unheld, True)
+                foreign.append(name)
+        theirs: list[str] = []
+        adopted = self._adopt_some(unheld, theirs)
         known = {name for handle in adopted for name in handle.names}
-        stale += [name for name in unheld if name not in known]
-        return _by_handle(held) + [whole(each) for each in adopted], stale, unknown
+        stale = foreign + [name for name in unheld if name not in known]
+        targets = _by_handle(held) + [whole(each) for each in adopted]
+        return Listed(targets, stale, foreign + theirs, unknown)
 
     def of_everything(self) -> list[Target]:
         """All that this state directory's handles hold or wait for.
@@ -196,8 +214,8 @@ class Targets:
         handles = sorted(self._handles.active(), key=lambda each: each.state != "acquiring")
         return [whole(handle) for handle in handles]
 
-    def _adopt_some(self, names: Sequence[str], skip_foreign: bool) -> Sequence[Handle]:
-        return self._adopt(names, skip_foreign=skip_foreign) if names else ()
+    def _adopt_some(self, names: Sequence[str], foreign: list[str] | None) -> Sequence[Handle]:
+        return self._adopt(names, foreign=foreign) if names else ()
 
     def _require_resource(self, name: str) -> None:
         if not self._is_resource(name):

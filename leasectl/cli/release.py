@@ -6,12 +6,12 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.output import emit_lines
+from leasectl.cli.output import emit_lines, note
 from leasectl.cli.waiting import pause
 from leasectl.durations import parse_duration, printable
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.service import Service
-from leasectl.targets import Target
+from leasectl.targets import Listed, Target
 
 EXAMPLE = """\b
 Examples:
@@ -60,14 +60,14 @@ def command(
     if detach and delay is None:
         raise InvalidRequest("--detach goes with --delay")
     service = open_service(backend, for_handles=True)
-    stale: list[str] = []
-    unknown: list[str] = []
+    listed = Listed([], [], [], [])
     if handle is not None:
         targets = service.targets.of_path(handle)
     elif names is not None:
         targets = service.targets.of_names(names)
     elif scope is not None:
-        targets, stale, unknown = service.targets.of_scope_test()
+        listed = service.targets.of_scope_test()
+        targets = listed.targets
     else:
         targets = service.targets.of_everything()
     if detach and delay is not None:
@@ -77,11 +77,16 @@ def command(
     if delay:
         _wait(delay)
     _release(service, targets)
-    service.unlist(stale)
-    if unknown:
+    service.unlist(listed.stale)
+    if listed.foreign:
+        note(
+            f"{', '.join(listed.foreign)}: not released, as somebody else holds that by now; "
+            "no longer listed in SHARED_DIR"
+        )
+    if listed.unknown:
         raise NotFound(
-            f"no resource {printable(', '.join(unknown))}, which stays listed in SHARED_DIR; if it "
-            "is another backend's, name that with --backend"
+            f"no resource {printable(', '.join(listed.unknown))}, which stays listed in "
+            "SHARED_DIR; if it is another backend's, name that with --backend"
         )
 
 

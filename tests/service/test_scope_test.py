@@ -35,7 +35,7 @@ def listed(shared_dir: Path) -> list[str]:
 
 
 def release_scope_test(service: Service) -> list[str]:
-    targets, stale, _ = service.targets.of_scope_test()
+    targets, stale, _, _ = service.targets.of_scope_test()
     released = [name for target in targets for name in service.release(target)]
     service.unlist(stale)
     return released
@@ -106,7 +106,7 @@ def test_what_is_no_resource_stays_listed_and_keeps_nothing_from_going_back(
     desk.pool(1)
     shared.add(str(shared_dir), ["T--99"])
     desk.acquire(TEST)
-    assert desk.service.targets.of_scope_test()[2] == ["T--99"]
+    assert desk.service.targets.of_scope_test().unknown == ["T--99"]
     assert release_scope_test(desk.service) == ["T--00"]
     assert listed(shared_dir) == ["T--99"]
 
