@@ -9,7 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from leasectl.model import Claimant, Lease, Pool, Ticket
 
 TEND_AGAIN_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0
+# However little is left of the wait, an answer that takes no longer is waited for.
+LEAST_ANSWER_SECONDS = 3.0
 
 
 class _View(NamedTuple):
@@ -94,179 +97,202 @@ class PoolBackend:
 
     def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
         """What `acquire` does, as a generator of the naps in between."""
-        start = self._clock.elapsed()
-        waiter = self._engine.waiter(claimant)
+        return _Turn(self._engine, self.pools, self._clock, claimant, journal, patience).take()
+
+
+class _Turn:
+    """One acquisition, from its ticket to its leases or its end.
+
+    Args:
+        engine: The store.
+        pools: The same store's pools.
+        clock: The engine's clock.
+        claimant: Who asks, for what.
+        journal: Keeps the record in step.
+        patience: How long to wait.
+    """
+
+    def __init__(
+        self,
+        engine: Engine[Any],
+        pools: PoolAdmin,
+        clock: Clock,
+        claimant: Claimant,
+        journal: Journal,
+        patience: Patience,
+    ) -> None:
+        self._engine = engine
+        self._pools = pools
+        self._clock = clock
+        self._claimant = claimant
+        self._type = claimant.request.type
+        self._journal = journal
+        self._patience = patience
+        self._start = clock.elapsed()
+        wait = patience.wait_seconds
+        self._deadline = None if wait is None else self._start + wait
+        self._ticket: Ticket | None = None
+        self._silence: BackendUnreachable | None = None  # why the store couldn't be asked just now
+
+    def take(self) -> Acquisition:
+        """Get the leases; yields the naps."""
+        waiter = self._engine.waiter(self._claimant)
         try:
-            if self._engine.has_queue(claimant.request.type):
+            if self._engine.has_queue(self._type):
                 waiter.open()  # it takes long, and now others needn't wait for it
-            with self._engine.atomic():
-                ticket, view = self._enter(claimant, waiter, journal, patience)
+            with self._limited(), self._engine.atomic():
+                view = self._enter(waiter)
                 if view.leases is not None:
                     return view.leases
                 waiter.open()
-            waiting = self._wait(ticket, view, waiter, journal, patience, start)
-            return (yield from self._or_give_up(ticket, waiting, journal))
+            try:
+                return (yield from self._wait(view, waiter))
+            except BaseException as reason:
+                with self._limited(), self._engine.atomic():
+                    self._leave(reason)
+                if isinstance(reason, TicketGone):
+                    raise self._withdrawn() from None
+                raise
         finally:
             waiter.close()
 
-    def _enter(
-        self, claimant: Claimant, waiter: Waiter, journal: Journal, patience: Patience
-    ) -> tuple[Ticket, _View]:
+    def _enter(self, waiter: Waiter) -> _View:
         """Get in the queue and look for the first time."""
-        journal.enqueuing()
-        ticket = None
+        self._journal.enqueuing()
         try:
-            ticket = self._engine.enqueue(claimant, waiter)
-            return ticket, self._look(ticket, journal, patience)
+            self._ticket = self._engine.enqueue(self._claimant, waiter)
+            return self._look()
         except BaseException as reason:
             if not self._engine.undoes:
-                self._leave(claimant, ticket, journal, reason)
-            if not isinstance(reason, TicketGone):
-                raise
-            raise self._withdrawn(claimant) from None
+                self._leave(reason)
+            if isinstance(reason, TicketGone):
+                raise self._withdrawn() from None
+            raise
 
-    def _or_give_up(self, ticket: Ticket, waiting: Acquisition, journal: Journal) -> Acquisition:
-        try:
-            return (yield from waiting)
-        except BaseException as reason:
-            with self._engine.atomic():
-                self._leave(ticket.claimant, ticket, journal, reason)
-            if not isinstance(reason, TicketGone):
-                raise
-            raise self._withdrawn(ticket.claimant) from None
-
-    def _leave(
-        self,
-        claimant: Claimant,
-        ticket: Ticket | None,
-        journal: Journal,
-        reason: BaseException,
-    ) -> None:
+    def _leave(self, reason: BaseException) -> None:
         """Get out of the queue; from a store that doesn't answer somebody else has to, later."""
         try:
             if isinstance(reason, BackendUnreachable) and not reason.asked:
                 pass
             elif _is_silence(reason):
-                journal.to_undo()  # it was waited for long enough
-            elif ticket is None:
-                self._engine.withdraw(claimant.owner)  # it may be there, and nobody told us
+                self._journal.to_undo()  # it was waited for long enough
+            elif self._ticket is None:
+                self._engine.withdraw(self._claimant.owner)  # it may be there, and nobody told us
             else:
-                self._engine.dequeue(ticket)
+                self._engine.dequeue(self._ticket)
         except (LeaseError, Interrupted):
-            journal.to_undo()
-        journal.gave_up()
+            self._journal.to_undo()
+        self._journal.gave_up()
 
-    def _withdrawn(self, claimant: Claimant) -> Withdrawn:
-        pool_type = claimant.request.type
-        self.pools.pools(pool_type)  # says so when the whole pool is gone
-        return Withdrawn(f"{pool_type}: the request was released while it waited")
+    def _withdrawn(self) -> Withdrawn:
+        self._pools.pools(self._type)  # says so when the whole pool is gone
+        return Withdrawn(f"{self._type}: the request was released while it waited")
 
-    def _look(self, ticket: Ticket, journal: Journal, patience: Patience) -> _View:
+    def _limited(self) -> AbstractContextManager[object]:
+        """Steps inside respect the end of the wait, but for a moment."""
+        until = None
+        if self._deadline is not None:
+            until = max(self._deadline, self._clock.elapsed() + LEAST_ANSWER_SECONDS)
+        return self._engine.limited(until)
+
+    def _look(self) -> _View:
         """Claim if it is this ticket's turn; else tell what there is to wait for."""
-        before_me = self._engine.predecessor(ticket)
+        assert self._ticket is not None
+        before_me = self._engine.predecessor(self._ticket)
         if before_me is not None:
             return _View(predecessor=before_me)
-        leases = self._engine.claim(ticket)
+        leases = self._engine.claim(self._ticket)
         if leases is not None:
-            self._record(ticket, leases, journal)
+            self._record(leases)
             return _View(leases=leases)
-        expiry = self._engine.next_expiry(ticket.claimant.request.type)
-        return _View(processes=tuple(patience.watched()), expiry=expiry)
+        expiry = self._engine.next_expiry(self._type)
+        return _View(processes=tuple(self._patience.watched()), expiry=expiry)
 
-    def _record(self, ticket: Ticket, leases: tuple[Lease, ...], journal: Journal) -> None:
+    def _record(self, leases: tuple[Lease, ...]) -> None:
         try:
-            journal.granted(leases)
+            self._journal.granted(leases)
         except BaseException:
             if not self._engine.undoes:
                 try:
-                    self._engine.free(ticket.claimant.owner, [lease.name for lease in leases])
+                    self._engine.free(self._claimant.owner, [lease.name for lease in leases])
                 except (LeaseError, Interrupted):
-                    journal.to_undo()
+                    self._journal.to_undo()
             raise
 
-    def _wait(
-        self,
-        ticket: Ticket,
-        view: _View,
-        waiter: Waiter,
-        journal: Journal,
-        patience: Patience,
-        start: float,
-    ) -> Acquisition:
-        deadline = None if patience.wait_seconds is None else start + patience.wait_seconds
-        next_report = self._clock.elapsed() if patience.report else None
+    def _wait(self, view: _View, waiter: Waiter) -> Acquisition:
+        next_report = self._clock.elapsed() if self._patience.report else None
         tended = False
-        silence: BackendUnreachable | None = None
         while True:
             now = self._clock.elapsed()
-            if deadline is not None and now >= deadline:
-                raise silence or self._no_lease(ticket, now - start)
-            if patience.report and next_report is not None and now >= next_report:
-                next_report = now + patience.report_seconds
-                if silence is None:
-                    try:
-                        patience.report(self._progress(ticket, now - start))
-                    except BackendUnreachable as reason:
-                        silence = self._outlast(reason, waiter, patience, silence)
+            if self._is_over(now):
+                raise self._silence or self._no_lease(now - self._start)
+            if next_report is not None and now >= next_report:
+                next_report = now + self._patience.report_seconds
+                with self._outlasting(waiter):
+                    self._report()
             fds, ended = waiter.listen(predecessor=view.predecessor, processes=view.processes)
             if not ended or tended:
                 # What couldn't be put right a moment ago is tried again, but not in a spin.
                 again = now + TEND_AGAIN_SECONDS if ended else None
-                ask = self._clock.elapsed() + ASK_AGAIN_SECONDS if silence else view.expiry
-                woken = yield Nap(fds, earliest(deadline, next_report, ask, again))
+                ask = self._clock.elapsed() + ASK_AGAIN_SECONDS if self._silence else view.expiry
+                woken = yield Nap(fds, earliest(self._deadline, next_report, ask, again))
                 ended = waiter.heard(woken) or ended
             tended = ended and view.predecessor is None
             if tended:
-                patience.tend()
-            try:
-                with self._engine.atomic():
-                    view = self._look(ticket, journal, patience)
-                silence = None
-            except BackendUnreachable as reason:
-                silence = self._outlast(reason, waiter, patience, silence)
+                self._patience.tend()
+            with self._outlasting(waiter):
+                with self._limited(), self._engine.atomic():
+                    view = self._look()
+                self._silence = None
             if view.leases is not None:
                 return view.leases
 
-    def _outlast(
-        self,
-        reason: BackendUnreachable,
-        waiter: Waiter,
-        patience: Patience,
-        before: BackendUnreachable | None,
-    ) -> BackendUnreachable:
-        """Take it that the store doesn't answer, for as long as it may keep the waiter's place.
+    def _is_over(self, now: float) -> bool:
+        return self._deadline is not None and now >= self._deadline
 
-        Args:
-            reason: Why it couldn't be asked.
-            waiter: Whose place.
-            patience: Whom to tell.
-            before: What was told of this silence, if anything.
-        """
-        if isinstance(reason, TicketExpired) or not waiter.has_place:
-            raise reason
-        if before is None:
-            patience.warn(f"{reason}; waiting on, as the place in the queue should be kept")
-        return reason
+    @contextlib.contextmanager
+    def _outlasting(self, waiter: Waiter) -> Iterator[None]:
+        """Take it that the store doesn't answer, for as long as it may keep the place."""
+        try:
+            yield
+        except BackendUnreachable as reason:
+            final = isinstance(reason, TicketExpired) or not waiter.has_place
+            if final or self._is_over(self._clock.elapsed()):
+                raise
+            if self._silence is None:
+                self._patience.warn(f"{reason}; waiting on, as the place in the queue should last")
+            self._silence = reason
 
-    def _progress(self, ticket: Ticket, waited: float) -> Progress:
-        (pool,) = self.pools.pools(ticket.claimant.request.type)
+    def _report(self) -> None:
+        if self._silence is None and self._patience.report is not None:
+            with self._limited():
+                progress = self._progress()
+            self._patience.report(progress)
+
+    def _progress(self) -> Progress:
+        assert self._ticket is not None
+        (pool,) = self._pools.pools(self._type)
+        number = self._ticket.number
         longest = _longest_held(pool)
         return Progress(
-            place=1 + sum(entry.ticket < ticket.number for entry in pool.queue),
+            place=1 + sum(entry.ticket < number for entry in pool.queue),
             held=pool.held,
             capacity=pool.capacity,
             longest_holder=longest.holder_identity if longest else None,
             longest_held_seconds=self._clock.wall() - longest.acquire_time if longest else 0.0,
-            waited_seconds=waited,
+            waited_seconds=self._clock.elapsed() - self._start,
         )
 
-    def _no_lease(self, ticket: Ticket, waited: float) -> NoLease:
-        (pool,) = self.pools.pools(ticket.claimant.request.type)
+    def _no_lease(self, waited: float) -> NoLease:
+        assert self._ticket is not None
+        with self._limited():
+            (pool,) = self._pools.pools(self._type)
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
-        others = sum(entry.ticket != ticket.number for entry in pool.queue)
+        others = sum(entry.ticket != self._ticket.number for entry in pool.queue)
+        waiting = f"{others} other{'' if others == 1 else 's'} waiting"
         return NoLease(
             f'no lease of "{pool.type}"{after}: {pool.held} of {pool.capacity} held, '
-            f"{others} others waiting; see who with: leasectl status -t {pool.type}"
+            f"{waiting}; see who with: leasectl status -t {pool.type}"
         )
 
 

@@ -96,6 +96,13 @@ class Engine(Protocol[AWaiter]):
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once where the store can do that, else each on its own."""
 
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        """Steps inside aren't waited for any longer than that, where a server may not answer.
+
+        Args:
+            until: On the elapsed clock; None for as long as they take by themselves.
+        """
+
     def has_queue(self, pool_type: str) -> bool:
         """A hint whether a new ticket would have others before it."""
 

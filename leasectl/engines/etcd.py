@@ -77,6 +77,9 @@ class EtcdEngine:
     def atomic(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        return self._gateway.limited(until)
+
     def has_queue(self, pool_type: str) -> bool:
         return False  # a watch needs no start of its own, so the question isn't worth a request
 

@@ -98,6 +98,7 @@ class Gateway:
         self._pause = pause
         self._tls = tls
         self._user_file = user_file
+        self._limits = threading.local()  # `until`: see `limited`
         self._lock = threading.Lock()
         # Under the lock, which nobody holds while waiting for a member:
         self._current = 0
@@ -115,6 +116,19 @@ class Gateway:
             lines, self._lines = self._lines, []
         for line in lines:
             line.close()
+
+    @contextlib.contextmanager
+    def limited(self, until: float | None) -> Iterator[None]:
+        """Wait no longer for what this thread asks inside; None for as long as ever.
+
+        All members have their share of the time that is left.
+        """
+        before = getattr(self._limits, "until", None)
+        self._limits.until = until
+        try:
+            yield
+        finally:
+            self._limits.until = before
 
     # What etcd does
 
@@ -260,7 +274,12 @@ class Gateway:
             raise AccessRefused(reason) from reason
 
     def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
-        deadline = self._clock.elapsed() + self._deadline_seconds
+        start = self._clock.elapsed()
+        deadline, attempt_seconds = start + self._deadline_seconds, self._attempt_seconds
+        until = getattr(self._limits, "until", None)
+        if until is not None and until < deadline:
+            deadline = until
+            attempt_seconds = min(attempt_seconds, (until - start) / len(self.endpoints))
         reasons: dict[str, None] = {}
         repeated = False
         with self._line() as line:
@@ -268,10 +287,10 @@ class Gateway:
                 lasting = True
                 for _ in self.endpoints:
                     member = self._current
-                    seconds = min(self._attempt_seconds, deadline - self._clock.elapsed())
+                    seconds = min(attempt_seconds, deadline - self._clock.elapsed())
                     if seconds <= 0:
                         raise BackendUnreachable(
-                            f"no answer from etcd within {self._deadline_seconds:g}s: "
+                            f"no answer from etcd within {round(deadline - start, 1):g}s: "
                             f"{'; '.join(reasons)}; is it there, and does it have a quorum?"
                         )
                     try:

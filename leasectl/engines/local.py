@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Sequence, Set
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Callable, NamedTuple
 
 from leasectl.clock import Clock
@@ -48,6 +48,9 @@ class LocalEngine:
 
     def atomic(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._state.transaction()
+
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def has_queue(self, pool_type: str) -> bool:
         return bool(self._state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))

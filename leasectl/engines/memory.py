@@ -86,6 +86,9 @@ class MemoryEngine:
     def atomic(self) -> AbstractContextManager[object]:
         return self._lock
 
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
     def has_queue(self, pool_type: str) -> bool:
         with self._lock:
             return pool_type in self._pools and bool(self._pools[pool_type].queue)

@@ -365,7 +365,7 @@ class TestGivingUp:
         make_pool(world, 2)
         world.client().acquire(ONE)
         world.client().begin(TWO)
-        with pytest.raises(NoLease, match="1 of 2 held, 1 others waiting"):
+        with pytest.raises(NoLease, match="1 of 2 held, 1 other waiting"):
             world.client().acquire(ONE, wait=0)
 
     def test_a_timeout_takes_the_ticket_away(self, world: World) -> None:

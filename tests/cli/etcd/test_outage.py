@@ -14,7 +14,7 @@ from tests.engines.etcd_relay import Relay
 from tests.engines.etcd_server import EtcdServer
 from tests.support import Cli, eventually
 
-UNREACHABLE = 69
+UNREACHABLE, NO_LEASE = 69, 75
 # One request may be under way and isn't broken off, which takes two seconds; all that may be tried
 # takes ten, and what is tried after that ten more.
 SOON = 8.0
@@ -127,6 +127,22 @@ class TestHanging:
         assert [waiter.finish().code for waiter in waiters] == [0, 0, 0]
         assert [line.words for line in script.said] == [("0",), ("1",), ("2",)]
         assert hosts.is_free()
+
+    def test_a_wait_is_no_longer_than_it_may_be(self, own_etcd: EtcdServer, hosts: Hosts) -> None:
+        here, there = hosts.new(), hosts.new()
+        there.ok("acquire", "-t", "T")
+        waits = [
+            hosts.start_waiting(here, "acquire", "-q", "-t", "T", "-w", "2s"),
+            here.start("acquire", "-q", "-t", "T", "-w", "0"),
+        ]
+        own_etcd.signal(0, signal.SIGSTOP)
+        for waiter in waits:
+            ended = waiter.finish(timeout=SOON)
+            # The second may have been answered that there is nothing.
+            assert ended.code in (UNREACHABLE, NO_LEASE)
+            assert ended.err.count("\n") == 1
+        own_etcd.signal(0, signal.SIGCONT)
+        eventually(lambda: hosts.waiting() == 0, timeout=30, what="their tickets are taken away")
 
     @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
     @pytest.mark.parametrize("command", ["acquire", "run"])
