@@ -34,7 +34,8 @@ def command(
     """Release what a handle holds, and acquire the same again.
 
     Both happen in one step: the handle stays the same, and the new request goes to the end of
-    the queue. A delayed release is armed anew. Prints the handle's path.
+    the queue. A delayed release is armed anew. Prints the handle's path. If no lease is had, the
+    handle holds nothing, and can be reacquired later.
     """
     with SignalTrap() as trap:
         service = open_service(for_handles=True)
@@ -47,6 +48,7 @@ def command(
         try:
             held = service.reacquire(record.id, patience=reporter.patience(ends, quiet=quiet))
         except NoLease as error:
+            error.args = (f"{error}; the handle holds nothing now",)
             error.exit_code = error.exit_code if conflict_code is None else conflict_code
             raise
         finally:

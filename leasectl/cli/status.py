@@ -16,6 +16,7 @@ from leasectl.cli.table import Column, output_width, shorten, table
 from leasectl.clock import boottime_seconds, rfc3339
 from leasectl.durations import format_duration, printable
 from leasectl.engines.base import Interrupt
+from leasectl.errors import BackendUnreachable
 from leasectl.handles import is_served, renews_itself
 from leasectl.liveness import own_pid_namespace
 from leasectl.model import Handle, Lease, Overview, Pool, QueueEntry, Resource
@@ -55,7 +56,8 @@ _NAME_AT_LEAST = 253
 @click.option(
     "--watch",
     is_flag=True,
-    help="Show it again whenever something changes, until interrupted or nobody reads it.",
+    help="Show it again whenever something changes, until interrupted or nobody reads it; a "
+    "backend that doesn't answer any more is waited for.",
 )
 @options.json_output
 @options.backend
@@ -92,6 +94,8 @@ class _Ended(Exception):
 
 def _watch(service: Service, pool_type: str | None, as_json: bool) -> None:
     """Show the overview until a signal comes or nobody reads it any more."""
+    from textwrap import fill
+
     from leasectl.signals import SignalTrap
 
     live = sys.stdout.isatty() and not as_json
@@ -101,20 +105,35 @@ def _watch(service: Service, pool_type: str | None, as_json: bool) -> None:
             # No event is asked for: a pipe without a reader reports an error all the same.
             Interrupt(1, 0, _end),
         )
-        shown: Overview | None = None
+        shown: Overview | BackendUnreachable | None = None
         try:
             while True:
-                overview = PoolService(service).overview(pool_type)
-                if as_json and overview != shown:
-                    emit_json(overview_fields(service, overview))
+                found = _look(service, pool_type, is_first=shown is None)
+                if isinstance(found, BackendUnreachable):
+                    if live:
+                        emit(_screen(fill(str(found), output_width() or 80)))
+                    elif not isinstance(shown, BackendUnreachable):
+                        note(str(found))
                 elif live:
-                    emit(_screen(overview))
-                elif overview != shown:
-                    emit(_dated(overview, output_width()))
-                shown = overview
+                    emit(_screen(_body(found, output_width())))
+                elif found != shown:
+                    emit_json(overview_fields(service, found)) if as_json else emit(_dated(found))
+                shown = found
                 _sleep_until_changed(service, ends)
         except (ReaderGone, _Ended):
             return
+
+
+def _look(
+    service: Service, pool_type: str | None, *, is_first: bool
+) -> Overview | BackendUnreachable:
+    """How things are, or, later than the first time, why that can't be told."""
+    try:
+        return PoolService(service).overview(pool_type)
+    except BackendUnreachable as error:
+        if is_first:
+            raise
+        return error
 
 
 def _end() -> None:
@@ -133,19 +152,22 @@ def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
             return
 
 
-def _dated(overview: Overview, width: int | None) -> str:
-    text = overview_text(overview, width) if overview.pools else "no pools\n"
+def _dated(overview: Overview) -> str:
+    text = overview_text(overview, output_width()) if overview.pools else "no pools\n"
     return f"{rfc3339(time.time())}\n{text}\n"
 
 
-def _screen(overview: Overview) -> str:
+def _body(overview: Overview, width: int | None) -> str:
+    return overview_text(overview, width) if overview.pools else f"{no_pools_hint()}\n"
+
+
+def _screen(body: str) -> str:
     """What replaces all that is on a terminal; what doesn't fit its height is counted."""
     import shutil
 
     columns, rows = shutil.get_terminal_size()
     at = time.strftime("%H:%M:%S")
     heading = f"leasectl status at {at}; Ctrl-C ends it"
-    body = overview_text(overview, columns) if overview.pools else f"{no_pools_hint()}\n"
     lines = [shorten(heading, columns, cut="end"), "", *body.splitlines()]
     if len(lines) > rows - 1:
         kept = max(1, rows - 2)
@@ -271,7 +293,7 @@ def _held_rows(pool: Pool, overview: Overview) -> Iterator[tuple[str, ...]]:
                 *([printable(_host(lease), longest=253)] if overview.shared else []),
                 "elsewhere" if foreign else _guard_text(handle),
                 _ends_text(resource, handle, foreign=foreign),
-                printable(lease.holder_identity, longest=1000),
+                printable(_holder(lease, overview), longest=1000),
                 " ".join(printable(f"{key}={value}", longest=500) for key, value in lease.labels),
             )
 
@@ -318,21 +340,27 @@ def _host(lease: Lease) -> str:
     return (lease.holder_identity.split("/")[-2:-1] or ["-"])[0]
 
 
+def _holder(lease: Lease, overview: Overview) -> str:
+    """Who holds it; without the host where that has a column of its own."""
+    parts = lease.holder_identity.split("/")
+    return "/".join((*parts[:-2], parts[-1])) if overview.shared else lease.holder_identity
+
+
 def _ends_text(resource: Resource, handle: Handle | None, *, foreign: bool) -> str:
     parts = []
     if handle is not None and handle.release_at is not None:
         left = max(0.0, handle.release_at - boottime_seconds())
-        parts.append(f"release in {format_duration(left)}")
+        parts.append(f"in {format_duration(left)} (release)")
     lease = resource.lease
     if resource.expires_in_seconds is not None and lease is not None:
         ttl, left = lease.lease_duration_seconds or 0.0, max(0.0, resource.expires_in_seconds)
         if handle is not None and renews_itself(handle):
             # A time that is always a few seconds away, and never comes, would mislead.
-            parts.append(f"renewed, ttl {format_duration(ttl)}")
+            parts.append(f"renewed (ttl {format_duration(ttl)})")
         else:
             # Somebody elsewhere may renew it, which can't be seen from here.
             unless = " unless renewed" if foreign else ""
-            parts.append(f"expires in {format_duration(left)}{unless}")
+            parts.append(f"in {format_duration(left)}{unless}")
     return ", ".join(parts) or "-"
 
 

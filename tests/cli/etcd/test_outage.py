@@ -94,6 +94,20 @@ class TestDown:
         network.mend()
         eventually(hosts.is_free, timeout=30)
 
+    def test_status_that_watches_waits_for_it(self, network: Relay, here: Cli) -> None:
+        watch = here.start("status", "--watch", "--json")
+        out, err = watch.process.stdout, watch.process.stderr
+        assert out is not None
+        assert err is not None
+        assert '"held": 0' in out.readline()
+        network.cut()
+        assert "no answer from etcd" in err.readline()
+        network.mend()
+        here.ok("acquire", "-t", "T")
+        assert any('"held": 1' in line for line in iter(out.readline, ""))
+        watch.signal(signal.SIGINT)
+        assert watch.finish().code == -signal.SIGINT
+
 
 def _log(cli: Cli) -> str:
     path = cli.state_dir / "keeper.log"
