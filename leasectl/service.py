@@ -64,6 +64,7 @@ class Service:
         caller: On whose behalf.
         settings: How to talk to that backend, if it is a server.
         release_seconds: How long a release may take in all, on a server.
+        rest_seconds: For how long a server isn't asked again that hasn't answered.
         clock: Where times come from.
     """
 
@@ -75,6 +76,7 @@ class Service:
         caller: Caller,
         settings: str = "",
         release_seconds: float = RELEASE_SECONDS,
+        rest_seconds: float = 0.0,
         clock: Clock | None = None,
     ) -> None:
         self.state = state
@@ -84,6 +86,7 @@ class Service:
         self._caller = caller
         self._settings = settings
         self._release_seconds = release_seconds
+        self._rest_seconds = rest_seconds
         self._backends: dict[tuple[str, str], Backend] = {}
         self._losses = Losses(state, clock=clock)
         self._release_remotely = RemoteRelease(state, clock=clock)
@@ -477,6 +480,7 @@ class Service:
                 self.state,
                 settings=settings,
                 release_seconds=self._release_seconds,
+                rest_seconds=self._rest_seconds,
                 lost=self._losses.tell,
                 clock=self._clock,
             )

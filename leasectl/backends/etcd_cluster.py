@@ -33,6 +33,7 @@ def open_gateway(
     clock: Clock,
     deadline_seconds: float = 10.0,
     attempt_seconds: float = ATTEMPT_SECONDS,
+    rest_seconds: float = 0.0,
     pause: Callable[[float], object] = time.sleep,
 ) -> Gateway:
     """Open a cluster's gateway; nothing is asked of it yet, and no file is read.
@@ -43,6 +44,7 @@ def open_gateway(
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
         attempt_seconds: How long one of them may, at one member.
+        rest_seconds: For how long nobody is asked again when nobody has answered in time.
         pause: Called with seconds between two tries.
     """
     address = parse_etcd_url(url)
@@ -51,6 +53,7 @@ def open_gateway(
         clock=clock,
         deadline_seconds=deadline_seconds,
         attempt_seconds=attempt_seconds,
+        rest_seconds=rest_seconds,
         pause=pause,
         tls=partial(client_context, settings) if address.is_secure else None,
         user_file=settings.user_file,

@@ -55,6 +55,7 @@ def open_backend(
     *,
     settings: str,
     release_seconds: float = RELEASE_SECONDS,
+    rest_seconds: float = 0.0,
     lost: LostListener,
     clock: Clock,
 ) -> Backend:
@@ -65,6 +66,7 @@ def open_backend(
         state: Where the embedded pool is kept.
         settings: How to talk to a server, as `encode_settings` wrote it.
         release_seconds: How long a release may take in all, on a server.
+        rest_seconds: For how long a server isn't asked again that hasn't answered.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
     """
@@ -78,6 +80,7 @@ def open_backend(
             parse_settings(settings),
             clock=clock,
             deadline_seconds=release_seconds,
+            rest_seconds=rest_seconds,
             pause=signals.sleep,
         )
         opened = open_etcd(url, gateway, place=state.place(), lost=lost, clock=clock)

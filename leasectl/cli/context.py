@@ -14,6 +14,9 @@ from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import Caller
 
+_SHORT_SECONDS = 3.0
+_REST_SECONDS = 5.0
+
 
 class BackendChoice(NamedTuple):
     """Which backend is used, and what chose it."""
@@ -66,10 +69,10 @@ def settings() -> Settings:
     )
 
 
-def release_seconds() -> float:
+def release_seconds(default: float = RELEASE_SECONDS) -> float:
     """How long a release may take on a server: ``LEASECTL_RELEASE_TIMEOUT``."""
     timeout = os.environ.get("LEASECTL_RELEASE_TIMEOUT")
-    return parse_duration(timeout) if timeout else RELEASE_SECONDS
+    return parse_duration(timeout) if timeout else default
 
 
 def _path(variable: str) -> str | None:
@@ -81,13 +84,16 @@ def _path(variable: str) -> str | None:
     return os.path.abspath(value)
 
 
-def open_service(backend: str | None = None, *, for_handles: bool = False) -> Service:
+def open_service(
+    backend: str | None = None, *, for_handles: bool = False, for_many: bool = False
+) -> Service:
     """Open the state directory and put right what killed commands left in it.
 
     Args:
         backend: What ``--backend`` says.
         for_handles: Only handles that are there are the subject. They remember their backends,
             so it doesn't matter whether the environment names one that can be used.
+        for_many: One thread of this process serves many, so none may take long.
 
     Raises:
         InvalidRequest: There is no such backend; no state directory has been made.
@@ -101,7 +107,8 @@ def open_service(backend: str | None = None, *, for_handles: bool = False) -> Se
         backend_url=url,
         caller=caller(),
         settings=encode_settings(settings()),
-        release_seconds=release_seconds(),
+        release_seconds=release_seconds(_SHORT_SECONDS if for_many else RELEASE_SECONDS),
+        rest_seconds=_REST_SECONDS if for_many else 0.0,
     )
     service.recovery.run()
     return service

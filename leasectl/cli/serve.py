@@ -101,7 +101,7 @@ def command(
 
     token = None if token_file is None else read_token(token_file)
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
-    service = open_service(backend or os.environ.get("LEASECTL_BACKEND") or "local:")
+    service = open_service(backend or os.environ.get("LEASECTL_BACKEND") or "local:", for_many=True)
     service.pools.pools()  # refused by backends that have none
     bound = listen(*address)
     url = url_of(bound)

@@ -74,6 +74,8 @@ class Gateway:
         clock: Where times come from.
         deadline_seconds: How long a request may take, all its repetitions included.
         attempt_seconds: How long one of them may, at one member.
+        rest_seconds: For how long nobody is asked again when nobody has answered in time: for a
+            process in which many would wait for that, one after the other.
         pause: Called with seconds between two rounds of all members.
         tls: Makes the context of connections to ``https://``; called once, before the first.
         user_file: Path of a file with ``user:password``, read whenever a token is needed; None
@@ -87,6 +89,7 @@ class Gateway:
         clock: Clock,
         deadline_seconds: float = 10.0,
         attempt_seconds: float = ATTEMPT_SECONDS,
+        rest_seconds: float = 0.0,
         pause: Callable[[float], object] = time.sleep,
         tls: Callable[[], ssl.SSLContext] | None = None,
         user_file: str | None = None,
@@ -95,6 +98,8 @@ class Gateway:
         self._clock = clock
         self._deadline_seconds = deadline_seconds
         self._attempt_seconds = attempt_seconds
+        self._rest_seconds = rest_seconds
+        self._rest = (0.0, "")  # until when on the elapsed clock, and why
         self._pause = pause
         self._tls = tls
         self._user_file = user_file
@@ -275,6 +280,9 @@ class Gateway:
 
     def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
         start = self._clock.elapsed()
+        rests_until, why = self._rest
+        if start < rests_until:
+            raise BackendUnreachable(why)
         deadline, attempt_seconds = start + self._deadline_seconds, self._attempt_seconds
         until = getattr(self._limits, "until", None)
         if until is not None and until < deadline:
@@ -289,10 +297,12 @@ class Gateway:
                     member = self._current
                     seconds = min(attempt_seconds, deadline - self._clock.elapsed())
                     if seconds <= 0:
-                        raise BackendUnreachable(
+                        why = (
                             f"no answer from etcd within {round(deadline - start, 1):g}s: "
                             f"{'; '.join(reasons)}; is it there, and does it have a quorum?"
                         )
+                        self._rest = (self._clock.elapsed() + self._rest_seconds, why)
+                        raise BackendUnreachable(why)
                     try:
                         return self._try(line, member, path, body, seconds), repeated
                     except NoAnswer as reason:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from leasectl.backends.base import Patience, Progress
+from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_records import MOST_AT_ONCE, lease_in
 from leasectl.engines.etcd_requests import put, read_all
 from leasectl.errors import (
@@ -30,7 +31,7 @@ from tests.crash.history import Recorder, read_history, violations
 from tests.engines.etcd_access import Access
 from tests.engines.etcd_relay import Relay
 from tests.engines.etcd_server import EtcdServer, etcd_server
-from tests.support import eventually
+from tests.support import ManualClock, eventually
 
 NAMES = ["T--0", "T--1", "T--2", "T--3"]
 SHORT = 2.0  # seconds: etcd's shortest
@@ -118,6 +119,28 @@ class TestLostAnswers:
         access = Access(["http://127.0.0.1:1"], prefix, seconds=0.3)
         with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:1.*is it there"):
             access.acquire("me", Request("T"))
+
+    def test_who_has_not_answered_can_be_left_alone_for_a_while(self, between: Relay) -> None:
+        time = ManualClock()
+        gateway = Gateway(
+            [between.endpoint],
+            clock=time.clock,
+            deadline_seconds=1.0,
+            rest_seconds=5.0,
+            pause=time.advance,
+        )
+        between.cut()
+        with pytest.raises(BackendUnreachable, match="no answer from etcd within 1s") as first:
+            gateway.read()
+        between.mend()
+        time.advance(4.9)
+        with pytest.raises(BackendUnreachable) as second:
+            gateway.read()
+        assert str(second.value) == str(first.value)
+        assert between.paths == []
+        time.advance(0.2)
+        gateway.read()
+        assert len(between.paths) == 1
 
     def test_what_is_no_etcd_is_named(self, between: Relay, prefix: str) -> None:
         access = Access([between.endpoint + "/nowhere"], prefix, seconds=0.3)
