@@ -22,7 +22,7 @@ from typing import Callable, NamedTuple
 import httpx
 
 from leasectl.clock import Clock
-from leasectl.durations import printable
+from leasectl.durations import format_seconds, printable
 from leasectl.engines.etcd_answers import (
     FailedPrecondition,
     InvalidArgument,
@@ -256,8 +256,9 @@ class Gateway:
                     member = self._current
                     seconds = min(self._attempt_seconds, deadline - self._clock.elapsed())
                     if seconds <= 0:
+                        limit = format_seconds(self._deadline_seconds)
                         raise BackendUnreachable(
-                            f"no answer from etcd within {self._deadline_seconds:g}s: "
+                            f"no answer from etcd within {limit}: "
                             f"{'; '.join(reasons)}; is it there, and does it have a quorum?"
                         )
                     try:
