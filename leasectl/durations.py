@@ -60,6 +60,16 @@ def format_duration(seconds: float) -> str:
     return f"{whole}s"
 
 
+def format_seconds(seconds: float) -> str:
+    """Write a duration in which a fraction of a second matters: ``0.83s``, ``1.7s``, ``5s``.
+
+    From ten seconds on it is as `format_duration` has it.
+    """
+    if seconds < 10:
+        return f"{round(seconds, 2 if seconds < 1 else 1):g}s"
+    return format_duration(round(seconds))
+
+
 def printable(text: str, *, longest: int = 60) -> str:
     """Make foreign text safe for one line of a terminal: control characters escaped, cut."""
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

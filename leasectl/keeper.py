@@ -24,6 +24,7 @@ from typing import Any, Callable, NamedTuple
 from leasectl import keeping
 from leasectl.backends.opening import LOCAL
 from leasectl.clock import Clock, rfc3339
+from leasectl.durations import format_seconds
 from leasectl.engines.wake import NamedPipe, ProcessWatch, sleep
 from leasectl.errands import Errands, Outcome
 from leasectl.errors import LeaseError
@@ -216,7 +217,7 @@ class Keeper:
         pause = FIRST_RETRY_SECONDS if retry is None else retry.pause * 2
         pause = min(pause, longest)
         self._retries[key] = _Retry(self._clock.elapsed() + pause, pause)
-        self._log.write(f"{text}; next try in {pause:g}s")
+        self._log.write(f"{text}; next try in {format_seconds(pause)}")
         return self._retries[key].at
 
     def _forget_the_gone(self, handles: Sequence[Handle]) -> None:

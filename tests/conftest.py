@@ -28,6 +28,7 @@ ONCE = (
     "test_etcd_access_control.py",
     "test_etcd_ear.py",
     "test_etcd_exchange.py",
+    "test_etcd_probe.py",
     "test_doctor_etcd.py",
     "test_keeper_etcd.py",
     "test_pyz.py",

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.durations import LONGEST_SECONDS, format_duration, parse_duration, printable
+from leasectl.durations import (
+    LONGEST_SECONDS,
+    format_duration,
+    format_seconds,
+    parse_duration,
+    printable,
+)
 from leasectl.errors import InvalidRequest
 
 
@@ -75,6 +81,25 @@ def test_a_duration_is_shown_in_at_most_two_units(seconds: float, text: str) -> 
 @pytest.mark.parametrize("seconds", [1, 59, 60, 61, 3600, 3660, 86400, 90000])
 def test_what_is_shown_of_a_round_duration_reads_back(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.1, "0.1s"),
+        (5 / 6, "0.83s"),
+        (0.996, "1s"),
+        (5 / 3, "1.7s"),
+        (5.0, "5s"),
+        (9.97, "10s"),
+        (10.04, "10s"),
+        (59.7, "1m"),
+        (3600.0, "1h"),
+    ],
+)
+def test_fractions_are_shown_of_what_is_short(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
 
 
 def test_foreign_text_is_made_safe_for_one_line_of_a_terminal() -> None:

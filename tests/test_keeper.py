@@ -20,7 +20,7 @@ from leasectl.clock import Clock, boottime_seconds
 from leasectl.errors import StateUnwritable
 from leasectl.keeper import Keeper, Log
 from leasectl.liveness import identify, parse_process
-from leasectl.model import Request
+from leasectl.model import Handle, Request
 from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import Caller, Target
@@ -362,7 +362,7 @@ def test_leases_of_scope_test_are_not_renewed(cli: Cli, pool: str, tmp_path: Pat
 
 
 class FailingService(Service):
-    """A service whose releases fail as on a full disk."""
+    """A service whose releases and renewals fail as on a full disk."""
 
     failing = True
     tried = 0
@@ -372,6 +372,9 @@ class FailingService(Service):
         if self.failing:
             raise StateUnwritable("the disk is full")
         return super().release(target)
+
+    def renew(self, target: Target) -> Handle:
+        raise StateUnwritable("the disk is full")
 
 
 class Failing:
@@ -412,6 +415,13 @@ def test_a_release_that_fails_is_tried_again_ever_more_seldom(cli: Cli, failing:
     failing.service.failing = False
     assert failing.keeper.round() is None
     assert free(cli)
+
+
+def test_a_fraction_of_a_second_is_logged_as_people_write_it(cli: Cli, failing: Failing) -> None:
+    acquire(cli, "--ttl", "5s")
+    os.kill(the_keeper(cli), signal.SIGKILL)
+    failing.keeper.round()
+    assert "the disk is full; next try in 0.83s\n" in log(cli)
 
 
 def test_it_goes_on_when_the_disk_is_full_for_a_while(cli: Cli, pool: str) -> None:

@@ -10,7 +10,7 @@ from leasectl.backends.base import Backend
 from leasectl.backends.dry_run import DryRunBackend
 from leasectl.backends.etcd_address import is_etcd, parse_etcd_url
 from leasectl.backends.pool import PoolBackend
-from leasectl.backends.settings import RELEASE_SECONDS, parse_settings
+from leasectl.backends.settings import RELEASE_SECONDS, Settings, parse_settings
 from leasectl.clock import Clock
 from leasectl.durations import printable
 from leasectl.engines.base import LostListener
@@ -24,6 +24,7 @@ LOCAL = "local:"
 DRY_RUN = "none:"
 _PROXY = re.compile(r"https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
 _ETCD_TTL_SECONDS = 60.0
+_PROBE_SECONDS = 2.0
 
 
 def check_url(url: str) -> str:
@@ -120,6 +121,39 @@ def open_renewals(
     )
     opened = open_etcd(url, gateway, place=place, lost=lambda owner, names: None, clock=clock)
     return opened.engine.renew
+
+
+def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None] | None:
+    """Open what finds out whether a backend of ours works, for use in any thread.
+
+    Args:
+        url: As `check_url` has it.
+        settings: How to talk to a server.
+        clock: Where times come from.
+
+    Returns:
+        Raises LeaseError when the backend doesn't work, after two seconds at the latest, and
+        changes nothing; calls must not overlap. None where there is no server to be asked, or no
+        way to ask it without leasing.
+    """
+    if not is_etcd(url):
+        return None
+    from leasectl.backends.etcd_cluster import open_gateway
+    from leasectl.engines.etcd_keys import Keys
+    from leasectl.engines.etcd_probe import probe
+
+    address = parse_etcd_url(url)
+    # One out of so many answers, as long as most of them do.
+    tries = len(address.endpoints) // 2 + 1
+    gateway = open_gateway(
+        url,
+        settings,
+        clock=clock,
+        deadline_seconds=_PROBE_SECONDS,
+        attempt_seconds=_PROBE_SECONDS / tries,
+    )
+    keys = Keys(address.prefix, place="")
+    return lambda: probe(gateway, keys)
 
 
 def _open_proxy(url: str, settings: str, release_seconds: float, clock: Clock) -> Backend:

@@ -32,8 +32,6 @@ from leasectl.model import Claimant, Lease, Pool, Ticket
 
 TEND_AGAIN_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0
-# However little is left of the wait, an answer that takes no longer is waited for.
-LEAST_ANSWER_SECONDS = 3.0
 
 
 class _View(NamedTuple):
@@ -189,11 +187,7 @@ class _Turn:
         return Withdrawn(f"{self._type}: the request was released while it waited")
 
     def _limited(self) -> AbstractContextManager[object]:
-        """Steps inside respect the end of the wait, but for a moment."""
-        until = None
-        if self._deadline is not None:
-            until = max(self._deadline, self._clock.elapsed() + LEAST_ANSWER_SECONDS)
-        return self._engine.limited(until)
+        return self._engine.limited(self._deadline)
 
     def _look(self) -> _View:
         """Claim if it is this ticket's turn; else tell what there is to wait for."""

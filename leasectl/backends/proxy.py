@@ -20,7 +20,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 from leasectl.backends.base import Acquisition, Patience, Progress, RemoteJournal, no_pools
 from leasectl.backends.connection import Answer, Connection, Loss, NotSent, TimeOver
 from leasectl.clock import Clock, earliest
-from leasectl.durations import format_duration, printable
+from leasectl.durations import format_duration, format_seconds, printable
 from leasectl.engines.base import PoolAdmin
 from leasectl.engines.wake import sleep
 from leasectl.errors import BackendUnreachable, InvalidRequest, NoLease, NotFound, NotSupported
@@ -118,9 +118,16 @@ class ProxyBackend:
         Raises:
             BackendUnreachable: In the end, when one couldn't be given back in time.
         """
+        start = self._clock.elapsed()
+        try:
+            yield from self._release(owner, names, start + self._release_seconds)
+        except BackendUnreachable as error:
+            spent = format_seconds(self._clock.elapsed() - start)
+            raise BackendUnreachable(f"not released within {spent}: {error}") from error
+
+    def _release(self, owner: str, names: Sequence[str], until: float) -> Iterator[str]:
         if not names and owner:
             self.undo(owner)
-        until = self._clock.elapsed() + self._release_seconds
         left = list(names)
         failure: BackendUnreachable | None = None
         for _ in range(2):

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasectl.cli.context import open_service
+from leasectl.backends.opening import open_probe
+from leasectl.cli.context import open_service, settings
 from leasectl.cli.output import emit, note
+from leasectl.clock import Clock
 from leasectl.durations import parse_duration, printable
 from leasectl.errors import InvalidRequest, NotSupported
 
@@ -116,7 +118,15 @@ def command(
         if not quiet:
             note(f"serving {service.backend_url} of {service.state.directory} at {url}")
 
-    serve(service, bound, acquire_seconds=acquire_seconds, token=token, ready=ready, warn=note)
+    serve(
+        service,
+        bound,
+        acquire_seconds=acquire_seconds,
+        token=token,
+        probe=open_probe(service.backend_url, settings(), clock=Clock()),
+        ready=ready,
+        warn=note,
+    )
     service.state.close()
 
 

@@ -97,7 +97,7 @@ class Engine(Protocol[AWaiter]):
         """Steps inside happen at once where the store can do that, else each on its own."""
 
     def limited(self, until: float | None) -> AbstractContextManager[object]:
-        """Steps inside aren't waited for any longer than that, where a server may not answer.
+        """Steps inside aren't waited for much longer than that, where a server may not answer.
 
         Args:
             until: On the elapsed clock; None for as long as they take by themselves.

@@ -22,7 +22,7 @@ from typing import Callable, NamedTuple
 import httpx
 
 from leasectl.clock import Clock
-from leasectl.durations import printable
+from leasectl.durations import format_seconds, printable
 from leasectl.engines.etcd_answers import (
     FailedPrecondition,
     InvalidArgument,
@@ -48,6 +48,8 @@ __all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer"]
 
 ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
+# However little time is left, an answer that takes no longer is waited for.
+_LEAST_SECONDS = 3.0
 
 
 class Member(NamedTuple):
@@ -124,7 +126,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def limited(self, until: float | None) -> Iterator[None]:
-        """Wait no longer for what this thread asks inside; None for as long as ever.
+        """Wait not much longer for what this thread asks inside; None for as long as ever.
 
         All members have their share of the time that is left.
         """
@@ -285,9 +287,9 @@ class Gateway:
             raise BackendUnreachable(why)
         deadline, attempt_seconds = start + self._deadline_seconds, self._attempt_seconds
         until = getattr(self._limits, "until", None)
-        if until is not None and until < deadline:
-            deadline = until
-            attempt_seconds = min(attempt_seconds, (until - start) / len(self.endpoints))
+        if until is not None:
+            deadline = min(deadline, max(until, start + _LEAST_SECONDS))
+            attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
         reasons: dict[str, None] = {}
         repeated = False
         with self._line() as line:
@@ -298,7 +300,7 @@ class Gateway:
                     seconds = min(attempt_seconds, deadline - self._clock.elapsed())
                     if seconds <= 0:
                         why = (
-                            f"no answer from etcd within {round(deadline - start, 1):g}s: "
+                            f"no answer from etcd within {format_seconds(deadline - start)}: "
                             f"{'; '.join(reasons)}; is it there, and does it have a quorum?"
                         )
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)

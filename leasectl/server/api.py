@@ -25,7 +25,9 @@ from leasectl.server.answers import Answer, Granted, names_answer, quoted, refus
 from leasectl.server.connection import SCOPE_KEY, Connection
 from leasectl.server.desk import Desk, NotReleased
 from leasectl.server.grants import LONGEST_KEY, is_key
+from leasectl.server.health import Health
 from leasectl.server.metrics import Meter
+from leasectl.server.notices import Notices
 from leasectl.service import LARGEST_COUNT
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -36,20 +38,21 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(
-    desk: Desk, meter: Meter, *, token: str | None, warn: Callable[[str], None]
+    desk: Desk, meter: Meter, health: Health, *, token: str | None, notices: Notices
 ) -> ASGIApp:
     """Make the ASGI application.
 
     Args:
         desk: What does the work.
         meter: What ``/metrics`` shows beside the pools.
+        health: What ``/healthz`` tells.
         token: Clients have to show it as a bearer token; None: no need.
-        warn: Called with a line for the server's operator.
+        notices: What the server's operator is told by.
     """
-    api = _Api(desk, meter)
+    api = _Api(desk, meter, health, notices)
 
     def at(path: str, method: str, handler: Handler, *, open_: bool = False) -> Route:
-        return Route(path, _Endpoint(method, handler, None if open_ else token, warn))
+        return Route(path, _Endpoint(method, handler, None if open_ else token, notices))
 
     return Router(
         [
@@ -64,15 +67,13 @@ def make_app(
 
 
 class _Endpoint:
-    """One path: its method, who may use it, and what an unforeseen error looks like."""
+    """One path: its method, who may use it, and what an error of the server looks like."""
 
-    def __init__(
-        self, method: str, handler: Handler, token: str | None, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, method: str, handler: Handler, token: str | None, notices: Notices) -> None:
         self._method = method
         self._handler = handler
         self._token = token
-        self._warn = warn
+        self._notices = notices
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(Request(scope, receive))
@@ -89,11 +90,17 @@ class _Endpoint:
             return refusal(401, "bearer token required", {"WWW-Authenticate": "Bearer"})
         try:
             return await self._handler(request)
+        except LeaseError as error:
+            self._notices.failed(_name(request), error)
+            return refusal(503, str(error))
         except Exception as error:
-            self._warn(
-                f"{request.method} {request.url.path} failed: {type(error).__name__}: {error}"
-            )
-            return refusal(500, f"unexpected failure: {type(error).__name__}")
+            what, kind = _name(request), type(error)
+            self._notices.tell((what, kind), f"{what} failed: {kind.__name__}: {error}")
+            return refusal(500, f"unexpected failure: {kind.__name__}")
+
+
+def _name(request: Request) -> str:
+    return f"{request.method} {request.url.path}"
 
 
 def _shows(request: Request, token: str) -> bool:
@@ -104,9 +111,11 @@ def _shows(request: Request, token: str) -> bool:
 class _Api:
     """What the paths do."""
 
-    def __init__(self, desk: Desk, meter: Meter) -> None:
+    def __init__(self, desk: Desk, meter: Meter, health: Health, notices: Notices) -> None:
         self._desk = desk
         self._meter = meter
+        self._health = health
+        self._notices = notices
 
     async def acquire(self, request: Request) -> Response:
         key = request.headers.get(IDEMPOTENCY_KEY)
@@ -136,6 +145,7 @@ class _Api:
                 gone=connection.gone,
             )
         except LeaseError as error:
+            self._notices.failed(_name(request), error)
             status, reason = _why_not(error)
             return refusal(status, f"Failed to acquire lease {quoted(pool_type)}: {reason}")
         return Granted(
@@ -150,28 +160,27 @@ class _Api:
             names = _parse_names(await _body(request))
         except ValueError as error:
             return refusal(400, f"unmarshal request body: {error}")
-        answer = self._release(names, key)
+        answer = self._release(request, names, key)
         return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
 
-    def _release(self, names: list[str], key: str | None) -> Answer:
+    def _release(self, request: Request, names: list[str], key: str | None) -> Answer:
         try:
             if key is not None and not names:
                 self._desk.withdraw(key)
             self._desk.release(names, key=key)
         except NotReleased as error:
+            self._notices.failed(_name(request), error.reason)
             done = " ".join(error.released)
             return refusal(500, f"Failed to release lease {error.name}: {error}\nReleased: {done}")
         except LeaseError as error:
+            self._notices.failed(_name(request), error)
             return refusal(500, f"Failed to release: {error}")
         return Answer(status_code=204)
 
     async def healthz(self, request: Request) -> Response:
         if self._desk.is_closing:
             return refusal(503, "shutting down")
-        try:
-            self._desk.service.state.query("SELECT 1 FROM pool LIMIT 1")
-        except LeaseError as error:
-            return refusal(503, str(error))
+        await self._health.check()
         return PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Callable
 
 from leasectl.backends.base import Patience
 from leasectl.clock import Clock
@@ -20,6 +19,7 @@ from leasectl.model import Handle, Request
 from leasectl.server.grants import covers, key_in, served_id, served_request
 from leasectl.server.metrics import Meter
 from leasectl.server.naps import nap_through
+from leasectl.server.notices import Notices
 from leasectl.server.withdrawn import Withdrawn
 from leasectl.service import Service
 from leasectl.targets import Target, whole
@@ -34,12 +34,14 @@ class NotReleased(LeaseError):
 
     Args:
         name: The first that couldn't.
+        reason: Why.
         released: Those before it.
     """
 
-    def __init__(self, name: str, reason: str, released: Sequence[str]) -> None:
-        super().__init__(reason)
+    def __init__(self, name: str, reason: LeaseError, released: Sequence[str]) -> None:
+        super().__init__(str(reason))
         self.name = name
+        self.reason = reason
         self.released = tuple(released)
 
 
@@ -68,7 +70,7 @@ class Desk:
         acquire_seconds: How long a request may wait.
         clock: Where times come from.
         meter: Told of grants.
-        warn: Called with a line for the server's operator.
+        notices: What the server's operator is told by.
     """
 
     def __init__(
@@ -78,13 +80,13 @@ class Desk:
         acquire_seconds: float,
         clock: Clock,
         meter: Meter,
-        warn: Callable[[str], None],
+        notices: Notices,
     ) -> None:
         self.service = service
         self._acquire_seconds = acquire_seconds
         self._clock = clock
         self._meter = meter
-        self._warn = warn
+        self._notices = notices
         self._waits: dict[str, _Wait] = {}
         self._withdrawn = Withdrawn(clock=clock)
         self._closing = False
@@ -180,9 +182,8 @@ class Desk:
         self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
     ) -> _Wait:
         request = served_request(pool_type, count, client=client, key=key)
-        steps = self.service.acquisition(
-            request, handle_id=handle_id, patience=Patience(wait_seconds=self._acquire_seconds)
-        )
+        patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
+        steps = self.service.acquisition(request, handle_id=handle_id, patience=patience)
         since = self._clock.elapsed()
 
         async def acquire() -> Handle:
@@ -221,7 +222,7 @@ class Desk:
             else:
                 self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
         except LeaseError as error:
-            self._warn(f"{handle.id} stays unconfirmed: {error}")
+            self._notices.tell(handle.id, f"{handle.id} stays unconfirmed: {error}")
 
     # ---- release
 
@@ -240,7 +241,7 @@ class Desk:
             try:
                 self._release_one(name, key)
             except LeaseError as error:
-                raise NotReleased(name, str(error), released) from error
+                raise NotReleased(name, error, released) from error
             released.append(name)
 
     def _release_one(self, name: str, key: str | None) -> None:

@@ -19,14 +19,15 @@ from leasectl.errors import CantListen
 from leasectl.server.api import make_app
 from leasectl.server.connection import Connection
 from leasectl.server.desk import Desk
+from leasectl.server.health import Health
 from leasectl.server.metrics import Meter
+from leasectl.server.notices import Notices
 from leasectl.service import Service
 
 BACKLOG = 4096
 # Long enough for answers on their way; waits are ended, not waited for.
 _SHUTDOWN_SECONDS = 5
 _KEEP_ALIVE_SECONDS = 30
-_TELL_AGAIN_SECONDS = 60.0
 # A waiting client takes two: its connection and its pipe.
 _FILES_PER_CLIENT = 2
 _OTHER_FILES = 64
@@ -77,6 +78,7 @@ def serve(
     *,
     acquire_seconds: float,
     token: str | None,
+    probe: Callable[[], None] | None,
     ready: Callable[[], None],
     warn: Callable[[str], None],
 ) -> None:
@@ -87,15 +89,17 @@ def serve(
         bound: A listening socket.
         acquire_seconds: How long a request may wait for its lease.
         token: What clients must show; None: nothing.
+        probe: Finds out whether the backend works, as `open_probe` makes it.
         ready: Called as soon as requests are answered.
         warn: Called with a line for the server's operator.
     """
     # Its warnings are of writing to clients that are gone, which is told to whom it concerns.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     clock, meter = Clock(), Meter()
-    desk = Desk(service, acquire_seconds=acquire_seconds, clock=clock, meter=meter, warn=warn)
-    app = make_app(desk, meter, token=token, warn=warn)
-    asyncio.run(_serve(app, bound, desk, ready, warn))
+    notices = Notices(warn, clock=clock)
+    desk = Desk(service, acquire_seconds=acquire_seconds, clock=clock, meter=meter, notices=notices)
+    app = make_app(desk, meter, Health(service.state, probe), token=token, notices=notices)
+    asyncio.run(_serve(app, bound, desk, ready, notices))
 
 
 async def _serve(
@@ -103,7 +107,7 @@ async def _serve(
     bound: socket.socket,
     desk: Desk,
     ready: Callable[[], None],
-    warn: Callable[[str], None],
+    notices: Notices,
 ) -> None:
     server = _Server(_config(app, _most_clients()), ready)
 
@@ -112,17 +116,12 @@ async def _serve(
         server.should_exit = True
         desk.close()
 
-    told: dict[type, float] = {}
-
     def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # Such as too many open files, which asyncio tells once for each place in the backlog.
         if server.should_exit:
             return  # what it had planned for later finds the socket closed
         error = context.get("exception")
-        since = loop.time() - told.get(type(error), -_TELL_AGAIN_SECONDS)
-        if since >= _TELL_AGAIN_SECONDS:
-            told[type(error)] = loop.time()
-            warn(f"{context['message']}: {error}")
+        notices.tell(type(error).__name__, f"{context['message']}: {error}")
 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -334,6 +335,19 @@ class TestReleases:
         assert cli.ok("cat", "--handle", handle) == "T--00\nT--01\n"
         proxy.faults()
         assert cli.ok("release", "--handle", handle) == "T--00\nT--01\n"
+
+    def test_what_fails_says_how_long_it_was_tried_in_all(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = use(cli, fault_proxy("T=3", faults=("hang path=release",)))
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        failed = cli("release", "--handle", handle, LEASECTL_RELEASE_TIMEOUT="0.4s")
+        assert failed.code == 69
+        said = re.search(
+            f"not released within (.*)s: no answer from {proxy.url} in time", failed.err
+        )
+        assert said is not None, failed
+        assert float(said[1]) >= 0.4
 
     def test_how_long_it_may_take_is_said_by_who_releases(
         self, cli: Cli, fault_proxy: StartFaultProxy

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from leasectl.backends.etcd_cluster import open_gateway
+from leasectl.backends.opening import open_probe
 from leasectl.backends.settings import Settings
 from leasectl.clock import Clock
 from leasectl.engines.etcd_gateway import Gateway
@@ -327,6 +328,22 @@ class TestUsers:
         assert "read and write all keys below the prefix" in text
         with pytest.raises(AccessRefused, match="permission denied"):
             gateway.read(read("/elsewhere"))
+
+    def test_a_probe_finds_out_who_may_not_both_read_and_write(
+        self,
+        guarded: EtcdServer,
+        user_file: Callable[[tuple[str, str]], str],
+    ) -> None:
+        def probe(user: tuple[str, str]) -> None:
+            settings = Settings(user_file=user_file(user))
+            found = open_probe(address(guarded), settings, clock=Clock())
+            assert found is not None
+            found()
+
+        probe(ROOT)
+        for user in (READER, (ROOT[0], "wrong")):
+            with pytest.raises(NotAllowed):
+                probe(user)
 
     def test_a_token_that_has_expired_is_replaced(
         self,

@@ -257,6 +257,13 @@ def test_a_deadline_holds_whatever_the_members_do(
     gateway.close()
 
 
+def test_a_deadline_is_named_as_people_write_it(serve: Callable[[Conversation], Peculiar]) -> None:
+    gateway = Gateway([serve(SLOW[0]).endpoint], clock=Clock(), deadline_seconds=1 / 3)
+    with pytest.raises(BackendUnreachable, match=r"no answer from etcd within 0\.33s: "):
+        gateway.read()
+    gateway.close()
+
+
 def test_members_that_drip_do_not_keep_a_request_from_one_that_answers(
     serve: Callable[[Conversation], Peculiar],
 ) -> None:

@@ -62,6 +62,11 @@ class Serving:
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
+    def complaint(self) -> str:
+        """Wait for the next line for its operator, of which `end` no longer tells then."""
+        assert self._started.process.stderr is not None
+        return self._started.process.stderr.readline()
+
     def kill(self) -> None:
         self._started.kill()
 

@@ -1,0 +1,57 @@
+"""What the server's operator is told of: what goes wrong, but not anew for every client."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Callable
+
+from leasectl.clock import Clock
+from leasectl.errors import (
+    BackendUnreachable,
+    CorruptState,
+    LeaseError,
+    NotAllowed,
+    StateUnwritable,
+)
+
+_TELL_AGAIN_SECONDS = 60.0
+# What no client is to blame for, and none can put right.
+_FOR_THE_OPERATOR = (BackendUnreachable, CorruptState, NotAllowed, StateUnwritable)
+
+
+class Notices:
+    """Lines for the operator, of each kind one a minute at most.
+
+    Args:
+        warn: Called with a line.
+        clock: Where times come from.
+    """
+
+    def __init__(self, warn: Callable[[str], None], *, clock: Clock) -> None:
+        self._warn = warn
+        self._clock = clock
+        self._told: dict[Hashable, float] = {}
+
+    def tell(self, kind: Hashable, line: str) -> None:
+        """Pass a line on, unless one of its kind was within the last minute."""
+        now = self._clock.elapsed()
+        for old in [each for each, at in self._told.items() if now - at >= _TELL_AGAIN_SECONDS]:
+            del self._told[old]
+        if kind not in self._told:
+            self._told[kind] = now
+            self._warn(line)
+
+    def failed(self, what: str, error: LeaseError) -> None:
+        """Tell that something failed, if that is for the operator to know.
+
+        Args:
+            what: The request, or whoever made it.
+            error: Why.
+        """
+        for kind in _FOR_THE_OPERATOR:
+            if isinstance(error, kind):
+                self.tell(kind, f"{what} failed: {error}")
+
+    def backend_is_silent(self, line: str) -> None:
+        """Tell that the backend doesn't answer, without a request having failed."""
+        self.tell(BackendUnreachable, line)

@@ -1,0 +1,98 @@
+"""In front of etcd that doesn't answer: what clients, probes and the operator are told."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.engines.etcd_relay import Relay
+from tests.engines.etcd_server import EtcdServer
+from tests.server.conftest import Serve
+from tests.server.serving import Serving
+from tests.support import Cli, eventually
+
+SILENCE = "no answer from etcd within "
+
+
+def url_at(endpoint: str, prefix: str) -> str:
+    return f"etcd://{urlsplit(endpoint).netloc}{prefix}"
+
+
+@pytest.fixture
+def server(cli: Cli, serve: Serve, between: Relay, prefix: str) -> Serving:
+    """In front of a pool T of one resource, by way of what can be cut."""
+    url = url_at(between.endpoint, prefix)
+    cli.ok("pool", "create", "T", "--count", "1", "--backend", url)
+    cli.env["LEASECTL_RELEASE_TIMEOUT"] = "1s"
+    return serve("--backend", url)
+
+
+def test_it_is_unwell_until_etcd_answers_again(server: Serving, between: Relay) -> None:
+    with server.connect() as client:
+        assert client.ask("GET", "/healthz")[:2] == (200, "ok\n")
+        between.cut()
+        got = client.ask("GET", "/healthz")
+        assert got.status == 503
+        assert got.text.startswith(SILENCE)
+        assert between.endpoint in got.text
+        assert got.text.count("\n") == 1
+        between.mend()
+        eventually(lambda: client.ask("GET", "/healthz").status == 200)
+
+
+def test_there_are_no_metrics_and_it_says_why(server: Serving, between: Relay) -> None:
+    with server.connect() as client:
+        between.cut()
+        got = client.ask("GET", "/metrics")
+        assert got.status == 503
+        assert got.text.startswith(SILENCE)
+        assert got.text.count("\n") == 1
+        between.mend()
+        eventually(lambda: client.ask("GET", "/metrics").status == 200)
+
+
+def test_the_operator_is_told_once_of_what_all_clients_meet(
+    server: Serving, between: Relay
+) -> None:
+    with server.connect() as holder, server.connect() as client:
+        (name,) = holder.acquire("T").names
+        between.cut()
+        assert client.acquire("T").status == 500
+        assert client.acquire("T").status == 500
+        assert client.release(name).status == 500
+        assert client.ask("GET", "/metrics").status == 503
+        assert client.ask("GET", "/healthz").status == 503
+        between.mend()
+    told = server.end().err
+    assert told.startswith(f"leasectl: POST /lease/acquire failed: {SILENCE}")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", ["/lease/release", "/metrics", "/healthz"])
+def test_the_operator_is_told_whatever_it_was_that_met_it(
+    server: Serving, between: Relay, path: str
+) -> None:
+    with server.connect() as client:
+        (name,) = client.acquire("T").names
+        between.cut()
+        if path == "/lease/release":
+            client.release(name)
+        else:
+            client.ask("GET", path)
+        between.mend()
+    assert f" {path} failed: {SILENCE}" in server.end().err
+
+
+def test_the_operator_is_told_when_only_a_waiter_meets_it(
+    cli: Cli, server: Serving, etcd: EtcdServer, between: Relay, prefix: str
+) -> None:
+    past_the_relay = url_at(etcd.endpoints[0], prefix)
+    held = cli("acquire", "-q", "-t", "T", "--backend", past_the_relay).handle
+    with server.waiter("T"):
+        eventually(lambda: 'requests_waiting{type="T"} 1' in server.get("/metrics"))
+        between.listen(after=lambda _, path: path == "/v3/kv/txn")
+        cli.ok("release", "--handle", held)  # which the waiter is told, and asks
+        told = server.complaint()
+    assert told.startswith(f"leasectl: {SILENCE}")
+    assert "Waiting on" in told
