@@ -17,6 +17,7 @@ from leasectl.handles import is_served
 from leasectl.liveness import is_dead, this_process
 from leasectl.model import Handle, Request
 from leasectl.server.grants import covers, key_in, served_id, served_request
+from leasectl.server.keeper_watch import KeeperWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.naps import nap_through
 from leasectl.server.notices import Notices
@@ -71,6 +72,7 @@ class Desk:
         clock: Where times come from.
         meter: Told of grants.
         notices: What the server's operator is told by.
+        keeper_watch: Told when there is more to be kept.
     """
 
     def __init__(
@@ -81,12 +83,14 @@ class Desk:
         clock: Clock,
         meter: Meter,
         notices: Notices,
+        keeper_watch: KeeperWatch,
     ) -> None:
         self.service = service
         self._acquire_seconds = acquire_seconds
         self._clock = clock
         self._meter = meter
         self._notices = notices
+        self._keeper_watch = keeper_watch
         self._waits: dict[str, _Wait] = {}
         self._withdrawn = Withdrawn(clock=clock)
         self._closing = False
@@ -124,6 +128,7 @@ class Desk:
         with self.service.state.transaction():
             if not self.service.handles.answered(handle, confirmed=False):
                 raise Cancelled("the lease was released before it could be told of")
+        self._keeper_watch.look()
         return handle
 
     def _granted_before(self, handle_id: str, count: int) -> Handle | None:
@@ -131,12 +136,13 @@ class Desk:
         handle = self.service.handles.load(handle_id)
         if handle is None or handle_id in self._waits:
             return None
-        if handle.state == "held" and not self._is_left_over(handle):
-            _check_same(handle.request.count, count)
-            return handle
         if handle.state != "released" and not self._is_left_over(handle):
-            raise LeaseError("another server waits with the same Idempotency-Key")
-        self.service.finish(handle)
+            if handle.state != "held":
+                raise LeaseError("another server waits with the same Idempotency-Key")
+            if handle.leases:
+                _check_same(handle.request.count, count)
+                return handle
+        self.service.finish(handle)  # also what a backend didn't answer, and may have granted
         return None
 
     def _is_left_over(self, handle: Handle) -> bool:

@@ -20,6 +20,7 @@ from leasectl.server.api import make_app
 from leasectl.server.connection import Connection
 from leasectl.server.desk import Desk
 from leasectl.server.health import Health
+from leasectl.server.keeper_watch import KeeperWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
 from leasectl.service import Service
@@ -97,15 +98,24 @@ def serve(
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     clock, meter = Clock(), Meter()
     notices = Notices(warn, clock=clock)
-    desk = Desk(service, acquire_seconds=acquire_seconds, clock=clock, meter=meter, notices=notices)
+    watch = KeeperWatch(service, notices)
+    desk = Desk(
+        service,
+        acquire_seconds=acquire_seconds,
+        clock=clock,
+        meter=meter,
+        notices=notices,
+        keeper_watch=watch,
+    )
     app = make_app(desk, meter, Health(service.state, probe), token=token, notices=notices)
-    asyncio.run(_serve(app, bound, desk, ready, notices))
+    asyncio.run(_serve(app, bound, desk, watch, ready, notices))
 
 
 async def _serve(
     app: ASGIApp,
     bound: socket.socket,
     desk: Desk,
+    watch: KeeperWatch,
     ready: Callable[[], None],
     notices: Notices,
 ) -> None:
@@ -128,7 +138,9 @@ async def _serve(
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(signum) != signal.SIG_IGN:
             loop.add_signal_handler(signum, end)
+    watch.look()
     await server.serve(sockets=[bound])
+    watch.close()
 
 
 def _most_clients() -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from urllib.parse import urlsplit
 
 import pytest
@@ -95,4 +98,40 @@ def test_the_operator_is_told_when_only_a_waiter_meets_it(
         cli.ok("release", "--handle", held)  # which the waiter is told, and asks
         told = server.complaint()
     assert told.startswith(f"leasectl: {SILENCE}")
-    assert "Waiting on" in told
+    assert "waiting on" in told
+
+
+def test_a_key_whose_request_was_not_answered_is_granted_once_it_can_be(
+    cli: Cli, server: Serving, between: Relay, etcd: EtcdServer, prefix: str
+) -> None:
+    past_the_relay = url_at(etcd.endpoints[0], prefix)
+
+    def lose_the_claim(_number: int, path: str) -> bool:
+        """From the first transaction on: what it did is done, and nobody hears of it."""
+        if path == "/v3/lease/grant":
+            between.listen(after=lambda _, path: path == "/v3/kv/txn")
+        return False
+
+    with server.connect() as client:
+        between.listen(after=lose_the_claim)
+        assert client.acquire("T", Idempotency_Key="k").status == 500
+        between.cut()
+        assert client.acquire("T", Idempotency_Key="k").status == 500
+        between.listen()
+        between.mend()
+
+        def granted() -> list[str]:
+            got = client.acquire("T", Idempotency_Key="k")
+            return got.names if got.status == 200 else []
+
+        assert eventually(granted, timeout=30) == ["T--00"]
+    (pool,) = json.loads(cli.ok("status", "--json", "--backend", past_the_relay))["pools"]
+    assert (pool["held"], pool["waiting"]) == (1, 0)
+
+
+def test_another_keeper_follows_one_that_is_killed(cli: Cli, server: Serving) -> None:
+    with server.connect() as client:
+        assert client.acquire("T").names == ["T--00"]
+    (keeper,) = eventually(cli.keepers)
+    os.kill(keeper, signal.SIGKILL)
+    eventually(lambda: [pid for pid in cli.keepers() if pid != keeper], what="the next keeper")
