@@ -19,7 +19,14 @@ from leasectl.backends.settings import Settings
 from leasectl.clock import Clock
 from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_requests import encode, put, read
-from leasectl.errors import BackendUnreachable, CorruptState, InvalidRequest, LeaseError, NotAllowed
+from leasectl.errors import (
+    BackendUnreachable,
+    CorruptState,
+    FileUnreadable,
+    InvalidRequest,
+    LeaseError,
+    NotAllowed,
+)
 from tests.engines.certificates import Certificates, encrypt_key, make_certificates
 from tests.engines.etcd_server import EtcdServer, Security, etcd_server
 from tests.engines.etcd_users import READER, ROOT, demand_no_users, demand_users
@@ -209,16 +216,38 @@ class TestCertificates:
             file.write_text(content)
         good = {"ca_file": certificates.ca.file, "cert_file": certificates.client.file}
         good["key_file"] = certificates.client.key_file
-        text = refusal(let_in("etcds://h", **{**good, setting: str(file)}), CorruptState)
-        assert str(file) in text
+        kind = FileUnreadable if content is None else CorruptState
+        text = refusal(let_in("etcds://h", **{**good, setting: str(file)}), kind)
+        assert f"file {file}" in text
         assert ("No such file" in text) == (content is None)
+        assert f"LEASECTL_{setting.upper()}" in text
+        assert "_ssl.c" not in text
+
+    def test_a_certificate_without_a_key_is_told_where_to_name_it(
+        self, certificates: Certificates, let_in: Callable[..., Gateway]
+    ) -> None:
+        text = refusal(let_in("etcds://h", cert_file=certificates.client.file), CorruptState)
+        assert f"{certificates.client.file} holds no private key" in text
+        assert "LEASECTL_KEY_FILE" in text
+
+    def test_of_a_certificate_and_its_key_the_damaged_one_is_named(
+        self, certificates: Certificates, tmp_path: Path, let_in: Callable[..., Gateway]
+    ) -> None:
+        shown = certificates.client
+        files = {"cert_file": shown.file, "key_file": shown.key_file}
+        for setting, file in files.items():
+            damaged = tmp_path / setting
+            head, body, *rest = Path(file).read_text().splitlines(keepends=True)
+            damaged.write_text("".join([head, "A" * 8 + body[8:], *rest]))
+            text = refusal(let_in("etcds://h", **{**files, setting: str(damaged)}), CorruptState)
+            assert f"file {damaged} is damaged; LEASECTL_{setting.upper()}" in text
 
     def test_a_key_that_is_encrypted_is_refused_without_asking_for_its_password(
         self, certificates: Certificates, tmp_path: Path, let_in: Callable[..., Gateway]
     ) -> None:
         key_file = encrypt_key(certificates.client.key_file, tmp_path / "encrypted.key")
         gateway = let_in("etcds://h", cert_file=certificates.client.file, key_file=key_file)
-        assert f"{key_file}: it is encrypted" in refusal(gateway, CorruptState)
+        assert f"{key_file} is encrypted" in refusal(gateway, CorruptState)
 
     def test_a_key_of_another_certificate_is_refused(
         self, certificates: Certificates, let_in: Callable[..., Gateway]
@@ -226,6 +255,8 @@ class TestCertificates:
         shown = {"cert_file": certificates.client.file, "key_file": certificates.server.key_file}
         text = refusal(let_in("etcds://h", **shown), CorruptState)
         assert all(file in text for file in shown.values())
+        assert "isn't that of the certificate" in text
+        assert "_ssl.c" not in text
 
     def test_a_key_without_a_certificate_is_refused(self, let_in: Callable[..., Gateway]) -> None:
         text = refusal(let_in("etcds://h", key_file="/key"), InvalidRequest)
@@ -294,15 +325,15 @@ class TestUsers:
         file = tmp_path / "user"
         file.write_text(content)
         text = refusal(let_in(guarded, user_file=str(file)), CorruptState)
-        assert f"{file} doesn't hold user:password" in text
+        assert f"{file} doesn't hold user:password, on one line; LEASECTL_USER_FILE" in text
         assert "s3cret" not in text
 
     def test_a_file_that_is_no_text_or_not_there_is_refused(
         self, tmp_path: Path, guarded: EtcdServer, let_in: Callable[..., Gateway]
     ) -> None:
         file = tmp_path / "user"
-        text = refusal(let_in(guarded, user_file=str(file)), CorruptState)
-        assert f"{file}: No such file" in text
+        text = refusal(let_in(guarded, user_file=str(file)), FileUnreadable)
+        assert f"{file}: No such file or directory; LEASECTL_USER_FILE" in text
         file.write_bytes(b"root:\xff\xfe")
         text = refusal(let_in(guarded, user_file=str(file)), CorruptState)
         assert f"{file} doesn't hold user:password" in text
