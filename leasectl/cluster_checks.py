@@ -13,10 +13,11 @@ from leasectl.engines.etcd_requests import absent, delete, present, put
 from leasectl.engines.etcd_silence import advice_of
 from leasectl.engines.etcd_user import read_user
 from leasectl.errors import BackendUnreachable, LeaseLost
-from leasectl.findings import FAIL, OK, WARN, Check, Finding, counted, listed
+from leasectl.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.model import Handle
 from leasectl.service import Service
 from leasectl.targets import whole
+from leasectl.wording import counted, listed
 
 DEADLINE_SECONDS = 3.0
 _MEMBER_SECONDS = 1.0

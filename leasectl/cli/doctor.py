@@ -13,6 +13,7 @@ from leasectl.cli.output import show, show_json
 from leasectl.cli.table import output_width
 from leasectl.durations import printable
 from leasectl.findings import Finding
+from leasectl.wording import counted
 
 _NAME_WIDTH = 17
 
@@ -111,4 +112,5 @@ def _summary(found: Sequence[Finding]) -> str:
     }
     fixed = sum(each.fixed is not None for each in found)
     mended = f", {fixed} fixed" if fixed else ""
-    return f"\n{count['ok']} ok, {count['warn']} warnings, {count['fail']} failures{mended}\n"
+    warnings, failures = counted(count["warn"], "warning"), counted(count["fail"], "failure")
+    return f"\n{count['ok']} ok, {warnings}, {failures}{mended}\n"

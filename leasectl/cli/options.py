@@ -50,8 +50,9 @@ def name_list(text: str) -> tuple[str, ...]:
 backend = click.option(
     "--backend",
     metavar="URL",
-    help="Where leases come from: local:, the http:// address of a lease proxy, or none: (a dry "
-    "run). Default: LEASECTL_BACKEND, LEASE_PROXY_SERVER_URL, else local:.",
+    help="Where leases come from: local:, etcd://HOST:PORT,.../PREFIX (over TLS etcds://), the "
+    "http:// address of a lease proxy, or none: (a dry run). Default: LEASECTL_BACKEND, "
+    "LEASE_PROXY_SERVER_URL, else local:.",
 )
 quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing while waiting.")
 handle = click.option(

@@ -14,6 +14,7 @@ from leasectl.cli.output import note
 from leasectl.durations import printable
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.pool_service import PoolService
+from leasectl.wording import counted
 
 if TYPE_CHECKING:
     from leasectl.pool_changes import PoolChange
@@ -116,7 +117,7 @@ def _read(filename: str, where: str) -> str:
 def _done(change: PoolChange) -> str:
     gained = change.added + change.moved
     if change.new:
-        return f"created with {_number(gained)}{_examples(gained)}"
+        return f"created with {counted(len(gained), 'resource')}{_examples(gained)}"
     parts = [
         f"{len(names)} {what}{_examples(names)}"
         for what, names in (("added", gained), ("removed", change.removed))
@@ -133,19 +134,18 @@ def _warn_of_the_rest(change: PoolChange) -> None:
     ):
         if names:
             are, they_are = ("is", "it is") if len(names) == 1 else ("are", "they are")
+            resources = counted(len(names), "resource")
             note(
-                f'pool "{change.type}": {_number(names)} to {purpose} {are} held{where}'
+                f'pool "{change.type}": {resources} to {purpose} {are} held{where}'
                 f"{_examples(names)}; apply again once {they_are} free"
             )
 
 
-def _number(names: Sequence[str]) -> str:
-    return f"{len(names)} resource" + ("" if len(names) == 1 else "s")
+def examples(names: Sequence[str]) -> str:
+    """Show which, of some names: the first and the last."""
+    between = " and " if len(names) == 2 else " … "
+    return names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
 
 
 def _examples(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    between = " and " if len(names) == 2 else " … "
-    shown = names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
-    return f" ({shown})"
+    return f" ({examples(names)})" if names else ""
