@@ -64,7 +64,8 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     as they are. On the embedded pool all is done at once, or nothing. Applying twice changes
     nothing.
 
-    Boskos' state, lifespan, config and needs mean nothing here and are ignored.
+    Boskos' state, lifespan, config and needs mean nothing here and are ignored, which is said
+    when something changes and with --dry-run.
     """
     from leasectl.definitions import parse_definitions
 
@@ -74,7 +75,8 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     where = "stdin" if filename == "-" else printable(filename, longest=500)
     definitions = parse_definitions(_read(filename, where), where)
     changes = PoolService(open_service(backend)).apply(definitions.pools, dry_run=dry_run)
-    if not quiet:
+    # Who applies the same again and again has read them, or may look with --dry-run.
+    if not quiet and (dry_run or any(map(_is_change, changes))):
         for line in definitions.notes:
             note(line)
     for change in changes:
@@ -112,6 +114,10 @@ def _read(filename: str, where: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise InvalidRequest(f"{where}:{line}: this is no UTF-8 text") from None
+
+
+def _is_change(change: PoolChange) -> bool:
+    return change.new or bool(change.added + change.moved + change.removed)
 
 
 def _done(change: PoolChange) -> str:
