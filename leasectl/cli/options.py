@@ -18,10 +18,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the types that there are, to a shell that completes a word."""
+    """Offer the types that the chosen backend has, to a shell that completes a word."""
     from leasectl.cli.completion import known_types
 
-    return [each for each in known_types() if each.startswith(incomplete)]
+    return [each for each in known_types(ctx.params.get("backend")) if each.startswith(incomplete)]
 
 
 def complete_handles(
