@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leasectl.backends.etcd_address import EtcdAddress, parse_etcd_url
 from leasectl.backends.etcd_cluster import Opened, open_etcd, open_gateway
 from leasectl.backends.settings import Settings
+from leasectl.backends.tls import client_context
 from leasectl.clock import Clock
+from leasectl.engines.etcd_keys import Keys
+from leasectl.engines.etcd_probe import probe
+from leasectl.engines.etcd_silence import advice_of
+from leasectl.engines.etcd_user import read_user
 from leasectl.errors import BackendUnreachable, LeaseLost
-from leasectl.findings import FAIL, OK, WARN, Check, Finding, counted, listed
+from leasectl.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.model import Handle
 from leasectl.service import Service
 from leasectl.targets import whole
+from leasectl.wording import counted, listed
 
 DEADLINE_SECONDS = 3.0
 _MEMBER_SECONDS = 1.0
 
 
 def checks(url: str, settings: Settings) -> list[Check]:
-    """The checks of a cluster that need no state directory, in order."""
+    """The checks of a cluster that need no state directory; when one fails, so do the rest."""
     opened = _open(url, settings, "")
+    address = parse_etcd_url(url)
     return [
+        Check("etcd access", lambda: access(address, settings)),
         Check("etcd members", lambda: members(opened)),
         Check("etcd pools", lambda: pools(opened)),
+        Check("etcd writing", lambda: writing(opened, address.prefix)),
     ]
 
 
@@ -38,12 +48,27 @@ def _open(url: str, settings: Settings, place: str) -> Opened:
     return open_etcd(url, gateway, place=place, lost=lambda owner, names: None, clock=clock)
 
 
+def access(address: EtcdAddress, settings: Settings) -> Finding:
+    """As whom do we come, and can the files that say it be used?"""
+    parts = ["as no user"]
+    if settings.user_file:
+        parts = [f"as user {read_user(settings.user_file).name} of {settings.user_file}"]
+    if address.is_secure:
+        client_context(settings)
+        parts.append(f"trusting {settings.ca_file or 'the CAs of this system'}")
+        parts.append(f"showing {settings.cert_file or 'no certificate'}")
+    else:
+        parts.append("without TLS")
+    return Finding(OK, ", ".join(parts))
+
+
 def members(opened: Opened) -> Finding:
     """Does each member answer, and do they agree on a leader?"""
     found = [
         opened.gateway.member(n, _MEMBER_SECONDS) for n in range(len(opened.gateway.endpoints))
     ]
     silent = [f"{each.endpoint}: {each.problem}" for each in found if each.problem]
+    advice = advice_of(*(each.advice for each in found))
     versions = sorted({each.version for each in found if not each.problem})
     answered = len(found) - len(silent)
     what = f"{answered} of {len(found)} answer" + (f", etcd {listed(versions)}" if versions else "")
@@ -51,7 +76,7 @@ def members(opened: Opened) -> Finding:
         return Finding(
             FAIL,
             f"{what} ({listed(silent)})",
-            "check the addresses, and whether etcd runs",
+            advice or "check the addresses, and whether etcd runs",
             exit_code=BackendUnreachable.exit_code,
         )
     leaderless = [each.endpoint for each in found if not each.problem and not each.has_leader]
@@ -63,7 +88,8 @@ def members(opened: Opened) -> Finding:
             exit_code=BackendUnreachable.exit_code,
         )
     if silent:
-        return Finding(WARN, f"{what}; not {listed(silent)}", "start them, or leave them out")
+        advice = advice or "start them, or leave them out"
+        return Finding(WARN, f"{what}; not {listed(silent)}", advice)
     return Finding(OK, what)
 
 
@@ -72,6 +98,12 @@ def pools(opened: Opened) -> Finding:
     found = opened.pools.pools()
     held, waiting = sum(pool.held for pool in found), sum(len(pool.queue) for pool in found)
     return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
+
+
+def writing(opened: Opened, prefix: str) -> Finding:
+    """May we write below the prefix? Found out without writing anything."""
+    probe(opened.gateway, Keys(prefix, place=""))
+    return Finding(OK, f"allowed below {prefix}/")
 
 
 def claims(service: Service, opened: Opened) -> Finding:

@@ -26,10 +26,13 @@ from leasectl.documents import Fields, Items, Part, Scalar, parse_document, refu
 from leasectl.durations import printable
 from leasectl.errors import InvalidRequest
 from leasectl.naming import MOST_AT_ONCE, check_name, check_type
+from leasectl.wording import listed
 
 _READ = ("type", "state", "names", "min-count", "max-count")
 _READ_OVER = ("lifespan", "config", "needs")
-_COUNT = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
+_COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+# What each can be; nothing is made up to max-count.
+_RANGES = {"min-count": (0, MOST_AT_ONCE), "max-count": (1, 999_999_999)}
 
 
 class NamedPool(NamedTuple):
@@ -51,7 +54,7 @@ Definition = Union[NamedPool, CountedPool]
 
 
 class Definitions(NamedTuple):
-    """What a file says; ``notes`` are lines about what in it means nothing here."""
+    """What a file says; ``notes`` are lines about what in it means nothing here, in its order."""
 
     pools: tuple[Definition, ...]
     notes: tuple[str, ...] = ()
@@ -81,7 +84,7 @@ class _Reader:
         self._order: dict[str, None] = {}
         self._seen: dict[str, tuple[str, int | None]] = {}
         self._total = 0
-        self._notes: dict[str, str] = {}
+        self._notes: dict[str, dict[int | None, None]] = {}  # the lines of each
 
     def read(self, document: Part) -> Definitions:
         if not isinstance(document, Fields):
@@ -99,7 +102,7 @@ class _Reader:
             else NamedPool(each, tuple(self._named[each]))
             for each in self._order
         ]
-        return Definitions(tuple(pools), tuple(self._notes.values()))
+        return Definitions(tuple(pools), self._notes_in_order())
 
     def _entry(self, entry: Part, path: str) -> None:
         if not isinstance(entry, Fields):
@@ -162,27 +165,28 @@ class _Reader:
     def _counts(
         self, pool_type: str, entry: Fields, fields: Mapping[str, Part], path: str
     ) -> CountedPool:
-        least, most = (
-            self._number(fields[key], f"{path}.{key}") if key in fields else 0
-            for key in ("min-count", "max-count")
-        )
-        if most < 1:
-            raise self._refused(entry, f"{path}: max-count must be at least 1")
+        if "max-count" not in fields:
+            raise self._refused(entry, f"{path}: max-count is missing, the most that there may be")
+        most = self._number(fields, "max-count", path)
+        least = self._number(fields, "min-count", path) if "min-count" in fields else 0
         if least > most:
             raise self._refused(entry, f"{path}: min-count {least} is more than max-count {most}")
         self._count_in(least, entry)
         if least < most:
             self._note(
-                "max-count",
                 fields["max-count"],
                 'none are made on demand, up to max-count; "leasectl pool add" makes them',
             )
         return CountedPool(pool_type, least, most)
 
-    def _number(self, part: Part, path: str) -> int:
-        value = self._scalar(part, path)
+    def _number(self, fields: Mapping[str, Part], key: str, path: str) -> int:
+        value = self._scalar(fields[key], f"{path}.{key}")
+        said = printable(value.text)
         if not value.plain or not _COUNT.fullmatch(value.text):
-            raise self._refused(part, f'{path}: "{printable(value.text)}" is no whole number')
+            raise self._refused(value, f'{path}.{key}: "{said}" is no whole number')
+        least, most = _RANGES[key]
+        if len(value.text) > len(str(most)) or not least <= int(value.text) <= most:
+            raise self._refused(value, f"{path}.{key} {said}: it can be {least} to {most}")
         return int(value.text)
 
     def _count_in(self, count: int, part: Part) -> None:
@@ -193,7 +197,7 @@ class _Reader:
     def _note_what_is_read_over(self, entry: Fields, fields: Mapping[str, Part]) -> None:
         for key, _ in entry.pairs:
             if key.text in _READ_OVER and key.text in fields:
-                self._note(key.text, key, f"{key.text} means nothing here and is ignored")
+                self._note(key, f"{key.text} means nothing here and is ignored")
         state = fields.get("state")
         if state is None:
             return
@@ -201,11 +205,20 @@ class _Reader:
             raise self._refused(state, "state must be a word")
         if state.text != "free":
             said = printable(state.text)
-            self._note("state", state, f"state {said} is ignored: new resources are free at once")
+            self._note(state, f"state {said} is ignored: new resources are free at once")
 
-    def _note(self, key: str, part: Part, text: str) -> None:
-        """Note something about a key, once for all of its uses."""
-        self._notes.setdefault(key, str(refusal(self._where, part.line, text)))
+    def _note(self, part: Part, text: str) -> None:
+        self._notes.setdefault(text, {})[part.line] = None
+
+    def _notes_in_order(self) -> tuple[str, ...]:
+        """One line for all that is the same, in the order of their first lines."""
+        found = sorted(self._notes.items(), key=lambda each: next(iter(each[1])) or 0)
+        return tuple(self._noted(text, *lines) for text, lines in found)
+
+    def _noted(self, text: str, first: int | None, *others: int | None) -> str:
+        lines = "lines" if len(others) > 1 else "line"
+        also = f" (also in {lines} {listed([str(line) for line in others])})" if others else ""
+        return str(refusal(self._where, first, text + also))
 
     def _fields(self, part: Fields, known: tuple[str, ...], path: str) -> dict[str, Part]:
         """The fields of a mapping, without those that are null."""

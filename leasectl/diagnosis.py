@@ -24,7 +24,7 @@ from leasectl.state import State
 from leasectl.targets import Caller
 
 # Of the ways to fail, the worst first; all others are like 1.
-_WORST_FIRST = (65, 73, 69, 64, 1)
+_WORST_FIRST = (65, 66, 73, 69, 77, 64, 1)
 
 
 class Surroundings(NamedTuple):
@@ -66,6 +66,7 @@ class Examination:
         self._surroundings = surroundings
         self._flock = flock
         self._pidfd_open = pidfd_open
+        self._cluster_usable = self._uses_etcd()
 
     def findings(self, *, fix: bool) -> Iterator[Finding]:
         """Make all checks that can be made, one after the other.
@@ -75,7 +76,11 @@ class Examination:
         """
         directory = self._surroundings.directory
         yield from self._each(self._checks_of_the_machine(), fix=fix)
-        yield from self._each(self._checks_of_the_cluster(), fix=fix)
+        for finding in self._each(self._checks_of_the_cluster(), fix=fix):
+            yield finding
+            if finding.status == FAIL:  # and what comes after would fail likewise
+                self._cluster_usable = False
+                break
         usable = True
         for finding in self._each(self._checks_of_the_directory(), fix=fix):
             usable = usable and finding.status != FAIL
@@ -101,7 +106,7 @@ class Examination:
         ]
 
     def _checks_of_the_cluster(self) -> list[Check]:
-        if not self._uses_etcd():
+        if not self._cluster_usable:
             return []
         from leasectl import cluster_checks
 
@@ -140,7 +145,7 @@ class Examination:
                 if finding.status == FAIL:
                     return
             yield from self._each(record_checks.checks(service), fix=fix)
-            if self._uses_etcd():
+            if self._cluster_usable:
                 from leasectl.cluster_checks import checks_of_claims
 
                 service = self._service(state, self._surroundings.backend_url)
@@ -210,7 +215,10 @@ def _made(check: Check) -> Finding:
 
 
 def _failure(name: str, error: LeaseError) -> Finding:
-    what, _, advice = str(error).partition("; ")
+    """A message ends with what to do next."""
+    what, _, advice = str(error).rpartition("; ")
+    if not what:
+        what, advice = advice, ""
     return Finding(FAIL, what, advice or None, exit_code=error.exit_code, name=name)
 
 

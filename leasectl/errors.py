@@ -6,7 +6,8 @@
     ├── InvalidRequest          64   usage, or not supported by this backend
     │   └── NotSupported
     ├── CorruptState            65   corrupt state, or from a newer version
-    ├── NotFound                66   no such type, resource or handle
+    ├── NotFound                66   no such type, resource, handle or file
+    ├── FileUnreadable               a file that the environment or an option names isn't there
     ├── BackendUnreachable      69   backend unreachable
     │   ├── CantListen               or serve can't be reached: its address can't be had
     │   └── AccessRefused            or refuses us, with the code of the reason
@@ -47,6 +48,15 @@ class CorruptState(LeaseError):
 
 class NotFound(LeaseError):
     """No such type, resource, handle or process."""
+
+    exit_code = 66
+
+
+class FileUnreadable(LeaseError):
+    """A file that the environment or an option names isn't there, or may not be read.
+
+    No `NotFound`: to whoever asks for a type, that one says that there is none.
+    """
 
     exit_code = 66
 
@@ -132,7 +142,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("1", "unexpected failure"),
     ("64", "usage, or not supported by this backend"),
     ("65", "corrupt state, or from a newer version"),
-    ("66", "no such type, resource or handle"),
+    ("66", "no such type, resource, handle or file"),
     ("69", "backend unreachable"),
     ("73", "state directory or handle can't be written"),
     ("75", "no lease in time, or released while waiting (-E changes it)"),

@@ -60,6 +60,11 @@ class LeaseWatch:
         self._look_for_keeper_at: float | None = None
         self._watch_keeper()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of what was leased."""
+        return self._handle.names
+
     def until(self, now: float) -> float | None:
         """When there is something to look at again at the latest."""
         give_up_at = self._give_up_at

@@ -16,6 +16,7 @@ from leasectl.errors import LeaseError, StateUnwritable
 from leasectl.findings import FAIL, OK, WARN, Finding
 from leasectl.liveness import own_pid_namespace, this_process
 from leasectl.state import check_directory
+from leasectl.wording import counted
 
 _UNWRITABLE = StateUnwritable.exit_code
 LEAST_FREE_BYTES = 1 << 20
@@ -110,7 +111,7 @@ def shared_dir(directory: str | None) -> Finding:
             f"{directory} can't be written: --scope test won't work",
             "make it writable, or use scope step",
         )
-    return Finding(OK, f"{directory}; leases lists {len(names)} names")
+    return Finding(OK, f"{directory}; leases lists {counted(len(names), 'name')}")
 
 
 def state_directory(directory: str) -> Finding:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from leasectl.definitions import CountedPool, Definition, NamedPool
-from leasectl.engines import refusals
 from leasectl.engines.base import PoolAdmin
-from leasectl.errors import NotAllowed, NotFound
+from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.model import Pool
 from leasectl.naming import next_names
 
@@ -72,7 +71,7 @@ class _Plan:
         elsewhere = [name for name in missing if name in self._pool_of]
         for name in elsewhere:
             if name in self._listed.get(self._pool_of[name], {name}):
-                raise refusals.name_taken(name, self._pool_of[name])
+                raise _taken(wanted.type, name, self._pool_of[name])
         surplus = [n for n in self._names(wanted.type) if n not in self._listed[wanted.type]]
         return PoolChange(
             wanted.type,
@@ -88,9 +87,13 @@ class _Plan:
         names = self._names(wanted.type)
         added = next_names(wanted.type, max(0, wanted.at_least - len(names)), names)
         for name in added:
-            taken = self._pool_of.get(name) or self._wanted_in.get(name)
-            if taken is not None:
-                raise refusals.name_taken(name, taken)
+            if name in self._pool_of:
+                raise _taken(wanted.type, name, self._pool_of[name])
+            if name in self._wanted_in:
+                raise InvalidRequest(
+                    f'pool "{wanted.type}" would get "{name}", which the file lists in pool '
+                    f'"{self._wanted_in[name]}"; give it another name there'
+                )
         excess = max(0, len(names) - wanted.at_most)
         # The highest numbers first, so that what grows again gets the same names.
         free = sorted((n for n in names if n not in self._held), key=lambda n: (len(n), n))
@@ -107,6 +110,14 @@ class _Plan:
     def _names(self, pool_type: str) -> list[str]:
         pool = self._pools.get(pool_type)
         return [each.name for each in pool.resources] if pool else []
+
+
+def _taken(wanted_in: str, name: str, pool_type: str) -> InvalidRequest:
+    return InvalidRequest(
+        f'pool "{wanted_in}" is to have "{name}", which is in pool "{pool_type}"; list the names '
+        "of that pool in the file too, without it, or first run: "
+        f"leasectl pool remove {pool_type} --names {name}"
+    )
 
 
 def carry_out(changes: Sequence[PoolChange], pools: PoolAdmin) -> tuple[PoolChange, ...]:

@@ -19,13 +19,14 @@ from leasectl.database import SCHEMA_VERSION, unlink
 from leasectl.durations import format_duration
 from leasectl.engines.wake import is_read
 from leasectl.errors import CorruptState, StateUnwritable
-from leasectl.findings import FAIL, OK, WARN, Check, Finding, counted, listed
+from leasectl.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.handles import Handles, renews_itself
 from leasectl.liveness import own_pid_namespace
 from leasectl.model import Handle
 from leasectl.service import Service
 from leasectl.state import State
 from leasectl.targets import whole
+from leasectl.wording import counted, listed
 
 LONG_SECONDS = 24 * 3600.0
 LOCK_PATIENCE_SECONDS = 3.0

@@ -25,6 +25,7 @@ from leasectl.model import Handle, Request
 from leasectl.service import Service
 from leasectl.signals import SignalDescriptor
 from leasectl.targets import whole
+from leasectl.wording import listed
 
 FORWARDED = (
     signal.SIGHUP,
@@ -36,6 +37,8 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 _OURS = ("LEASECTL_HANDLE", "LEASECTL_NAMES", "LEASECTL_FENCE", "LEASECTL_ATTEMPT")
+# What becomes of the command.
+_LOST = {"term": "gets TERM", "kill": "is killed", "ignore": "goes on without it"}
 _ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 
@@ -201,7 +204,7 @@ class Runner:
             # Who releases a waiting request wants it to end, not to go on without a lease.
             if not self._plan.optional or isinstance(error, Cancelled):
                 raise
-            self._warn(f"{error}; the lease is optional, so the command runs without one")
+            self._warn(f"{error}; going on without a lease, as it is optional")
             return None
 
     def _raise_if_ending(self) -> None:
@@ -261,7 +264,10 @@ class Runner:
         if lost.at is None and watch.is_lost(now):
             lost.at = now
             lost.kill_at = watch.kill_at(now) if lost.action == "term" else None
-            self._warn(f"the lease of {self._plan.request.type} is lost ({lost.action})")
+            self._warn(
+                f"lost the lease on {listed(watch.names)}: "
+                f"{self._plan.command[0]} {_LOST[lost.action]}"
+            )
             if lost.action != "ignore":
                 child.signal(signal.SIGKILL if lost.action == "kill" else signal.SIGTERM)
         elif lost.kill_at is not None and now >= lost.kill_at:

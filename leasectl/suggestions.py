@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+NO_POOLS = (
+    "there are no pools yet, make one with: leasectl pool create TYPE --count N, or all that a "
+    "file lists with: leasectl pool apply -f FILE"
+)
+# What other tools call our options.
+_OTHER_NAMES = {
+    "--deadline": "--wait",
+    "--endpoints": "--backend",
+    "--expires": "--ttl",
+    "--file": "--filename",
+    "--follow": "--watch",
+    "--lease-duration": "--ttl",
+    "--number": "--count",
+    "--pid": "--guard-pid",
+    "--pool": "--type",
+    "--retries": "--attempts",
+    "--server": "--backend",
+    "--timeout": "--wait",
+    "--wait-timeout": "--wait",
+}
 
 
 def did_you_mean(wanted: str, known: Sequence[str]) -> str:
     """Suggest the nearest of the known pools, or say that there are none."""
     if not known:
-        return "; there are no pools yet, make one with: leasectl pool create TYPE --count N"
+        return f"; {NO_POOLS}"
     import difflib
 
     near = difflib.get_close_matches(wanted, known, n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ";"
     return f"{hint} list them with: leasectl pool list"
+
+
+def option_meant(wanted: str, known: Collection[str]) -> str | None:
+    """The option that does what one of another tool does, where a command has it."""
+    meant = _OTHER_NAMES.get(wanted)
+    return meant if meant in known else None

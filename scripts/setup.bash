@@ -21,7 +21,7 @@ as_root() { # <command> [<arg>...]
 works() { # <tool>
   case $1 in
     python3) python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))' ;;
-    openssl) openssl version ;;
+    openssl | etcdctl) "$1" version ;;
     *) "$1" --version ;;
   esac >/dev/null 2>&1
 }
@@ -34,6 +34,7 @@ missing_packages() { # <tool>...
       python3) printf '%s\n' python3 python3-venv ;;
       npm) printf '%s\n' nodejs npm ;;
       etcd) printf '%s\n' etcd-server ;;
+      etcdctl) printf '%s\n' etcd-client ;;
       setpriv) printf '%s\n' util-linux ;;
       *) printf '%s\n' "$tool" ;;
     esac

@@ -171,6 +171,18 @@ class TestOptions:
         assert_changes_nothing(cli, ["acquire", "-t", POOL, *args], USAGE)
 
     @pytest.mark.parametrize(
+        ("args", "meant"),
+        [
+            (["acquire", "-t", POOL, "--timeout", "5s"], "--wait"),
+            (["run", "--pool", POOL, "--", "true"], "--type"),
+        ],
+    )
+    def test_an_option_by_the_name_that_it_has_elsewhere(
+        self, cli: Cli, args: list[str], meant: str
+    ) -> None:
+        assert_changes_nothing(cli, args, USAGE, f"Did you mean '{meant}'? See: leasectl {args[0]}")
+
+    @pytest.mark.parametrize(
         "args",
         [
             ["release"],

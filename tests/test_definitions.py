@@ -53,17 +53,30 @@ def test_a_list_is_read_as_it_is() -> None:
     )
 
 
-def test_what_is_read_over_is_said_once_and_where() -> None:
+def test_what_is_read_over_is_said_once_in_order_and_where() -> None:
     entries = LIST.partition("resources:\n")[2]
     again = entries.replace("west", "w").replace("east", "e").replace("-cluster", "-box")
-    for text in (LIST, LIST + again.replace("007, 8", "9")):
-        assert read(text).notes == (
-            "f:12: state dirty is ignored: new resources are free at once",
-            "f:22: lifespan means nothing here and is ignored",
-            "f:23: needs means nothing here and is ignored",
-            "f:25: config means nothing here and is ignored",
-            'f:21: none are made on demand, up to max-count; "leasectl pool add" makes them',
-        )
+    state = "f:12: state dirty is ignored: new resources are free at once"
+    rest = (
+        'f:21: none are made on demand, up to max-count; "leasectl pool add" makes them',
+        "f:22: lifespan means nothing here and is ignored",
+        "f:23: needs means nothing here and is ignored",
+        "f:25: config means nothing here and is ignored",
+    )
+    assert read(LIST).notes == (f"{state} (also in line 19)", *rest)
+    first, *others = read(LIST + again.replace("007, 8", "9")).notes
+    assert first == f"{state} (also in lines 19, 37, 44)"
+    also = [f"{note} (also in line {line})" for note, line in zip(rest, (46, 47, 48, 50))]
+    assert others == also
+
+
+def test_many_lines_of_one_kind_are_shortened() -> None:
+    entries = "".join(
+        f"- {{type: T{number}, names: [n{number}], lifespan: 1h}}\n" for number in range(9)
+    )
+    assert read("resources:\n" + entries).notes == (
+        "f:2: lifespan means nothing here and is ignored (also in lines 3, 4, 5, 6, 7 and 3 more)",
+    )
 
 
 def test_a_plain_list_has_no_notes() -> None:
@@ -118,8 +131,20 @@ def test_json_is_read_as_well() -> None:
         ),
         ("resources: [{type: T, state: [free], names: [a]}]", "f:1: state must be a word"),
         ("resources: [{type: T, names: [a], max-count: 1}]", "f:1: resources[0]: either names or"),
-        ("resources: [{type: T, min-count: 1}]", "f:1: resources[0]: max-count must be at least 1"),
-        ("resources: [{type: T, max-count: 0}]", "f:1: resources[0]: max-count must be at least 1"),
+        ("resources: [{type: T, min-count: 1}]", "f:1: resources[0]: max-count is missing"),
+        (
+            "resources:\n- type: T\n  max-count: 0",
+            "f:3: resources[0].max-count 0: it can be 1 to 999999999",
+        ),
+        (
+            "resources: [{type: T, min-count: 1000000000, max-count: 2}]",
+            "f:1: resources[0].min-count 1000000000: it can be 0 to 100000",
+        ),
+        (
+            "resources: [{type: T, max-count: 1000000000}]",
+            "f:1: resources[0].max-count 1000000000: it can be 1 to 999999999",
+        ),
+        ("resources: [{type: T, max-count: -1}]", 'f:1: resources[0].max-count: "-1" is no whole'),
         (
             "resources: [{type: T, min-count: 3, max-count: 2}]",
             "f:1: resources[0]: min-count 3 is more than max-count 2",

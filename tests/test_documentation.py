@@ -133,6 +133,7 @@ class TestReadme:
         shell.pool(INSTALL_LEASE)
         to_run = [text for reason, text in readme_blocks() if reason is None]
         assert len(to_run) > 3
+        shell.env.update(ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
         for text in to_run:
             run_bash(shell, text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/"))
             shell.ok("release", "--all")

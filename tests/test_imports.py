@@ -17,7 +17,16 @@ PACKAGE = Path(leasectl.__file__).parent
 
 # From the ground up: a module imports only from its own layer and those before it.
 LAYERS = (
-    ("errors", "durations", "clock", "naming", "suggestions", "documents"),
+    (
+        "errors",
+        "durations",
+        "clock",
+        "naming",
+        "suggestions",
+        "documents",
+        "named_files",
+        "wording",
+    ),
     ("liveness", "signals", "model", "shared", "definitions"),
     ("database", "state", "handles", "giving_back"),
     ("engines",),

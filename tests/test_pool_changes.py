@@ -39,7 +39,8 @@ class TestNamedPools:
         assert change == PoolChange("T", added=("n",), removed=("b",), staying=("c",))
 
     def test_a_name_of_another_pool_is_refused(self) -> None:
-        with pytest.raises(InvalidRequest, match='"a" is already in pool "U"'):
+        said = 'pool "T" is to have "a", which is in pool "U"; .*: leasectl pool remove U --names a'
+        with pytest.raises(InvalidRequest, match=said):
             planned(NamedPool("T", ("a",)), pool("U", "a"))
 
     def test_a_name_that_another_pool_gives_up_moves(self) -> None:
@@ -81,9 +82,9 @@ class TestCountedPools:
         assert change == PoolChange("T", removed=("T--00",), staying=("T--02",))
 
     def test_a_number_that_another_pool_has_or_is_to_have_is_refused(self) -> None:
-        with pytest.raises(InvalidRequest, match='"T--00" is already in pool "U"'):
+        with pytest.raises(InvalidRequest, match='"T--00", which is in pool "U"; '):
             planned(CountedPool("T", 1, 1), pool("U", "T--00"))
-        with pytest.raises(InvalidRequest, match='"T--00" is already in pool "U"'):
+        with pytest.raises(InvalidRequest, match='"T--00", which the file lists in pool "U"; '):
             plan([CountedPool("T", 1, 1), NamedPool("U", ("T--00",))], [])
 
 

@@ -627,10 +627,15 @@ def take_away(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "said"), [("term", ["begin", "term"]), ("kill", ["begin"]), ("ignore", ["begin"])]
+    ("action", "said", "told"),
+    [
+        ("term", ["begin", "term"], "gets TERM"),
+        ("kill", ["begin"], "is killed"),
+        ("ignore", ["begin"], "goes on without it"),
+    ],
 )
 def test_a_lease_taken_by_force_is_lost_at_once(
-    cli: Cli, pool: str, action: str, said: list[str]
+    cli: Cli, pool: str, action: str, said: list[str], told: str
 ) -> None:
     script = Script(
         cli.cwd,
@@ -643,11 +648,13 @@ def test_a_lease_taken_by_force_is_lost_at_once(
     if action == "ignore":
         eventually(lambda: is_quiet(run.pid), what="run sleeps beside the lost lease")
         (cli.cwd / "end").touch()
-        assert run.finish().code == 0
+        finished = run.finish()
+        assert finished.code == 0
     else:
         finished = run.finish(timeout=5.0)
         assert finished.code == 79, finished
         assert "was lost" in finished.err
+    assert f"lost the lease on T--00: {script.path} {told}\n" in finished.err
     assert script.said == said
 
 

@@ -57,6 +57,7 @@ def open_gateway(
         pause=pause,
         tls=partial(client_context, settings) if address.is_secure else None,
         user_file=settings.user_file,
+        prefix=address.prefix,
     )
 
 

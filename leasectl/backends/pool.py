@@ -29,6 +29,7 @@ from leasectl.errors import (
 )
 from leasectl.liveness import Process
 from leasectl.model import Claimant, Lease, Pool, Ticket
+from leasectl.wording import counted
 
 TEND_AGAIN_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0
@@ -254,7 +255,7 @@ class _Turn:
             if final or self._is_over(self._clock.elapsed()):
                 raise
             if self._silence is None:
-                self._patience.warn(f"{reason}; waiting on, as the place in the queue should last")
+                self._patience.warn(f"waiting on, as the place in the queue should last: {reason}")
             self._silence = reason
 
     def _report(self) -> None:
@@ -283,10 +284,9 @@ class _Turn:
             (pool,) = self._pools.pools(self._type)
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
         others = sum(entry.ticket != self._ticket.number for entry in pool.queue)
-        waiting = f"{others} other{'' if others == 1 else 's'} waiting"
         return NoLease(
             f'no lease of "{pool.type}"{after}: {pool.held} of {pool.capacity} held, '
-            f"{waiting}; see who with: leasectl status -t {pool.type}"
+            f"{counted(others, 'other')} waiting; see who with: leasectl status -t {pool.type}"
         )
 
 

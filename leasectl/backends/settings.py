@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from leasectl.errors import CorruptState
+from leasectl.named_files import NamedFile
 
 # How long a release may take in all; whoever releases may have less time, or more.
 RELEASE_SECONDS = 10.0
@@ -62,13 +63,19 @@ def parse_settings(text: str) -> Settings:
     return Settings(token_file, ca_file, trust == "trust", *files)
 
 
-def read_token(path: str) -> str:
-    """Read a bearer token from its file; CorruptState when there is none in it."""
-    try:
-        with open(path, encoding="ascii") as file:
-            token = file.read(_LONGEST_TOKEN_BYTES).strip()
-    except (OSError, UnicodeError) as error:
-        raise CorruptState(f"token file {path}: {error}") from error
-    if not token or not token.isprintable() or " " in token:
-        raise CorruptState(f"token file {path} holds no bearer token")
+def read_token(path: str, *, named_by: str = "LEASECTL_TOKEN_FILE") -> str:
+    """Read a bearer token from its file.
+
+    Args:
+        path: Of the file.
+        named_by: The variable or the option that names it.
+
+    Raises:
+        FileUnreadable: It isn't there, or may not be read.
+        CorruptState: There is none in it. The text says nothing of what is.
+    """
+    file = NamedFile("token file", path, named_by)
+    token = file.read(_LONGEST_TOKEN_BYTES).decode("ascii", "replace").strip()
+    if not token or not (token.isascii() and token.isprintable()) or " " in token:
+        raise file.refused("holds no bearer token")
     return token

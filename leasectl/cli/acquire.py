@@ -80,7 +80,7 @@ def command(
         raise
     except LeaseError as error:
         if optional and not isinstance(error, Cancelled):
-            note(f"{error}; the lease is optional, so there is none")
+            note(f"{error}; going on without a lease, as it is optional")
             return
         if isinstance(error, NoLease) and conflict_code is not None:
             error.exit_code = conflict_code

@@ -16,6 +16,7 @@ from leasectl.cli.groups import CommandGroup
 from leasectl.durations import printable
 from leasectl.errors import EXIT_CODES, Interrupted, InvalidRequest, LeaseError
 from leasectl.signals import die_of
+from leasectl.suggestions import option_meant
 
 # In the order in which `leasectl --help` shows them. A command's module holds it as `command`.
 COMMANDS = (
@@ -39,7 +40,11 @@ ENVIRONMENT = (
         "LEASECTL_STATE_DIR",
         "where handles and the embedded pool are kept; default: /tmp/leasectl-<uid>",
     ),
-    ("LEASECTL_BACKEND", "where leases come from, unless --backend says it"),
+    (
+        "LEASECTL_BACKEND",
+        "where leases come from, unless --backend says it: local:, etcd://HOST:PORT,.../PREFIX, "
+        "http://... or none:",
+    ),
     ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
     ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),
     ("LEASECTL_USER_FILE", "file with user:password for etcd"),
@@ -47,8 +52,11 @@ ENVIRONMENT = (
     ("SSL_CERT_FILE", "the same, if LEASECTL_CA_FILE isn't set"),
     ("LEASECTL_CERT_FILE", "certificate to show there"),
     ("LEASECTL_KEY_FILE", "its key"),
-    ("LEASECTL_TRUST_ENV", "1: heed http_proxy and its like on the way to it"),
-    ("LEASECTL_RELEASE_TIMEOUT", "how long a release may take there; 10s"),
+    ("LEASECTL_TRUST_ENV", "1: heed http_proxy and its like on the way to the lease proxy"),
+    (
+        "LEASECTL_RELEASE_TIMEOUT",
+        "how long a release may take at the lease proxy, and any request at etcd; 10s",
+    ),
     ("JOB_NAME, BUILD_ID", "who holds, in a CI job; else <user>@<host>"),
     ("SHARED_DIR", "where --scope test lists names, in the file leases"),
     ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks, instead of /tmp"),
@@ -138,6 +146,8 @@ def _run(args: list[str]) -> int:
     except LeaseError as error:
         return _fail(str(error), error.exit_code)
     except click.UsageError as error:
+        if isinstance(error, click.NoSuchOption):
+            error = _suggesting(error)
         path = error.ctx.command_path if error.ctx else " ".join(["leasectl", *args[:1]])
         message = error.format_message().rstrip(".")
         see = " See" if message.endswith("?") else "; see"
@@ -154,6 +164,16 @@ def _run(args: list[str]) -> int:
             raise
         detail = f"{type(error).__name__}: {error}"
         return _fail(f"unexpected failure: {detail}; set LEASECTL_DEBUG=1 to see where", 1)
+
+
+def _suggesting(error: click.NoSuchOption) -> click.UsageError:
+    """What is spelled alike may do something else: what does the same comes first."""
+    command = error.ctx.command if error.ctx else None
+    known = [name for each in command.params for name in each.opts] if command else []
+    meant = option_meant(error.option_name, known)
+    if meant is None:
+        return error
+    return click.UsageError(f"{error.message.rstrip('.')}. Did you mean '{meant}'?", error.ctx)
 
 
 def _fail(message: str, code: int) -> int:

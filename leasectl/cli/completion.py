@@ -7,8 +7,14 @@ import os
 
 import click
 
-from leasectl.cli.context import state_directory
+from leasectl.backends.etcd_address import is_etcd
+from leasectl.backends.opening import LOCAL
+from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.cli.output import show
+
+_ETCD_SECONDS = 1.0
+# So that with a member that is down there is time for another.
+_MEMBER_SECONDS = 0.4
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -24,8 +30,9 @@ Examples:
 def command(*, shell: str) -> None:
     """Print the script that lets a shell complete commands.
 
-    It completes commands, options, the types of pools after -t, and handles after --handle.
-    For good, put one line into your shell's start file:
+    It completes commands, options, the types of pools after -t, and handles after --handle. Types
+    are those of the embedded pools or, if it answers within a second, of etcd. For good, put one
+    line into your shell's start file:
 
     \b
       bash  ~/.bashrc                    source <(leasectl completion bash)
@@ -43,9 +50,38 @@ def command(*, shell: str) -> None:
     show(ShellComplete.source(script) + "\n")
 
 
-def known_types() -> list[str]:
-    """The types of the pools in the state directory; none when they can't be read."""
+def known_types(backend: str | None = None) -> list[str]:
+    """The types of the pools of a backend; none when they can't be read, or aren't its own.
+
+    Args:
+        backend: What ``--backend`` says.
+    """
+    url = choose_backend(backend).url
+    if is_etcd(url):
+        return _types_in_etcd(url)
+    if url != LOCAL:
+        return []
     return [kind for (kind,) in _read("SELECT type FROM pool ORDER BY type")]
+
+
+def _types_in_etcd(url: str) -> list[str]:
+    from leasectl.backends.etcd_address import parse_etcd_url
+    from leasectl.backends.etcd_cluster import open_gateway
+    from leasectl.clock import Clock
+    from leasectl.engines.etcd_claims import pool_types
+    from leasectl.engines.etcd_keys import Keys
+    from leasectl.errors import LeaseError
+
+    with contextlib.suppress(LeaseError):
+        gateway = open_gateway(
+            url,
+            settings(),
+            clock=Clock(),
+            deadline_seconds=_ETCD_SECONDS,
+            attempt_seconds=_MEMBER_SECONDS,
+        )
+        return pool_types(gateway, Keys(parse_etcd_url(url).prefix, ""))
+    return []
 
 
 def known_handles(*, released_too: bool) -> list[tuple[str, str]]:

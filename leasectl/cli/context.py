@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leasectl.backends.opening import LOCAL, check_url
 from leasectl.backends.settings import RELEASE_SECONDS, Settings, encode_settings
 from leasectl.durations import parse_duration, printable
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, NotFound
 from leasectl.naming import slug
 from leasectl.service import Service
 from leasectl.state import State
@@ -112,3 +112,11 @@ def open_service(
     )
     service.recovery.run()
     return service
+
+
+def no_handle_of_ours(handle: str, service: Service, done: str) -> NotFound:
+    """The error for a path outside of the state directory, where only a handle in it will do."""
+    return NotFound(
+        f"{printable(handle, longest=200)} is no handle of {service.state.directory}; only those "
+        f"can be {done}: name the state directory that it is in with LEASECTL_STATE_DIR"
+    )

@@ -13,6 +13,7 @@ from leasectl.cli.output import show, show_json
 from leasectl.cli.table import output_width
 from leasectl.durations import printable
 from leasectl.findings import Finding
+from leasectl.wording import counted
 
 _NAME_WIDTH = 17
 
@@ -33,11 +34,12 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     Each check is ok, a warning or a failure, and says what to do. Nothing is changed without
     --fix. With it, the state directory is made private, the keeper started if it is needed,
     files that no record knows are removed, records that contradict each other are settled by
-    freeing, and what the dead hold is given back. With etcd, its members, the pools and this
-    state directory's claims are looked at too. Leases that somebody may still use are never
-    released: for these the release command is shown.
+    freeing, and what the dead hold is given back. With etcd, its members, the pools, what we
+    may do there and this state directory's claims are looked at too. Leases that somebody may
+    still use are never released: for these the release command is shown.
 
-    The exit code is 0 when nothing fails, else that of the worst failure: 65, 73, 69, 64 or 1.
+    The exit code is 0 when nothing fails, else that of the worst failure: 65, 66, 73, 69, 77,
+    64 or 1.
     """
     from leasectl.diagnosis import Examination, Surroundings, exit_code
 
@@ -110,4 +112,5 @@ def _summary(found: Sequence[Finding]) -> str:
     }
     fixed = sum(each.fixed is not None for each in found)
     mended = f", {fixed} fixed" if fixed else ""
-    return f"\n{count['ok']} ok, {count['warn']} warnings, {count['fail']} failures{mended}\n"
+    warnings, failures = counted(count["warn"], "warning"), counted(count["fail"], "failure")
+    return f"\n{count['ok']} ok, {warnings}, {failures}{mended}\n"

@@ -18,10 +18,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer the types that there are, to a shell that completes a word."""
+    """Offer the types that the chosen backend has, to a shell that completes a word."""
     from leasectl.cli.completion import known_types
 
-    return [each for each in known_types() if each.startswith(incomplete)]
+    return [each for each in known_types(ctx.params.get("backend")) if each.startswith(incomplete)]
 
 
 def complete_handles(
@@ -50,8 +50,9 @@ def name_list(text: str) -> tuple[str, ...]:
 backend = click.option(
     "--backend",
     metavar="URL",
-    help="Where leases come from: local:, the http:// address of a lease proxy, or none: (a dry "
-    "run). Default: LEASECTL_BACKEND, LEASE_PROXY_SERVER_URL, else local:.",
+    help="Where leases come from: local:, etcd://HOST:PORT,.../PREFIX (over TLS etcds://), the "
+    "http:// address of a lease proxy, or none: (a dry run). Default: LEASECTL_BACKEND, "
+    "LEASE_PROXY_SERVER_URL, else local:.",
 )
 quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing while waiting.")
 handle = click.option(

@@ -14,6 +14,8 @@ from leasectl.durations import printable
 from leasectl.errors import InvalidRequest
 from leasectl.naming import MOST_AT_ONCE, check_name, check_type, next_names
 from leasectl.pool_service import PoolService
+from leasectl.suggestions import NO_POOLS
+from leasectl.wording import counted
 
 CREATE_EXAMPLE = """\b
 Examples:
@@ -128,7 +130,7 @@ def remove(*, pool_type: str, names: str, force: bool, quiet: bool, backend: str
 @options.backend
 def list_pools(*, as_json: bool, backend: str | None) -> None:
     """List pools, and how many resources are free and held."""
-    from leasectl.cli.status import no_pools_hint, pool_counts, pools_table
+    from leasectl.cli.status import pool_counts, pools_table
     from leasectl.cli.table import output_width
 
     service = open_service(backend)
@@ -139,7 +141,7 @@ def list_pools(*, as_json: bool, backend: str | None) -> None:
     elif pools:
         show(pools_table(pools, output_width()))
     else:
-        note(no_pools_hint())
+        note(NO_POOLS)
 
 
 @command.command(epilog=DELETE_EXAMPLE)
@@ -186,10 +188,7 @@ def _name_list(text: str) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return f"1 resource, {names[0]}"
-    between = " and " if len(names) == 2 else " … "
-    return f"{len(names)} resources, {names[0]}{between}{names[-1]}"
+    return f"{counted(len(names), 'resource')}, {pool_apply.examples(names)}"
 
 
 def _tell(quiet: bool, text: str) -> None:

@@ -14,6 +14,7 @@ from leasectl.cli.output import note
 from leasectl.durations import printable
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.pool_service import PoolService
+from leasectl.wording import counted
 
 if TYPE_CHECKING:
     from leasectl.pool_changes import PoolChange
@@ -63,7 +64,8 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     as they are. On the embedded pool all is done at once, or nothing. Applying twice changes
     nothing.
 
-    Boskos' state, lifespan, config and needs mean nothing here and are ignored.
+    Boskos' state, lifespan, config and needs mean nothing here and are ignored, which is said
+    when something changes and with --dry-run.
     """
     from leasectl.definitions import parse_definitions
 
@@ -73,7 +75,8 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     where = "stdin" if filename == "-" else printable(filename, longest=500)
     definitions = parse_definitions(_read(filename, where), where)
     changes = PoolService(open_service(backend)).apply(definitions.pools, dry_run=dry_run)
-    if not quiet:
+    # Who applies the same again and again has read them, or may look with --dry-run.
+    if not quiet and (dry_run or any(map(_is_change, changes))):
         for line in definitions.notes:
             note(line)
     for change in changes:
@@ -113,10 +116,14 @@ def _read(filename: str, where: str) -> str:
         raise InvalidRequest(f"{where}:{line}: this is no UTF-8 text") from None
 
 
+def _is_change(change: PoolChange) -> bool:
+    return change.new or bool(change.added + change.moved + change.removed)
+
+
 def _done(change: PoolChange) -> str:
     gained = change.added + change.moved
     if change.new:
-        return f"created with {_number(gained)}{_examples(gained)}"
+        return f"created with {counted(len(gained), 'resource')}{_examples(gained)}"
     parts = [
         f"{len(names)} {what}{_examples(names)}"
         for what, names in (("added", gained), ("removed", change.removed))
@@ -133,19 +140,18 @@ def _warn_of_the_rest(change: PoolChange) -> None:
     ):
         if names:
             are, they_are = ("is", "it is") if len(names) == 1 else ("are", "they are")
+            resources = counted(len(names), "resource")
             note(
-                f'pool "{change.type}": {_number(names)} to {purpose} {are} held{where}'
+                f'pool "{change.type}": {resources} to {purpose} {are} held{where}'
                 f"{_examples(names)}; apply again once {they_are} free"
             )
 
 
-def _number(names: Sequence[str]) -> str:
-    return f"{len(names)} resource" + ("" if len(names) == 1 else "s")
+def examples(names: Sequence[str]) -> str:
+    """Show which, of some names: the first and the last."""
+    between = " and " if len(names) == 2 else " … "
+    return names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
 
 
 def _examples(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    between = " and " if len(names) == 2 else " … "
-    shown = names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
-    return f" ({shown})"
+    return f" ({examples(names)})" if names else ""

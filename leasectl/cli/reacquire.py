@@ -6,9 +6,9 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.acquire import tell
-from leasectl.cli.context import open_service
+from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
-from leasectl.errors import NoLease, NotFound
+from leasectl.errors import NoLease
 from leasectl.signals import SignalTrap
 
 EXAMPLE = """\b
@@ -41,7 +41,7 @@ def command(
         service = open_service(for_handles=True)
         record = service.targets.handle_at(handle)
         if record is None:
-            raise NotFound(f"{handle} is no handle of {service.state.directory}; only those can be")
+            raise no_handle_of_ours(handle, service, "reacquired")
         ends = interrupts(trap, record.guard)
         sleep_jitter(jitter_seconds, ends)
         reporter = Reporter(record.request.type, wait_seconds)

@@ -7,10 +7,9 @@ import time
 import click
 
 from leasectl.cli import options
-from leasectl.cli.context import open_service
+from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.output import emit
 from leasectl.clock import rfc3339
-from leasectl.errors import NotFound
 from leasectl.targets import whole
 
 EXAMPLE = """\b
@@ -29,7 +28,7 @@ def command(*, handle: str) -> None:
     service = open_service(for_handles=True)
     record = service.targets.handle_at(handle)
     if record is None:
-        raise NotFound(f"{handle} is no handle of {service.state.directory}")
+        raise no_handle_of_ours(handle, service, "renewed")
     sent = time.time()
     record = service.renew(whole(record))
     ttl = record.request.ttl_seconds

@@ -101,7 +101,7 @@ def command(
     from leasectl.backends.settings import read_token
     from leasectl.server.serving import listen, serve, url_of
 
-    token = None if token_file is None else read_token(token_file)
+    token = None if token_file is None else read_token(token_file, named_by="--token-file")
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
     service = open_service(backend or os.environ.get("LEASECTL_BACKEND") or "local:", for_many=True)
     service.pools.pools()  # refused by backends that have none

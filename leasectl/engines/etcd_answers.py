@@ -7,7 +7,7 @@ import json
 from leasectl.durations import printable
 from leasectl.engines.etcd_exchange import Answer, NoAnswer
 from leasectl.engines.etcd_requests import Json
-from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
+from leasectl.errors import BackendUnreachable, LeaseError
 
 # The gRPC codes that the gateway passes on, as far as they say something that we act upon.
 _NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9, 16
@@ -28,6 +28,10 @@ class Unauthenticated(Exception):
     """There was no token, or it isn't valid there, or not any more. Nothing was carried out."""
 
 
+class PermissionDenied(Exception):
+    """The user may not do this. Nothing was carried out."""
+
+
 class InvalidArgument(LeaseError):
     """etcd doesn't take a request that has this form, or this user and password."""
 
@@ -41,7 +45,7 @@ def parse_answer(url: str, answer: Answer) -> Json:
 
     Raises:
         NoAnswer: None that counts.
-        LeaseGone, FailedPrecondition, Unauthenticated, LeaseError: etcd refuses.
+        LeaseGone, FailedPrecondition, Unauthenticated, PermissionDenied, LeaseError: etcd refuses.
     """
     try:
         said = json.loads(answer.text)
@@ -71,10 +75,7 @@ def _refusal(url: str, answer: Json) -> Exception:
     refusals: dict[object, Exception] = {
         _NOT_FOUND: LeaseGone(text),
         _FAILED_PRECONDITION: FailedPrecondition(text),
-        _PERMISSION_DENIED: NotAllowed(
-            f"{url}: {text}; the user in LEASECTL_USER_FILE needs a role that may read and "
-            "write all keys below the prefix"
-        ),
+        _PERMISSION_DENIED: PermissionDenied(text),
         _UNAUTHENTICATED: Unauthenticated(text),
         _INVALID_ARGUMENT: InvalidArgument(f"{url}: {text}"),
         _RESOURCE_EXHAUSTED: BackendUnreachable(f"{url}: {text}"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import re
 import signal
 import socket
 import ssl
@@ -22,6 +23,8 @@ from leasectl.durations import printable
 CONNECT_SECONDS = 1.0
 # Pools of many thousands of resources take a few MiB.
 LONGEST_ANSWER_BYTES = 64 << 20
+NOT_IN_TIME = "no answer in time"
+_ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 # OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
 _OTHER_NAME = (62, 64)
 
@@ -31,12 +34,16 @@ class NoAnswer(Exception):
 
     Args:
         text: Why.
+        advice: What to do about it, where there is something in particular.
         sent: Whether the member can have got the request.
         lasting: Whether it would be the same the next time.
     """
 
-    def __init__(self, text: str, *, sent: bool = True, lasting: bool = False) -> None:
+    def __init__(
+        self, text: str, *, advice: str = "", sent: bool = True, lasting: bool = False
+    ) -> None:
         super().__init__(text)
+        self.advice = advice
         self.sent = sent
         self.lasting = lasting
 
@@ -167,7 +174,7 @@ class _Exchange:
         if self._answer is not None:
             return self._answer
         if self._error is None or isinstance(self._error, httpx.TimeoutException):
-            raise NoAnswer("no answer in time", sent=self._sent)
+            raise NoAnswer(NOT_IN_TIME, sent=self._sent)
         if isinstance(self._error, (httpx.HTTPError, httpx.StreamError)):
             raise _translate(self._endpoint, self._error, sent=self._sent) from self._error
         raise self._error
@@ -198,8 +205,10 @@ def _shut(connected: socket.socket) -> None:
 
 
 def _translate(endpoint: str, error: Exception, *, sent: bool) -> NoAnswer:
-    detail = printable(str(error) or type(error).__name__, longest=80)
     tls = _tls_error(error)
+    reason = (tls.reason or "") if tls else ""
+    said = reason.replace("_", " ").lower() or _ERRNO.sub("", str(error)).rstrip(".")
+    detail = printable(said or type(error).__name__, longest=80)
     if isinstance(tls, ssl.SSLCertVerificationError):
         if tls.verify_code in _OTHER_NAME:
             advice = "use a name that it has"
@@ -207,22 +216,22 @@ def _translate(endpoint: str, error: Exception, *, sent: bool) -> NoAnswer:
             advice = "name the file with its CA in LEASECTL_CA_FILE"
         said = printable(tls.verify_message.rstrip("."))
         return NoAnswer(
-            f"its certificate isn't trusted ({said}); {advice}",
+            f"its certificate isn't trusted ({said})",
+            advice=advice,
             sent=sent,
             lasting=True,
         )
-    reason = (tls.reason or "") if tls else ""
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return NoAnswer(
-            f"it wants a certificate of ours that it trusts ({detail}); "
-            "name one in LEASECTL_CERT_FILE and LEASECTL_KEY_FILE",
+            f"it wants a certificate of ours that it trusts ({detail})",
+            advice="name one in LEASECTL_CERT_FILE, and its key in LEASECTL_KEY_FILE",
             sent=sent,
             lasting=True,
         )
     if isinstance(tls, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER":
-        return NoAnswer(f"{detail}; without TLS its address is etcd://", sent=sent)
+        return NoAnswer(detail, advice="without TLS its address is etcd://", sent=sent)
     if isinstance(error, httpx.RemoteProtocolError) and endpoint.startswith("http:"):
-        return NoAnswer(f"{detail} With TLS its address is etcds://", sent=sent)
+        return NoAnswer(detail, advice="with TLS its address is etcds://", sent=sent)
     return NoAnswer(detail, sent=sent)
 
 

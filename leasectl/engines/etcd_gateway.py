@@ -22,26 +22,27 @@ from typing import Callable, NamedTuple
 import httpx
 
 from leasectl.clock import Clock
-from leasectl.durations import format_seconds, printable
+from leasectl.durations import printable
 from leasectl.engines.etcd_answers import (
     FailedPrecondition,
     InvalidArgument,
     LeaseGone,
+    PermissionDenied,
     Unauthenticated,
     is_alive,
     parse_answer,
 )
-from leasectl.engines.etcd_exchange import Line, NoAnswer
+from leasectl.engines.etcd_exchange import NOT_IN_TIME, Line, NoAnswer
 from leasectl.engines.etcd_requests import Json, Outcome, parse_outcome
+from leasectl.engines.etcd_silence import Silence
 from leasectl.engines.etcd_user import read_user
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
     CorruptState,
+    FileUnreadable,
     InvalidRequest,
-    LeaseError,
     NotAllowed,
-    NotFound,
 )
 
 __all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer"]
@@ -60,12 +61,14 @@ class Member(NamedTuple):
         version: Of etcd.
         has_leader: Whether it knows of one.
         problem: Why it said nothing; empty when it did.
+        advice: What to do about that, where there is something in particular.
     """
 
     endpoint: str
     version: str = ""
     has_leader: bool = False
     problem: str = ""
+    advice: str = ""
 
 
 class Gateway:
@@ -82,6 +85,7 @@ class Gateway:
         tls: Makes the context of connections to ``https://``; called once, before the first.
         user_file: Path of a file with ``user:password``, read whenever a token is needed; None
             where etcd asks for none.
+        prefix: Below which a user needs to be allowed everything, for messages.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Gateway:
         pause: Callable[[float], object] = time.sleep,
         tls: Callable[[], ssl.SSLContext] | None = None,
         user_file: str | None = None,
+        prefix: str = "",
     ) -> None:
         self.endpoints = tuple(endpoints)
         self._clock = clock
@@ -105,6 +110,7 @@ class Gateway:
         self._pause = pause
         self._tls = tls
         self._user_file = user_file
+        self._prefix = prefix
         self._limits = threading.local()  # `until`: see `limited`
         self._lock = threading.Lock()
         # Under the lock, which nobody holds while waiting for a member:
@@ -187,13 +193,17 @@ class Gateway:
         return max(0.0, float(answer.get("TTL", 0)))
 
     def member(self, member: int, seconds: float) -> Member:
-        """Ask one member, within so many seconds, how it is."""
+        """Ask one member, within so many seconds, how it is.
+
+        Raises:
+            LeaseError: It can't be asked, for a reason that is the same at every member.
+        """
         endpoint = self.endpoints[member]
         try:
             with self.client() as client:
                 said = self._try(client, member, "/v3/maintenance/status", {}, seconds)
-        except (NoAnswer, LeaseError) as error:
-            return Member(endpoint, problem=str(error))
+        except NoAnswer as reason:
+            return Member(endpoint, problem=str(reason), advice=reason.advice)
         # "0", or nothing at all, while there is none.
         has_leader = str(said.get("leader", "0")) != "0"
         return Member(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
@@ -277,7 +287,7 @@ class Gateway:
         """The answer, and whether the request may have been carried out before."""
         try:
             return self._ask_anybody(path, body)
-        except (CorruptState, InvalidRequest, NotAllowed, NotFound) as reason:
+        except (CorruptState, FileUnreadable, InvalidRequest, NotAllowed) as reason:
             raise AccessRefused(reason) from reason
 
     def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
@@ -290,7 +300,7 @@ class Gateway:
         if until is not None:
             deadline = min(deadline, max(until, start + _LEAST_SECONDS))
             attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
-        reasons: dict[str, None] = {}
+        silence = Silence()
         repeated = False
         with self._line() as line:
             while True:
@@ -299,10 +309,7 @@ class Gateway:
                     member = self._current
                     seconds = min(attempt_seconds, deadline - self._clock.elapsed())
                     if seconds <= 0:
-                        why = (
-                            f"no answer from etcd within {format_seconds(deadline - start)}: "
-                            f"{'; '.join(reasons)}; is it there, and does it have a quorum?"
-                        )
+                        why = silence.text(deadline - start)
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)
                         raise BackendUnreachable(why)
                     try:
@@ -310,10 +317,10 @@ class Gateway:
                     except NoAnswer as reason:
                         repeated = repeated or reason.sent
                         lasting = lasting and reason.lasting
-                        reasons[f"{self.endpoints[member]}: {reason}"] = None
+                        silence.note(self.endpoints[member], reason)
                         self._leave(member)
                 if lasting:
-                    raise BackendUnreachable(f"no answer from etcd: {'; '.join(reasons)}")
+                    raise BackendUnreachable(silence.text())
                 self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
 
     def _leave(self, member: int) -> None:
@@ -354,8 +361,10 @@ class Gateway:
                 f"{self.endpoints[member]}: etcd doesn't take the user and password in {user_file}"
             ) from refusal
         except (NoAnswer, Unauthenticated) as reason:
-            lasting = isinstance(reason, NoAnswer) and reason.lasting
-            raise NoAnswer(f"no token: {reason}", sent=False, lasting=lasting) from reason
+            why = reason if isinstance(reason, NoAnswer) else NoAnswer(str(reason))
+            raise NoAnswer(
+                f"no token: {why}", advice=why.advice, sent=False, lasting=why.lasting
+            ) from reason
         token = str(said.get("token", ""))
         if not token.isascii() or not token.isprintable():
             raise NoAnswer("its token is none", sent=False)
@@ -369,9 +378,15 @@ class Gateway:
         endpoint = self.endpoints[member]
         seconds = until - self._clock.elapsed()
         if seconds <= 0:
-            raise NoAnswer("no answer in time", sent=False)
+            raise NoAnswer(NOT_IN_TIME, sent=False)
         answer = line.ask(endpoint, path, body, headers=_headers(token), seconds=seconds)
-        return parse_answer(endpoint + path, answer)
+        try:
+            return parse_answer(endpoint + path, answer)
+        except PermissionDenied as refusal:
+            raise NotAllowed(
+                f"{endpoint}: {refusal}; the user in LEASECTL_USER_FILE needs a role that may "
+                f"read and write all keys below {self._prefix}/"
+            ) from refusal
 
 
 def _headers(token: str | None) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.suggestions import did_you_mean
+from leasectl.wording import counted
 
 
 def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
@@ -23,8 +24,9 @@ def no_resource(pool_type: str, name: str) -> NotFound:
 
 def too_few(pool_type: str, capacity: int, count: int) -> InvalidRequest:
     """The pool could never satisfy a request for so many."""
+    resources = counted(capacity, "resource")
     return InvalidRequest(
-        f'pool "{pool_type}" has {capacity} resources, so --count {count} can never be met; '
+        f'pool "{pool_type}" has {resources}, so --count {count} can never be met; '
         f"see: leasectl status -t {pool_type}"
     )
 

@@ -748,9 +748,22 @@ _lease__obtain() { # <function> <leasectl argument>...
   _lease__trap_settle
   case $_lease__code in
     0) ;;
-    66) return 2 ;;
+    66)
+      _lease__named_files || return 1
+      return 2
+      ;;
     *) return 1 ;;
   esac
+}
+
+# Whether the files that the environment names can be read; else 66 may not be about the type.
+_lease__named_files() {
+  local _lease__name
+  for _lease__name in TOKEN_FILE CA_FILE CERT_FILE KEY_FILE USER_FILE; do
+    _lease__name=LEASECTL_$_lease__name
+    [ -z "${!_lease__name-}" ] || [ -r "${!_lease__name}" ] || return 1
+  done
+  [ -z "${SSL_CERT_FILE-}" ] || [ -r "$SSL_CERT_FILE" ]
 }
 
 _lease__deliver() { # <function>

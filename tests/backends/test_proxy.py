@@ -320,6 +320,11 @@ class TestReachingIt:
         assert b"s3cret" not in state
         token.write_text("")
         assert cli("acquire", "-t", "T").code == 65
+        token.unlink()
+        missing = cli("acquire", "-t", "T")
+        assert missing.code == 66
+        assert f"token file {token}: No such file" in missing.err
+        assert "LEASECTL_TOKEN_FILE" in missing.err
 
 
 class TestReleases:

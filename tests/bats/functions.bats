@@ -96,6 +96,16 @@ SCRIPT
   assert_equal "${#stderr_lines[@]}" 2
 }
 
+@test "acquire returns 1, not 2, while a file that the environment names can't be read" {
+  local variable
+  for variable in LEASECTL_CERT_FILE LEASECTL_CA_FILE SSL_CERT_FILE; do
+    script <<<"export LEASECTL_BACKEND=etcds://127.0.0.1:9 $variable=/nowhere; lease__acquire --type=T"
+    run_script
+    assert_failure 1
+    assert_equal "${#stderr_lines[@]}" 1
+  done
+}
+
 @test "acquire returns 1 for what can't be meant, says it in one line, and leases nothing" {
   local words
   make_pool T

@@ -267,7 +267,10 @@ class TestReacquire:
     def test_of_a_copy_is_refused(self, cli: Cli, tmp_path: Path) -> None:
         copy = tmp_path / "copy"
         copy.write_bytes(Path(cli("acquire", "-t", "T").handle).read_bytes())
-        assert cli("reacquire", "--handle", str(copy)).code == NOT_FOUND
+        for command, done in (("reacquire", "reacquired"), ("renew", "renewed")):
+            finished = cli(command, "--handle", str(copy))
+            assert finished.code == NOT_FOUND
+            assert f"no handle of {cli.state_dir}; only those can be {done}: " in finished.err
 
 
 class TestRenew:
@@ -313,7 +316,7 @@ class TestInVain:
         cli.ok("acquire", "-t", "T", "-c", "2")
         finished = cli("acquire", "-t", "T", "-w", "0", "--optional")
         assert (finished.code, finished.out) == (0, "")
-        assert "the lease is optional" in finished.err
+        assert "going on without a lease, as it is optional" in finished.err
         assert finished.err.count("\n") == 1
 
     def test_an_optional_lease_is_also_done_without_where_nothing_works(self, cli: Cli) -> None:

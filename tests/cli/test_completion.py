@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.engines.etcd_server import EtcdServer
 from tests.support import Cli, Finished
 
 # The command that an install puts beside Python.
@@ -59,6 +62,44 @@ def test_types_are_offered_wherever_one_is_asked_for(cli: Cli) -> None:
     for words in (["acquire", "-t"], ["run", "--type"], ["status", "-t"], ["pool", "add"]):
         assert offered(cli, *words, "a") == ["aws--install", "azure--install"]
     assert offered(cli, "pool", "create", "a") == []
+
+
+def test_the_types_are_those_of_the_chosen_backend(cli: Cli, etcd: EtcdServer, prefix: str) -> None:
+    url = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
+    cli.pool("azure--here")
+    cli.ok("pool", "create", "azure--there", "--count", "1", "--backend", url)
+    assert offered(cli, "acquire", "-t", "a") == ["azure--here"]
+    assert offered(cli, "acquire", "--backend", url, "-t", "a") == ["azure--there"]
+    cli.env["LEASECTL_BACKEND"] = url
+    assert offered(cli, "acquire", "-t", "a") == ["azure--there"]
+    assert offered(cli, "status", "-t", "aws") == []
+    assert offered(cli, "acquire", "--backend", "local:", "-t", "a") == ["azure--here"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9",
+        "none:",
+        "etcd://127.0.0.1:9",
+        "etcds://127.0.0.1:9",
+        "etcd://user:password@h",
+        "nonsense:",
+    ],
+)
+def test_what_no_backend_tells_is_not_offered_and_nothing_is_said(cli: Cli, url: str) -> None:
+    cli.pool("T")
+    cli.env["LEASECTL_BACKEND"] = url
+    cli.env["LEASECTL_CA_FILE"] = "/nowhere"
+    assert offered(cli, "acquire", "-t", "") == []
+
+
+def test_a_cluster_that_is_silent_holds_nobody_up_for_long(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cli.env["LEASECTL_BACKEND"] = f"etcd://127.0.0.1:{silent.getsockname()[1]}"
+        since = time.monotonic()
+        assert offered(cli, "acquire", "-t", "") == []
+        assert 0.9 < time.monotonic() - since < 5
 
 
 def test_handles_are_offered_by_their_ids(cli: Cli) -> None:

@@ -90,6 +90,8 @@ class TestAHealthyMachine:
         lines = cli.ok("doctor").splitlines()
         assert lines[1].startswith("ok    backend          local:, chosen by the default")
         assert lines[-1] == "18 ok, 0 warnings, 0 failures"
+        cli.ok("acquire", "-t", "T")
+        assert cli.ok("doctor").splitlines()[-1] == "17 ok, 1 warning, 0 failures"
 
     def test_the_table_fits_the_width(self, cli: Cli) -> None:
         cli.pool("T")
@@ -563,7 +565,10 @@ class TestFiles:
 
 @pytest.mark.parametrize(
     ("codes", "worst"),
-    [((), 0), ((1,), 1), ((64, 1), 64), ((73, 69, 1), 73), ((73, 65, 64), 65), ((77,), 1)],
+    [
+        *[((), 0), ((1,), 1), ((64, 1), 64), ((73, 69, 1), 73), ((73, 65, 64), 65)],
+        *[((66, 69), 66), ((77, 64), 77), ((79,), 1)],
+    ],
 )
 def test_the_exit_code_is_that_of_the_worst_failure(codes: tuple[int, ...], worst: int) -> None:
     findings = [Finding("fail", "", exit_code=code) for code in codes]

@@ -287,3 +287,15 @@ def test_no_error_message_controls_the_terminal(cli: Cli) -> None:
         finished = cli(*args)
         assert finished.code == USAGE
         assert "\x1b" not in finished.err
+
+
+def test_where_there_is_none_both_ways_to_make_one_are_named(cli: Cli) -> None:
+    finished = cli("pool", "list")
+    assert (finished.code, finished.out) == (0, "")
+    assert "leasectl pool create TYPE" in finished.err
+    assert "leasectl pool apply -f FILE" in finished.err
+
+
+def test_a_request_for_more_than_one_resource_is_told_that_there_is_one(cli: Cli) -> None:
+    cli.ok("pool", "create", "T", "--count", "1")
+    assert 'pool "T" has 1 resource, so' in cli("acquire", "-t", "T", "-c", "2").err

@@ -72,11 +72,15 @@ def test_applying_twice_changes_nothing(cli: Cli) -> None:
     finished = apply(cli, LIST)
     after = cli.snapshot()
     assert (finished.code, finished.out) == (0, "")
-    assert finished.err.splitlines()[1:] == [
+    unchanged = [
         'leasectl: pool "azure--install": unchanged',
         'leasectl: pool "lab": unchanged',
     ]
+    assert finished.err.splitlines() == unchanged
     assert after == before
+    looked = apply(cli, LIST, "--dry-run").err.splitlines()
+    assert "state dirty is ignored" in looked[0]
+    assert looked[1:] == [f"{line} (dry run)" for line in unchanged]
 
 
 def test_a_pool_becomes_what_the_list_says_and_others_stay(cli: Cli) -> None:
@@ -143,7 +147,9 @@ def test_a_name_of_a_pool_that_isnt_listed_is_refused_and_nothing_changes(cli: C
     assert finished == Finished(
         USAGE,
         "",
-        'leasectl: resource "rack-8" is already in pool "other"; names are unique across pools\n',
+        'leasectl: pool "lab" is to have "rack-8", which is in pool "other"; list the names of '
+        "that pool in the file too, without it, or first run: "
+        "leasectl pool remove other --names rack-8\n",
     )
     assert cli.snapshot() == before
 

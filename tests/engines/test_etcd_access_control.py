@@ -24,6 +24,7 @@ from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
     CorruptState,
+    FileUnreadable,
     InvalidRequest,
     LeaseError,
     NotAllowed,
@@ -183,6 +184,7 @@ class TestCertificates:
             text = refusal(gateway, BackendUnreachable)
             assert "it wants a certificate of ours that it trusts" in text
             assert "LEASECTL_CERT_FILE" in text
+            assert "_ssl.c" not in text
 
     def test_without_tls_the_files_mean_nothing(
         self, etcd: EtcdServer, let_in: Callable[..., Gateway]
@@ -217,16 +219,38 @@ class TestCertificates:
             file.write_text(content)
         good = {"ca_file": certificates.ca.file, "cert_file": certificates.client.file}
         good["key_file"] = certificates.client.key_file
-        text = refusal(let_in("etcds://h", **{**good, setting: str(file)}), CorruptState)
-        assert str(file) in text
+        kind = FileUnreadable if content is None else CorruptState
+        text = refusal(let_in("etcds://h", **{**good, setting: str(file)}), kind)
+        assert f"file {file}" in text
         assert ("No such file" in text) == (content is None)
+        assert f"LEASECTL_{setting.upper()}" in text
+        assert "_ssl.c" not in text
+
+    def test_a_certificate_without_a_key_is_told_where_to_name_it(
+        self, certificates: Certificates, let_in: Callable[..., Gateway]
+    ) -> None:
+        text = refusal(let_in("etcds://h", cert_file=certificates.client.file), CorruptState)
+        assert f"{certificates.client.file} holds no private key" in text
+        assert "LEASECTL_KEY_FILE" in text
+
+    def test_of_a_certificate_and_its_key_the_damaged_one_is_named(
+        self, certificates: Certificates, tmp_path: Path, let_in: Callable[..., Gateway]
+    ) -> None:
+        shown = certificates.client
+        files = {"cert_file": shown.file, "key_file": shown.key_file}
+        for setting, file in files.items():
+            damaged = tmp_path / setting
+            head, body, *rest = Path(file).read_text().splitlines(keepends=True)
+            damaged.write_text("".join([head, "A" * 8 + body[8:], *rest]))
+            text = refusal(let_in("etcds://h", **{**files, setting: str(damaged)}), CorruptState)
+            assert f"file {damaged} is damaged; LEASECTL_{setting.upper()}" in text
 
     def test_a_key_that_is_encrypted_is_refused_without_asking_for_its_password(
         self, certificates: Certificates, tmp_path: Path, let_in: Callable[..., Gateway]
     ) -> None:
         key_file = encrypt_key(certificates.client.key_file, tmp_path / "encrypted.key")
         gateway = let_in("etcds://h", cert_file=certificates.client.file, key_file=key_file)
-        assert f"{key_file}: it is encrypted" in refusal(gateway, CorruptState)
+        assert f"{key_file} is encrypted" in refusal(gateway, CorruptState)
 
     def test_a_key_of_another_certificate_is_refused(
         self, certificates: Certificates, let_in: Callable[..., Gateway]
@@ -234,6 +258,8 @@ class TestCertificates:
         shown = {"cert_file": certificates.client.file, "key_file": certificates.server.key_file}
         text = refusal(let_in("etcds://h", **shown), CorruptState)
         assert all(file in text for file in shown.values())
+        assert "isn't that of the certificate" in text
+        assert "_ssl.c" not in text
 
     def test_a_key_without_a_certificate_is_refused(self, let_in: Callable[..., Gateway]) -> None:
         text = refusal(let_in("etcds://h", key_file="/key"), InvalidRequest)
@@ -247,8 +273,9 @@ class TestCertificates:
         let_in: Callable[..., Gateway],
     ) -> None:
         plain, tls = (f"//{each.endpoints[0].partition('://')[2]}" for each in (etcd, secure))
-        with pytest.raises(BackendUnreachable, match="etcds://"):
+        with pytest.raises(BackendUnreachable, match="; with TLS its address is etcds://") as said:
             write_something(let_in(f"etcd:{tls}", 0.5))
+        assert str(said.value).count(tls) == 1
         # With a hint at "etcd://", unless Python can't tell that from a connection that was lost.
         with pytest.raises(BackendUnreachable):
             write_something(let_in(f"etcds:{plain}", 0.5, ca_file=certificates.ca.file))
@@ -302,15 +329,15 @@ class TestUsers:
         file = tmp_path / "user"
         file.write_text(content)
         text = refusal(let_in(guarded, user_file=str(file)), CorruptState)
-        assert f"{file} doesn't hold user:password" in text
+        assert f"{file} doesn't hold user:password, on one line; LEASECTL_USER_FILE" in text
         assert "s3cret" not in text
 
     def test_a_file_that_is_no_text_or_not_there_is_refused(
         self, tmp_path: Path, guarded: EtcdServer, let_in: Callable[..., Gateway]
     ) -> None:
         file = tmp_path / "user"
-        text = refusal(let_in(guarded, user_file=str(file)), CorruptState)
-        assert f"{file}: No such file" in text
+        text = refusal(let_in(guarded, user_file=str(file)), FileUnreadable)
+        assert f"{file}: No such file or directory; LEASECTL_USER_FILE" in text
         file.write_bytes(b"root:\xff\xfe")
         text = refusal(let_in(guarded, user_file=str(file)), CorruptState)
         assert f"{file} doesn't hold user:password" in text
@@ -325,7 +352,7 @@ class TestUsers:
         read_something(gateway)
         text = refusal(gateway, NotAllowed)
         assert "permission denied" in text
-        assert "read and write all keys below the prefix" in text
+        assert f"read and write all keys below {PREFIX}/" in text
         with pytest.raises(AccessRefused, match="permission denied"):
             gateway.read(read("/elsewhere"))
 
@@ -342,7 +369,7 @@ class TestUsers:
 
         probe(ROOT)
         for user in (READER, (ROOT[0], "wrong")):
-            with pytest.raises(NotAllowed):
+            with pytest.raises(AccessRefused):
                 probe(user)
 
     def test_a_token_that_has_expired_is_replaced(
@@ -526,7 +553,7 @@ class TestMembers:
             server.signal(0, signal.SIGSTOP)
             server.kill(1)
             since = time.monotonic()
-            with pytest.raises(BackendUnreachable, match="does it have a quorum"):
+            with pytest.raises(BackendUnreachable, match="do they have a quorum"):
                 write_something(gateway)
             assert 2.9 < time.monotonic() - since < 3.5
             server.signal(0, signal.SIGCONT)

@@ -80,7 +80,7 @@ def test_who_is_not_let_in_is_told_why_in_one_line(known: Cli, tmp_path: Path) -
     assert "LEASECTL_CA_FILE" in refusal(known, 69, LEASECTL_CA_FILE=None)
     no_certificate = {"LEASECTL_CERT_FILE": None, "LEASECTL_KEY_FILE": None}
     assert "LEASECTL_CERT_FILE" in refusal(known, 69, **no_certificate)
-    assert "/nowhere" in refusal(known, 65, LEASECTL_CA_FILE="/nowhere")
+    assert "/nowhere" in refusal(known, 66, LEASECTL_CA_FILE="/nowhere")
     assert "LEASECTL_CERT_FILE" in refusal(known, 64, LEASECTL_CERT_FILE=None)
 
 
@@ -93,6 +93,45 @@ def test_who_may_only_look_is_told_so(known: Cli, tmp_path: Path) -> None:
     finished = known("acquire", "-t", "L", "-w", "0")
     assert finished.code == 77
     assert "permission denied" in finished.err
+    before = known.ok("pool", "list", "--json")
+    report = known("doctor", "--json")
+    assert report.code == 77
+    (failed,) = (each for each in json.loads(report.out)["checks"] if each["status"] == "fail")
+    assert failed["name"] == "etcd writing"
+    assert "read and write all keys below /leasectl/" in failed["advice"]
+    assert known.ok("pool", "list", "--json") == before
+
+
+def test_doctor_says_as_whom_it_comes_and_shows_no_password(known: Cli) -> None:
+    said = {
+        each["name"]: each["what"] for each in json.loads(known.ok("doctor", "--json"))["checks"]
+    }
+    env = known.env
+    assert said["etcd access"] == (
+        f"as user root of {env['LEASECTL_USER_FILE']}, trusting {env['LEASECTL_CA_FILE']}, "
+        f"showing {env['LEASECTL_CERT_FILE']}"
+    )
+    assert said["etcd writing"] == "allowed below /leasectl/"
+    assert ROOT[1] not in str(said)
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "failing", "advice"),
+    [
+        (("LEASECTL_CERT_FILE", "LEASECTL_KEY_FILE"), 69, "etcd members", "LEASECTL_CERT_FILE"),
+        (("LEASECTL_CA_FILE",), 69, "etcd members", "LEASECTL_CA_FILE"),
+        (("LEASECTL_KEY_FILE",), 65, "etcd access", "LEASECTL_KEY_FILE"),
+        (("LEASECTL_USER_FILE",), 77, "etcd pools", "LEASECTL_USER_FILE"),
+    ],
+)
+def test_doctor_says_once_what_there_is_to_do_when_we_are_not_let_in(
+    known: Cli, variables: tuple[str, ...], code: int, failing: str, advice: str
+) -> None:
+    report = known("doctor", "--json", **dict.fromkeys(variables))
+    assert report.code == code
+    (failed,) = (each for each in json.loads(report.out)["checks"] if each["status"] == "fail")
+    assert failed["name"] == failing
+    assert advice in failed["advice"]
 
 
 def test_the_ca_file_of_our_own_wins_over_everybodys(known: Cli, tmp_path: Path) -> None:

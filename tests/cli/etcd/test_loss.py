@@ -64,7 +64,7 @@ class TestInTheMiddleOfARun:
         script.tell("end")
         finished = run.finish()
         assert finished.code == 3
-        assert "lease of T is lost (ignore)" in finished.err
+        assert f"lost the lease on a: {script.path} goes on without it" in finished.err
         assert script.times("told") == []
 
     def test_it_is_told_of_a_force_on_another_host(self, hosts: Hosts, here: Cli) -> None:
