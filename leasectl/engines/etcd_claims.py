@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from leasectl.clock import Clock, earliest
 from leasectl.engines.base import LostListener
+from leasectl.engines.etcd_answers import NoSpace
 from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
@@ -328,13 +329,24 @@ class EtcdClaims:
         claim = parse_claim(held)
         expires = claim.lease_duration_seconds is not None
         now = self._clock.wall()
-        if is_alive and (not expires or self._gateway.keep_alive(lease)):
-            alive = self._keys.alive(pool_type, lease)
-            renewed = put(self._keys.renewed(pool_type, lease), str(now))
-            if self._gateway.commit([present(alive)], [renewed]).succeeded:
-                return claim
-        self._reap_one(pool_type, lease)
+        is_kept = is_alive and (not expires or self._gateway.keep_alive(lease))
+        if is_kept and self._date(pool_type, lease, now):
+            return claim
+        with contextlib.suppress(NoSpace):  # that it has run out is said all the same
+            self._reap_one(pool_type, lease)
         return None
+
+    def _date(self, pool_type: str, lease: int, renewed: float) -> bool:
+        """Write down when a claim was renewed; returns whether it is still there.
+
+        Without space that isn't written, and nothing else is: nobody can be granted anything.
+        """
+        alive = self._keys.alive(pool_type, lease)
+        date = put(self._keys.renewed(pool_type, lease), str(renewed))
+        try:
+            return self._gateway.commit([present(alive)], [date]).succeeded
+        except NoSpace:
+            return self._read_claim(pool_type, lease).is_alive
 
 
 def pool_types(gateway: Gateway, keys: Keys) -> list[str]:

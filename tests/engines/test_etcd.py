@@ -31,7 +31,7 @@ from leasectl.model import Lease, Request
 from tests.crash.forking import end_all, ending, fork
 from tests.crash.history import Recorder, read_history, violations
 from tests.engines.etcd_access import Access
-from tests.engines.etcd_relay import Relay
+from tests.engines.etcd_relay import Relay, relay
 from tests.engines.etcd_server import EtcdServer, etcd_server
 from tests.support import eventually
 
@@ -439,6 +439,57 @@ class TestEndedEarly:
         store.gateway.commit((), [put(found.items[0].key, in_an_hour)])
         (lease,) = store.acquire("next", Request("T", name=revoked.name))
         assert lease.acquire_time < revoked.renew_time + 3600
+
+
+class TestNoSpace:
+    """etcd has reached its quota, and writes nothing until somebody has made room."""
+
+    @pytest.fixture
+    def full(self, prefix: str) -> Iterator[tuple[EtcdServer, Access]]:
+        """Such a server, and access to a pool of which one is held."""
+        with etcd_server() as server:
+            store = Access(server.endpoints, prefix)
+            store.pools.create_pool("T", NAMES)
+            store.acquire("holder", Request("T", ttl_seconds=60))
+            server.alarm(on=True)
+            yield server, store
+
+    def test_a_heartbeat_is_good_and_dated_again_when_there_is_space(
+        self, full: tuple[EtcdServer, Access]
+    ) -> None:
+        server, store = full
+        (lease,) = [each.lease for each in store.pool().resources if each.lease]
+        assert store.engine.renew("holder") == (NAMES[0],)
+        server.alarm(on=False)
+        assert store.engine.renew("holder") == (NAMES[0],)
+        (dated,) = [each.lease for each in store.pool().resources if each.lease]
+        assert dated.renew_time is not None and lease.renew_time is not None
+        assert dated.renew_time > lease.renew_time
+
+    def test_nobody_is_granted_anything_and_all_are_told_what_to_do(
+        self, full: tuple[EtcdServer, Access]
+    ) -> None:
+        _, store = full
+        with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
+            store.acquire("other", Request("T"))
+        with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
+            store.engine.free("holder")
+
+    @pytest.mark.parametrize("number", [1, 4])
+    def test_a_claim_that_has_gone_is_lost_all_the_same(
+        self, full: tuple[EtcdServer, Access], prefix: str, number: int
+    ) -> None:
+        """Before the first request of the heartbeat, or before the last, which is the date's."""
+        server, store = full
+        (found,) = store.gateway.read(read_all(store.keys.helds("T"), keys_only=True)).answers
+        with relay(server.endpoints[0]) as between:
+
+            def revoke(at: int, _path: str) -> None:
+                if at == number:
+                    store.gateway.revoke(lease_in(found.items[0]))
+
+            between.listen(before=revoke)
+            assert Access([between.endpoint], prefix).engine.renew("holder") == ()
 
 
 class TestOwners:
