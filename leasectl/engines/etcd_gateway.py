@@ -13,6 +13,7 @@ So whoever is told that a token isn't valid authenticates anew and asks again.
 from __future__ import annotations
 
 import contextlib
+import secrets
 import ssl
 import threading
 import time
@@ -36,7 +37,7 @@ from leasectl.engines.etcd_requests import Json, Outcome, parse_outcome
 from leasectl.engines.etcd_user import read_user
 from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
 
-__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer"]
+__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new_lease"]
 
 ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
@@ -56,6 +57,11 @@ class Member(NamedTuple):
     version: str = ""
     has_leader: bool = False
     problem: str = ""
+
+
+def new_lease() -> int:
+    """An id for an etcd lease that nobody else would choose."""
+    return secrets.randbelow((1 << 63) - 1) + 1  # signed in etcd, and 0 is none
 
 
 class Gateway:
@@ -138,7 +144,7 @@ class Gateway:
         return self.commit((), reads)
 
     def grant(self, lease: int, ttl_seconds: int) -> None:
-        """Make an etcd lease under an id that nobody else would choose."""
+        """Make an etcd lease under an id as `new_lease` makes them."""
         with contextlib.suppress(FailedPrecondition):  # by a try whose answer was lost
             self._ask("/v3/lease/grant", {"ID": str(lease), "TTL": str(ttl_seconds)})
 

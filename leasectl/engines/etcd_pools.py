@@ -7,7 +7,6 @@ made can't be seen before the last; names left behind by who died at it don't co
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from leasectl.clock import Clock
 from leasectl.engines import refusals
 from leasectl.engines.base import LostListener
 from leasectl.engines.etcd_claims import EtcdClaims, pool_types
-from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_gateway import Gateway, new_lease
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
     Claim,
@@ -50,8 +49,8 @@ from leasectl.model import Pool, QueueEntry, Resource
 
 _MAKING_SECONDS = 60
 _ASKED_AT_ONCE = 8
-# A name takes three operations to be added and, with its claim, seven at most to be removed.
-_ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 16
+# A name takes three operations to be added and, with its claim, eight at most to be removed.
+_ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 15
 
 
 class EtcdPools:
@@ -92,7 +91,7 @@ class EtcdPools:
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         self._check_untaken(pool_type, names)
-        key, lease = self._keys.pool(pool_type), secrets.randbelow((1 << 63) - 1) + 1
+        key, lease = self._keys.pool(pool_type), new_lease()
         making = f"being made under {lease}"
         self._gateway.grant(lease, _MAKING_SECONDS)
         made = self._gateway.commit([absent(key)], [put(key, making, lease=lease)], [read(key)])
