@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -34,6 +33,7 @@ from leasectl.engines.etcd_answers import (
 )
 from leasectl.engines.etcd_exchange import Line, NoAnswer
 from leasectl.engines.etcd_requests import Json, Outcome, parse_outcome
+from leasectl.engines.etcd_trust import Trust
 from leasectl.engines.etcd_user import read_user
 from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
 
@@ -73,7 +73,7 @@ class Gateway:
         deadline_seconds: How long a request may take, all its repetitions included.
         attempt_seconds: How long one of them may, at one member.
         pause: Called with seconds between two rounds of all members.
-        tls: Makes the context of connections to ``https://``; called once, before the first.
+        trust: For connections to ``https://``; nothing is read before the first.
         user_file: Path of a file with ``user:password``, read whenever a token is needed; None
             where etcd asks for none.
     """
@@ -86,7 +86,7 @@ class Gateway:
         deadline_seconds: float = 10.0,
         attempt_seconds: float = ATTEMPT_SECONDS,
         pause: Callable[[float], object] = time.sleep,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        trust: Trust | None = None,
         user_file: str | None = None,
     ) -> None:
         self.endpoints = tuple(endpoints)
@@ -94,12 +94,11 @@ class Gateway:
         self._deadline_seconds = deadline_seconds
         self._attempt_seconds = attempt_seconds
         self._pause = pause
-        self._tls = tls
+        self._trust = trust
         self._user_file = user_file
         self._lock = threading.Lock()
         # Under the lock, which nobody holds while waiting for a member:
         self._current = 0
-        self._context: ssl.SSLContext | None = None
         self._lines: list[Line] = []  # those that nobody uses
         self._token: str | None = None  # None: not asked for; empty: etcd wants none
 
@@ -196,7 +195,7 @@ class Gateway:
 
         A stream on it needs `headers` as well.
         """
-        return Line(verify=self._verify())
+        return Line(self._trust)
 
     def headers(self, client: httpx.Client, member: int, seconds: float) -> dict[str, str]:
         """What a stream at a member has to send along, to be asked for before each stream.
@@ -229,14 +228,6 @@ class Gateway:
             return _headers(self._authenticate(client, member, self._user_file, until))
         finally:
             client.cut(self.endpoints[member])
-
-    def _verify(self) -> ssl.SSLContext | bool:
-        if self._tls is None:
-            return False  # there is no certificate to verify
-        with self._lock:
-            if self._context is None:
-                self._context = self._tls()
-            return self._context
 
     @contextlib.contextmanager
     def _line(self) -> Iterator[Line]:
@@ -273,7 +264,7 @@ class Gateway:
                         lasting = lasting and reason.lasting
                         reasons[f"{self.endpoints[member]}: {reason}"] = None
                         self._leave(member)
-                if lasting:
+                if lasting and not line.is_outdated:
                     raise BackendUnreachable(f"no answer from etcd: {'; '.join(reasons)}")
                 self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
 
