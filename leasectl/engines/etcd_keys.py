@@ -7,7 +7,7 @@ key                                     stands for                              
 ======================================= ============================================ ==========
 ``pool/<type>``                         the pool; written by who changes it          while made
 ``grants/<type>``                       the number of its last grant                 no
-``name/<name>``                         the type that a resource's name is taken for no
+``name/<name>``                         the type that a name is taken for; by whom   no
 ``resource/<type>/<name>``              a resource; written by each claim of it      no
 ``free/<type>/<fence>/<name>``          it is free, and who had it                   no
 ``held/<type>/<id>``                    a claim: who holds what                      no

@@ -217,11 +217,20 @@ def name_in(kv: KeyValue) -> str:
     return name
 
 
+def encode_taken(pool_type: str, by: str) -> str:
+    """Write what a resource's name is taken for, and a word of whoever took it.
+
+    `type_in` reads the type back; who took it knows the whole again.
+    """
+    return f"{pool_type} {by}"
+
+
 def type_in(kv: KeyValue) -> str:
-    """A value that is a pool's type."""
-    if not is_name(kv.value):
+    """A pool's type, which is a value or its first word."""
+    pool_type = kv.value.partition(" ")[0]
+    if not is_name(pool_type):
         raise unreadable(kv, "the type is not allowed")
-    return kv.value
+    return pool_type
 
 
 def lease_in(kv: KeyValue) -> int:

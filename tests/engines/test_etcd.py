@@ -355,25 +355,74 @@ class TestWaiting:
         assert store.engine.renew("holder") == ()
 
 
-class TestReleasedByAnother:
-    def test_a_release_whose_answer_was_lost_is_not_taken_for_anothers(
+def lost_before(between: Relay, number: int, happens: Callable[[], object]) -> None:
+    """Have a request be lost, counted from here, after something else has happened."""
+    lost = len(between.paths) + number
+
+    def lose(at: int, _path: str) -> None:
+        if at == lost:
+            happens()
+            between.cut()
+            between.mend()
+
+    between.listen(before=lose)
+
+
+class TestOvertaken:
+    """A request is lost before it is carried out, and somebody else is faster than the next try."""
+
+    def test_a_release_is_not_taken_for_anothers(
         self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
     ) -> None:
-        """Two release at once; the request of the first is lost, and the second is faster."""
         store.acquire("holder", Request("T", count=2, ttl_seconds=60))
         slow = Access([between.endpoint], prefix)
         told: list[tuple[str, ...]] = []
-
-        def lose(number: int, path: str) -> None:
-            if path == "/v3/kv/txn" and number == release and not told:
-                told.append(store.engine.free("holder"))
-                between.cut()
-                between.mend()
-
-        release = len(between.paths) + 3  # after two looks
-        between.listen(before=lose)
+        lost_before(between, 3, lambda: told.append(store.engine.free("holder")))  # after two looks
         told.append(slow.engine.free("holder"))
         assert told == [tuple(NAMES[:2]), ()]
+
+    def test_a_pool_that_has_come_into_use_is_not_said_to_be_deleted(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 4, lambda: store.acquire("holder", Request("T")))
+        with pytest.raises(NotAllowed, match="in use"):
+            slow.pools.delete_pool("T", force=False)
+        assert store.held() == [NAMES[0]]
+
+    def test_a_pool_that_was_deleted_and_made_again_is_left_alone(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def make_again() -> None:
+            store.pools.delete_pool("T", force=False)
+            store.pools.create_pool("T", NAMES[:1])
+
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 4, make_again)
+        slow.pools.delete_pool("T", force=True)
+        assert store.pool().capacity == 1
+
+    def test_names_that_somebody_else_added_are_not_said_to_be_added(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 3, lambda: store.pools.add_resources("T", ["T--4"]))
+        with pytest.raises(InvalidRequest, match="already in pool"):
+            slow.pools.add_resources("T", ["T--4"])
+
+    def test_a_pool_that_took_too_long_to_make_is_not_said_to_be_made(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def run_out() -> None:
+            (found,) = store.gateway.read(read(store.keys.pool("U"))).answers
+            assert found.first is not None
+            store.gateway.revoke(int(found.first.value.split()[-1]))
+
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 7, run_out)
+        with pytest.raises(NotFound):
+            slow.pools.create_pool("U", ["U--0"])
+        store.pools.create_pool("U", ["U--0"])
 
 
 class TestGrantedLate:
