@@ -8,7 +8,7 @@ from typing import Callable, NamedTuple
 
 from leasectl.backends.etcd_address import parse_etcd_url
 from leasectl.backends.settings import Settings
-from leasectl.backends.tls import client_context
+from leasectl.backends.tls import client_context, client_files
 from leasectl.clock import Clock
 from leasectl.engines.base import LostListener
 from leasectl.engines.etcd import EtcdEngine
@@ -16,6 +16,7 @@ from leasectl.engines.etcd_claims import EtcdClaims
 from leasectl.engines.etcd_gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_pools import EtcdPools
+from leasectl.engines.etcd_trust import Trust
 
 
 class Opened(NamedTuple):
@@ -48,6 +49,9 @@ def open_gateway(
         pause: Called with seconds between two tries.
     """
     address = parse_etcd_url(url)
+    trust = None
+    if address.is_secure:
+        trust = Trust(partial(client_context, settings), client_files(settings))
     return Gateway(
         address.endpoints,
         clock=clock,
@@ -55,7 +59,7 @@ def open_gateway(
         attempt_seconds=attempt_seconds,
         rest_seconds=rest_seconds,
         pause=pause,
-        tls=partial(client_context, settings) if address.is_secure else None,
+        trust=trust,
         user_file=settings.user_file,
         prefix=address.prefix,
     )

@@ -33,6 +33,13 @@ def client_context(settings: Settings) -> ssl.SSLContext:
     return context
 
 
+def client_files(settings: Settings) -> tuple[str, ...]:
+    """The files that `client_context` reads, as paths."""
+    ca_file = settings.ca_file or ssl.get_default_verify_paths().cafile
+    files = (ca_file, settings.cert_file, settings.key_file)
+    return tuple(file for file in files if file)
+
+
 def _trusting(ca_file: str | None) -> ssl.SSLContext:
     if ca_file is None:
         return ssl.create_default_context()

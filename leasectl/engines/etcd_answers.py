@@ -14,6 +14,8 @@ _NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 3, 8, 12
 # These come with the code for an invalid argument.
 _ALSO_UNAUTHENTICATED = ("user name is empty", "revision of auth store is old")
+# This one with the code that also says that there are too many requests.
+_NO_SPACE = "database space exceeded"
 
 
 class LeaseGone(Exception):
@@ -34,6 +36,10 @@ class PermissionDenied(Exception):
 
 class InvalidArgument(LeaseError):
     """etcd doesn't take a request that has this form, or this user and password."""
+
+
+class NoSpace(BackendUnreachable):
+    """etcd has reached its quota: it writes nothing, and grants no lease, for anybody."""
 
 
 def parse_answer(url: str, answer: Answer) -> Json:
@@ -71,6 +77,11 @@ def _refusal(url: str, answer: Json) -> Exception:
     text = printable(str(said), longest=120)
     if any(each in text for each in _ALSO_UNAUTHENTICATED):
         return Unauthenticated(text)
+    if _NO_SPACE in text:
+        return NoSpace(
+            f"{url}: {text}; compact and defragment etcd, and end its alarm with: "
+            "etcdctl alarm disarm"
+        )
     code = answer.get("code", answer.get("grpc_code"))
     refusals: dict[object, Exception] = {
         _NOT_FOUND: LeaseGone(text),

@@ -3,10 +3,7 @@
 A claim that has run out is still written down under ``held/`` while its ``alive/`` has gone with
 the etcd lease. Whoever sees that puts its resources back among the free ones, and tells of it.
 
-But not before the time that its last renewal gave it: etcd may end a lease early, when somebody
-revokes it, and before 3.4.31 and 3.5.13 also when a leader that was stopped goes on
-(https://github.com/etcd-io/etcd/issues/15247). The holder finds that out by its next heartbeat and
-may use what it holds until then. Dates are compared for that, and waited for no longer than a ttl.
+But not before the time that its last renewal gave it, as `EarlyEnds` has it.
 """
 
 from __future__ import annotations
@@ -18,6 +15,8 @@ from typing import NamedTuple
 
 from leasectl.clock import Clock, earliest
 from leasectl.engines.base import LostListener
+from leasectl.engines.etcd_answers import NoSpace
+from leasectl.engines.etcd_early import EarlyEnds
 from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
@@ -32,11 +31,13 @@ from leasectl.engines.etcd_records import (
     type_in,
 )
 from leasectl.engines.etcd_requests import (
+    Found,
     Json,
     KeyValue,
     absent,
     created_at,
     delete,
+    delete_all,
     present,
     put,
     read,
@@ -60,11 +61,19 @@ class Reaped(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A claim as it stands in etcd at one revision; ``renewed`` is the date of its last renewal."""
+    """A claim as it stands in etcd at one revision.
+
+    Args:
+        held: The claim, if it is written down.
+        is_alive: Whether it is still good.
+        renewed: The date of its last renewal.
+        gone: What has been written down since it has gone, if that was too early.
+    """
 
     held: KeyValue | None
     is_alive: bool
     renewed: KeyValue | None
+    gone: Found
 
 
 class EtcdClaims:
@@ -82,7 +91,7 @@ class EtcdClaims:
         self._keys = keys
         self._lost = lost
         self._clock = clock
-        self._not_before: dict[int, float] = {}  # by lease: when a claim's time is over
+        self._early = EarlyEnds(gateway, keys, clock=clock)
         self._made: dict[str, tuple[str, Claim]] = {}  # by name: its pool, and its last claim here
 
     def make(
@@ -209,12 +218,13 @@ class EtcdClaims:
 
     def _read_claim(self, pool_type: str, lease: int) -> _Seen:
         keys = self._keys
-        held, alive, renewed = self._gateway.read(
+        held, alive, renewed, gone = self._gateway.read(
             read(keys.held(pool_type, lease)),
             read(keys.alive(pool_type, lease)),
             read(keys.renewed(pool_type, lease)),
+            read_all(keys.gone(pool_type, lease)),
         ).answers
-        return _Seen(held.first, alive.first is not None, renewed.first)
+        return _Seen(held.first, alive.first is not None, renewed.first, gone)
 
     def _claim_of(self, ticket: Ticket, lease: int, grant: int, chosen: Sequence[Free]) -> Claim:
         claimant = ticket.claimant
@@ -241,7 +251,7 @@ class EtcdClaims:
     ) -> list[tuple[int, str]]:
         """Free a claim, all of it or some; returns what was its own, with the fences."""
         while True:
-            held, is_alive, _ = self._read_claim(pool_type, lease)
+            held, is_alive, *_ = self._read_claim(pool_type, lease)
             if held is None:
                 return []
             if not is_alive:
@@ -259,16 +269,14 @@ class EtcdClaims:
         Returns:
             When that is, on the elapsed clock; None when there is nothing left to free.
         """
-        held, is_alive, renewed = self._read_claim(pool_type, lease)
+        held, is_alive, renewed, gone = self._read_claim(pool_type, lease)
         if held is None or is_alive:
             return None
-        claim, now = parse_claim(held), self._clock.elapsed()
-        if renewed is not None and not by_owner:
-            left = claim.seconds_left(number_in(renewed), self._clock.wall())
-            until = min(now + left, self._not_before.setdefault(lease, now + left))
-            if now < until:
+        claim = parse_claim(held)
+        if not by_owner:
+            until = self._early.kept_until(pool_type, claim, renewed, gone)
+            if until is not None:
                 return until
-        self._not_before.pop(lease, None)
         if self._end(pool_type, claim, held, frozenset(claim.names), is_alive=False):
             self._lost(self._keys.owner_of(claim.owner), claim.names)
         return None
@@ -317,24 +325,36 @@ class EtcdClaims:
             delete(key),
             delete(self._keys.alive(pool_type, rest.lease)),
             delete(self._keys.renewed(pool_type, rest.lease)),
+            delete_all(self._keys.gone(pool_type, rest.lease)),
             delete(self._keys.owned(self._keys.owner_of(rest.owner), rest.lease)),
         ]
 
     def renew_claim(self, pool_type: str, lease: int) -> Claim | None:
         """Give a claim its full time again and date it; None when it has run out."""
-        held, is_alive, _ = self._read_claim(pool_type, lease)
+        held, is_alive, *_ = self._read_claim(pool_type, lease)
         if held is None:
             return None
         claim = parse_claim(held)
         expires = claim.lease_duration_seconds is not None
         now = self._clock.wall()
-        if is_alive and (not expires or self._gateway.keep_alive(lease)):
-            alive = self._keys.alive(pool_type, lease)
-            renewed = put(self._keys.renewed(pool_type, lease), str(now))
-            if self._gateway.commit([present(alive)], [renewed]).succeeded:
-                return claim
-        self._reap_one(pool_type, lease)
+        is_kept = is_alive and (not expires or self._gateway.keep_alive(lease))
+        if is_kept and self._date(pool_type, lease, now):
+            return claim
+        with contextlib.suppress(NoSpace):  # that it has run out is said all the same
+            self._reap_one(pool_type, lease)
         return None
+
+    def _date(self, pool_type: str, lease: int, renewed: float) -> bool:
+        """Write down when a claim was renewed; returns whether it is still there.
+
+        Without space that isn't written, and nothing else is: nobody can be granted anything.
+        """
+        alive = self._keys.alive(pool_type, lease)
+        date = put(self._keys.renewed(pool_type, lease), str(renewed))
+        try:
+            return self._gateway.commit([present(alive)], [date]).succeeded
+        except NoSpace:
+            return self._read_claim(pool_type, lease).is_alive
 
 
 def pool_types(gateway: Gateway, keys: Keys) -> list[str]:

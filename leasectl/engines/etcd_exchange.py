@@ -19,6 +19,7 @@ from typing import Any, Callable, NamedTuple
 import httpx
 
 from leasectl.durations import printable
+from leasectl.engines.etcd_trust import Trust, TrustingTransport
 
 CONNECT_SECONDS = 1.0
 # Pools of many thousands of resources take a few MiB.
@@ -61,14 +62,20 @@ class Line(httpx.Client):
     Connections are kept: with TLS a new one costs more than the request.
 
     Args:
-        verify: As httpx has it; False for ``http://``, where there is nothing to verify.
+        trust: For ``https://``; None for ``http://``, where there is nothing to verify.
     """
 
-    def __init__(self, *, verify: ssl.SSLContext | bool) -> None:
-        super().__init__(verify=verify, trust_env=False)
+    def __init__(self, trust: Trust | None = None) -> None:
+        self._trusting = None if trust is None else TrustingTransport(trust)
+        super().__init__(verify=False, transport=self._trusting, trust_env=False)
         self._sockets: dict[str, socket.socket] = {}
         self._worker: _Worker | None = None
         self._dismiss: Callable[[], object] = lambda: None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a refusal is none any more, since the files of ``trust`` have changed."""
+        return self._trusting is not None and self._trusting.is_outdated
 
     def ask(
         self,

@@ -13,7 +13,7 @@ So whoever is told that a token isn't valid authenticates anew and asks again.
 from __future__ import annotations
 
 import contextlib
-import ssl
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -35,6 +35,7 @@ from leasectl.engines.etcd_answers import (
 from leasectl.engines.etcd_exchange import NOT_IN_TIME, Line, NoAnswer
 from leasectl.engines.etcd_requests import Json, Outcome, parse_outcome
 from leasectl.engines.etcd_silence import Silence
+from leasectl.engines.etcd_trust import Trust
 from leasectl.engines.etcd_user import read_user
 from leasectl.errors import (
     AccessRefused,
@@ -45,7 +46,7 @@ from leasectl.errors import (
     NotAllowed,
 )
 
-__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer"]
+__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new_lease"]
 
 ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
@@ -71,6 +72,11 @@ class Member(NamedTuple):
     advice: str = ""
 
 
+def new_lease() -> int:
+    """An id for an etcd lease that nobody else would choose."""
+    return secrets.randbelow((1 << 63) - 1) + 1  # signed in etcd, and 0 is none
+
+
 class Gateway:
     """One cluster. Threads may share it.
 
@@ -82,7 +88,7 @@ class Gateway:
         rest_seconds: For how long nobody is asked again when nobody has answered in time: for a
             process in which many would wait for that, one after the other.
         pause: Called with seconds between two rounds of all members.
-        tls: Makes the context of connections to ``https://``; called once, before the first.
+        trust: For connections to ``https://``; nothing is read before the first.
         user_file: Path of a file with ``user:password``, read whenever a token is needed; None
             where etcd asks for none.
         prefix: Below which a user needs to be allowed everything, for messages.
@@ -97,7 +103,7 @@ class Gateway:
         attempt_seconds: float = ATTEMPT_SECONDS,
         rest_seconds: float = 0.0,
         pause: Callable[[float], object] = time.sleep,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        trust: Trust | None = None,
         user_file: str | None = None,
         prefix: str = "",
     ) -> None:
@@ -108,14 +114,13 @@ class Gateway:
         self._rest_seconds = rest_seconds
         self._rest = (0.0, "")  # until when on the elapsed clock, and why
         self._pause = pause
-        self._tls = tls
+        self._trust = trust
         self._user_file = user_file
         self._prefix = prefix
         self._limits = threading.local()  # `until`: see `limited`
         self._lock = threading.Lock()
         # Under the lock, which nobody holds while waiting for a member:
         self._current = 0
-        self._context: ssl.SSLContext | None = None
         self._lines: list[Line] = []  # those that nobody uses
         self._token: str | None = None  # None: not asked for; empty: etcd wants none
 
@@ -173,7 +178,7 @@ class Gateway:
         return self.commit((), reads)
 
     def grant(self, lease: int, ttl_seconds: int) -> None:
-        """Make an etcd lease under an id that nobody else would choose."""
+        """Make an etcd lease under an id as `new_lease` makes them."""
         with contextlib.suppress(FailedPrecondition):  # by a try whose answer was lost
             self._ask("/v3/lease/grant", {"ID": str(lease), "TTL": str(ttl_seconds)})
 
@@ -229,7 +234,7 @@ class Gateway:
 
         A stream on it needs `headers` as well.
         """
-        return Line(verify=self._verify())
+        return Line(self._trust)
 
     def headers(self, client: httpx.Client, member: int, seconds: float) -> dict[str, str]:
         """What a stream at a member has to send along, to be asked for before each stream.
@@ -262,14 +267,6 @@ class Gateway:
             return _headers(self._authenticate(client, member, self._user_file, until))
         finally:
             client.cut(self.endpoints[member])
-
-    def _verify(self) -> ssl.SSLContext | bool:
-        if self._tls is None:
-            return False  # there is no certificate to verify
-        with self._lock:
-            if self._context is None:
-                self._context = self._tls()
-            return self._context
 
     @contextlib.contextmanager
     def _line(self) -> Iterator[Line]:
@@ -319,7 +316,7 @@ class Gateway:
                         lasting = lasting and reason.lasting
                         silence.note(self.endpoints[member], reason)
                         self._leave(member)
-                if lasting:
+                if lasting and not line.is_outdated:
                     raise BackendUnreachable(silence.text())
                 self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
 

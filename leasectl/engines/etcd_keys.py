@@ -7,12 +7,14 @@ key                                     stands for                              
 ======================================= ============================================ ==========
 ``pool/<type>``                         the pool; written by who changes it          while made
 ``grants/<type>``                       the number of its last grant                 no
-``name/<name>``                         the type that a resource's name is taken for no
+``name/<name>``                         the type that a name is taken for; by whom   no
 ``resource/<type>/<name>``              a resource; written by each claim of it      no
 ``free/<type>/<fence>/<name>``          it is free, and who had it                   no
 ``held/<type>/<id>``                    a claim: who holds what                      no
 ``alive/<type>/<id>``                   the claim is still good                      if it ends
 ``renewed/<type>/<id>``                 when that claim was last renewed             no
+``gone/<type>/<id>/seen``               that claim has gone before its date          no
+``gone/<type>/<id>/kept/<other id>``    it is kept for its holder all the same       always
 ``ended/<type>/<id>/<token>``           who gave that claim back, or some of it      always
 ``owned/<place>/<owner>/<id>``          the owner has that claim                     no
 ``ticket/<type>/<id>``                  a place in the queue                         always
@@ -83,6 +85,15 @@ class Keys:
 
     def renewed(self, pool_type: str, lease: int) -> str:
         return f"{self.renewals(pool_type)}{lease:016x}"
+
+    def gone(self, pool_type: str, lease: int) -> str:
+        return f"{self.prefix}gone/{pool_type}/{lease:016x}/"
+
+    def gone_seen(self, pool_type: str, lease: int) -> str:
+        return f"{self.gone(pool_type, lease)}seen"
+
+    def gone_kept(self, pool_type: str, lease: int, keeping: int) -> str:
+        return f"{self.gone(pool_type, lease)}kept/{keeping:016x}"
 
     def ended(self, pool_type: str, lease: int, token: str) -> str:
         return f"{self.prefix}ended/{pool_type}/{lease:016x}/{token}"

@@ -16,11 +16,12 @@ from leasectl.clock import Clock
 from leasectl.engines import refusals
 from leasectl.engines.base import LostListener
 from leasectl.engines.etcd_claims import EtcdClaims, pool_types
-from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_gateway import Gateway, new_lease
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
     Claim,
     encode_free,
+    encode_taken,
     last_fence,
     lease_in,
     name_in,
@@ -39,7 +40,6 @@ from leasectl.engines.etcd_requests import (
     delete,
     delete_all,
     none_below,
-    present,
     put,
     read,
     read_all,
@@ -50,8 +50,8 @@ from leasectl.model import Pool, QueueEntry, Resource
 
 _MAKING_SECONDS = 60
 _ASKED_AT_ONCE = 8
-# A name takes three operations to be added and, with its claim, seven at most to be removed.
-_ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 16
+# A name takes three operations to be added and, with its claim, eight at most to be removed.
+_ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 15
 
 
 class EtcdPools:
@@ -92,7 +92,7 @@ class EtcdPools:
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         self._check_untaken(pool_type, names)
-        key, lease = self._keys.pool(pool_type), secrets.randbelow((1 << 63) - 1) + 1
+        key, lease = self._keys.pool(pool_type), new_lease()
         making = f"being made under {lease}"
         self._gateway.grant(lease, _MAKING_SECONDS)
         made = self._gateway.commit([absent(key)], [put(key, making, lease=lease)], [read(key)])
@@ -108,7 +108,8 @@ class EtcdPools:
             for batch in _batches(names, _ADDED_AT_ONCE):
                 self._add(pool_type, batch, born)
             # From here on it can be seen, and is attached to no lease any more.
-            self._gateway.commit([created_at(key, born)], [put(key, "")])
+            if not self._gateway.commit([created_at(key, born)], [put(key, "")]).succeeded:
+                raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
         except BaseException:
             self._clear(pool_type, [created_at(key, born)])
             raise
@@ -137,19 +138,21 @@ class EtcdPools:
                 pass
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
-        keys = self._keys
+        keys, pool = self._keys, self._pool(pool_type)
         while True:
-            shown = self._show(self._pool(pool_type).key.rpartition("/")[2])
+            self._claims.reap(pool_type)
+            shown = self._show(pool_type)
             if not force and (shown.held or shown.queue):
                 raise refusals.pool_in_use(pool_type, shown.held, len(shown.queue))
-            self._claims.reap(pool_type)
             unused = [none_below(keys.tickets(pool_type)), none_below(keys.helds(pool_type))]
             outcome = self._gateway.commit(
-                [present(keys.pool(pool_type)), *(() if force else unused)],
-                [delete(keys.pool(pool_type)), delete_all(keys.tickets(pool_type))],
+                [created_at(pool.key, pool.create_revision), *(() if force else unused)],
+                [delete(pool.key), delete_all(keys.tickets(pool_type))],
+                [read(pool.key)],
             )
-            if outcome.succeeded or outcome.repeated:
-                self._clear(pool_type, [absent(keys.pool(pool_type))])
+            left = [found.first for found in outcome.answers]  # nothing, if it succeeded
+            if not any(kv and kv.create_revision == pool.create_revision for kv in left):
+                self._clear(pool_type, [absent(pool.key)])
                 return
 
     # Showing
@@ -223,10 +226,10 @@ class EtcdPools:
             taken[name] = new_in
 
     def _add(self, pool_type: str, names: Sequence[str], born: int) -> None:
-        keys = self._keys
+        keys, taken_for = self._keys, encode_taken(pool_type, secrets.token_hex(8))
         then: list[Json] = []
         for name in names:
-            then.append(put(keys.name(name), pool_type))
+            then.append(put(keys.name(name), taken_for))
             then.append(put(keys.resource(pool_type, name), ""))
             then.append(put(keys.free(pool_type, 0, name), encode_free(None, 0)))
         outcome = self._gateway.commit(
@@ -237,7 +240,7 @@ class EtcdPools:
         if outcome.succeeded:
             return
         taken = [found.first for found in outcome.answers if found.first is not None]
-        if outcome.repeated and [kv.value for kv in taken] == [pool_type] * len(names):
+        if [kv.value for kv in taken] == [taken_for] * len(names):
             return  # by the try whose answer was lost
         if taken:
             raise refusals.name_taken(name_in(taken[0]), type_in(taken[0]))

@@ -1,11 +1,14 @@
 """How pools are written down in etcd: pairs of encode and parse.
 
 What is read back is checked before it is believed: whoever may write to etcd may write anything.
+Free text is never refused, it is made safe to show: what is printable depends on the Python, and
+one label of a newer one must not make a pool unreadable for the others.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NamedTuple
 
 from leasectl.durations import printable
@@ -17,6 +20,10 @@ from leasectl.naming import is_name
 # What one claim writes besides two operations for each resource leaves room for 60.
 MOST_AT_ONCE = 60
 _FENCES_PER_REVISION = 128
+# Labels have 200 characters at most, and a character that is escaped becomes ten.
+_LONGEST_SHOWN = 2000
+# What comes of reading a record that isn't one.
+_MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 
 
 class Claim(NamedTuple):
@@ -29,6 +36,7 @@ class Claim(NamedTuple):
         places: The place of each in the claim.
         transitions: Of each.
         revision: Of the claim; 0 while it is that of the key.
+        labels: As they were written, which may be unsafe to show; `leases` makes them safe.
     """
 
     lease: int
@@ -68,6 +76,7 @@ class Claim(NamedTuple):
 
     def leases(self, renew_time: float) -> tuple[Lease, ...]:
         """The leases of the claim; ``renew_time`` is wall clock, in seconds."""
+        labels = tuple((_shown(key), _shown(value)) for key, value in self.labels)
         return tuple(
             Lease(
                 name=name,
@@ -79,7 +88,7 @@ class Claim(NamedTuple):
                 renew_time=renew_time,
                 lease_duration_seconds=self.lease_duration_seconds,
                 lease_transitions=transitions,
-                labels=self.labels,
+                labels=labels,
             )
             for name, fence, transitions in zip(self.names, self.fences, self.transitions)
         )
@@ -136,7 +145,7 @@ def parse_free(kv: KeyValue) -> Free:
             None if last is None else str(last),
             int(record["transitions"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except _MALFORMED as error:
         raise unreadable(kv, error) from error
     return found
 
@@ -158,19 +167,19 @@ def parse_claim(kv: KeyValue) -> Claim:
             raise ValueError("a name is not allowed")
         return Claim(
             lease=lease_in(kv),
-            owner=_shown(record["owner"]),
-            holder_identity=_shown(record["holder_identity"]),
+            owner=_shown(_text(record["owner"])),
+            holder_identity=_shown(_text(record["holder_identity"])),
             names=names,
             places=places,
             transitions=tuple(map(int, record["transitions"])),
             revision=int(record["revision"]) or kv.mod_revision,
             ticket=int(record["ticket"]),
             grant=int(record["grant"]),
-            acquire_time=float(record["acquire_time"]),
-            lease_duration_seconds=None if duration is None else float(duration),
-            labels=tuple((_shown(key), _shown(value)) for key, value in record["labels"]),
+            acquire_time=_number(record["acquire_time"]),
+            lease_duration_seconds=None if duration is None else _number(duration),
+            labels=tuple((_text(key), _text(value)) for key, value in record["labels"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except _MALFORMED as error:
         raise unreadable(kv, error) from error
 
 
@@ -191,12 +200,12 @@ def parse_ticket(kv: KeyValue) -> QueueEntry:
         record = json.loads(kv.value)
         return QueueEntry(
             ticket=kv.create_revision,
-            holder_identity=_shown(record["holder_identity"]),
+            holder_identity=_shown(_text(record["holder_identity"])),
             count=int(record["count"]),
-            since=float(record["since"]),
-            owner=_shown(record["owner"]),
+            since=_number(record["since"]),
+            owner=_shown(_text(record["owner"])),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except _MALFORMED as error:
         raise unreadable(kv, error) from error
 
 
@@ -208,11 +217,20 @@ def name_in(kv: KeyValue) -> str:
     return name
 
 
+def encode_taken(pool_type: str, by: str) -> str:
+    """Write what a resource's name is taken for, and a word of whoever took it.
+
+    `type_in` reads the type back; who took it knows the whole again.
+    """
+    return f"{pool_type} {by}"
+
+
 def type_in(kv: KeyValue) -> str:
-    """A value that is a pool's type."""
-    if not is_name(kv.value):
+    """A pool's type, which is a value or its first word."""
+    pool_type = kv.value.partition(" ")[0]
+    if not is_name(pool_type):
         raise unreadable(kv, "the type is not allowed")
-    return kv.value
+    return pool_type
 
 
 def lease_in(kv: KeyValue) -> int:
@@ -226,7 +244,7 @@ def lease_in(kv: KeyValue) -> int:
 def number_in(kv: KeyValue) -> float:
     """A value that is a number."""
     try:
-        return float(kv.value)
+        return _number(kv.value)
     except ValueError as error:
         raise unreadable(kv, error) from error
 
@@ -239,8 +257,19 @@ def unreadable(kv: KeyValue, error: object) -> CorruptState:
     )
 
 
-def _shown(text: object) -> str:
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("a number has no end")
+    return number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is none")
+    return value
+
+
+def _shown(text: str) -> str:
     """Text that ends up on somebody's terminal."""
-    if not isinstance(text, str) or not text.isprintable():
-        raise ValueError("a text is not printable")
-    return text
+    return printable(text, longest=_LONGEST_SHOWN)

@@ -137,6 +137,16 @@ class EtcdServer:
                     found.append(Leadership(int(said["raftTerm"]), member))
         return max(found, default=None)
 
+    def alarm(self, *, on: bool) -> None:
+        """Have the first member say that its quota is reached, or that it isn't any more."""
+        url = f"{self.endpoints[0]}/v3/maintenance"
+        post = partial(httpx.post, timeout=5, verify=self.verify, trust_env=False)
+        member = post(f"{url}/status", json={}).json()["header"]["member_id"]
+        action = {"memberID": member, "alarm": "NOSPACE", "action": "DEACTIVATE"}
+        if on:
+            action["action"] = "ACTIVATE"
+        post(f"{url}/alarm", json=action).raise_for_status()
+
     def signal(self, member: int, signum: int) -> None:
         self._processes[member].send_signal(signum)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
+import math
 import os
 import random
 import signal
@@ -16,9 +20,10 @@ import pytest
 from leasectl.backends.base import Patience, Progress
 from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_records import MOST_AT_ONCE, lease_in
-from leasectl.engines.etcd_requests import put, read_all
+from leasectl.engines.etcd_requests import put, read, read_all
 from leasectl.errors import (
     BackendUnreachable,
+    CorruptState,
     InvalidRequest,
     LeaseError,
     NoLease,
@@ -29,7 +34,7 @@ from leasectl.model import Lease, Request
 from tests.crash.forking import end_all, ending, fork
 from tests.crash.history import Recorder, read_history, violations
 from tests.engines.etcd_access import Access
-from tests.engines.etcd_relay import Relay
+from tests.engines.etcd_relay import Relay, relay
 from tests.engines.etcd_server import EtcdServer, etcd_server
 from tests.support import ManualClock, eventually
 
@@ -70,7 +75,7 @@ def whole_story(access: Access) -> None:
 def keys_left(access: Access) -> list[str]:
     """What is in the store besides the pool."""
     (found,) = access.gateway.read(read_all(access.keys.prefix)).answers
-    kinds = ("held", "alive", "owned", "ticket", "waiting")
+    kinds = ("held", "alive", "renewed", "gone", "owned", "ticket", "waiting")
     keys = [kv.key[len(access.keys.prefix) :] for kv in found.items]
     return [key for key in keys if key.split("/")[0] in kinds]
 
@@ -373,25 +378,74 @@ class TestWaiting:
         assert store.engine.renew("holder") == ()
 
 
-class TestReleasedByAnother:
-    def test_a_release_whose_answer_was_lost_is_not_taken_for_anothers(
+def lost_before(between: Relay, number: int, happens: Callable[[], object]) -> None:
+    """Have a request be lost, counted from here, after something else has happened."""
+    lost = len(between.paths) + number
+
+    def lose(at: int, _path: str) -> None:
+        if at == lost:
+            happens()
+            between.cut()
+            between.mend()
+
+    between.listen(before=lose)
+
+
+class TestOvertaken:
+    """A request is lost before it is carried out, and somebody else is faster than the next try."""
+
+    def test_a_release_is_not_taken_for_anothers(
         self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
     ) -> None:
-        """Two release at once; the request of the first is lost, and the second is faster."""
         store.acquire("holder", Request("T", count=2, ttl_seconds=60))
         slow = Access([between.endpoint], prefix)
         told: list[tuple[str, ...]] = []
-
-        def lose(number: int, path: str) -> None:
-            if path == "/v3/kv/txn" and number == release and not told:
-                told.append(store.engine.free("holder"))
-                between.cut()
-                between.mend()
-
-        release = len(between.paths) + 3  # after two looks
-        between.listen(before=lose)
+        lost_before(between, 3, lambda: told.append(store.engine.free("holder")))  # after two looks
         told.append(slow.engine.free("holder"))
         assert told == [tuple(NAMES[:2]), ()]
+
+    def test_a_pool_that_has_come_into_use_is_not_said_to_be_deleted(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 4, lambda: store.acquire("holder", Request("T")))
+        with pytest.raises(NotAllowed, match="in use"):
+            slow.pools.delete_pool("T", force=False)
+        assert store.held() == [NAMES[0]]
+
+    def test_a_pool_that_was_deleted_and_made_again_is_left_alone(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def make_again() -> None:
+            store.pools.delete_pool("T", force=False)
+            store.pools.create_pool("T", NAMES[:1])
+
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 4, make_again)
+        slow.pools.delete_pool("T", force=True)
+        assert store.pool().capacity == 1
+
+    def test_names_that_somebody_else_added_are_not_said_to_be_added(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 3, lambda: store.pools.add_resources("T", ["T--4"]))
+        with pytest.raises(InvalidRequest, match="already in pool"):
+            slow.pools.add_resources("T", ["T--4"])
+
+    def test_a_pool_that_took_too_long_to_make_is_not_said_to_be_made(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def run_out() -> None:
+            (found,) = store.gateway.read(read(store.keys.pool("U"))).answers
+            assert found.first is not None
+            store.gateway.revoke(int(found.first.value.split()[-1]))
+
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 7, run_out)
+        with pytest.raises(NotFound):
+            slow.pools.create_pool("U", ["U--0"])
+        store.pools.create_pool("U", ["U--0"])
 
 
 class TestGrantedLate:
@@ -452,13 +506,204 @@ class TestEndedEarly:
         assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4
 
     def test_a_clock_that_is_wrong_delays_that_for_a_ttl_at_most(
-        self, etcd: EtcdServer, store: Access, revoked: Lease, prefix: str
+        self, store: Access, revoked: Lease
     ) -> None:
-        (found,) = store.gateway.read(read_all(store.keys.renewals("T"))).answers
-        in_an_hour = str(revoked.renew_time + 3600)
-        store.gateway.commit((), [put(found.items[0].key, in_an_hour)])
+        date_in_an_hour(store)
         (lease,) = store.acquire("next", Request("T", name=revoked.name))
-        assert lease.acquire_time < revoked.renew_time + 3600
+        assert lease.acquire_time < revoked.acquire_time + 3600
+
+    def test_what_has_run_out_in_time_is_freed_without_further_ado(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4, ttl_seconds=SHORT))
+        eventually(lambda: store.held() == [], what="it has run out")
+        Access([between.endpoint], prefix).acquire("next", Request("T"), wait=0)
+        assert between.paths.count("/v3/lease/grant") == 1  # its own
+        # Possible? In the queue; look; what has run out, that claim, and free it; look; claim.
+        assert between.paths.count("/v3/kv/txn") == 8
+
+
+def date_in_an_hour(store: Access) -> None:
+    """Have it look as if a holder's clock were an hour ahead; there is one holder."""
+    (found,) = store.gateway.read(read_all(store.keys.renewals("T"))).answers
+    (date,) = found.items
+    store.gateway.commit((), [put(date.key, str(float(date.value) + 3600))])
+
+
+def ask(store: Access, *, endpoint: str | None = None) -> list[Lease]:
+    """What a process of its own gets, and gives back, that doesn't wait for the first resource."""
+    access = Access([endpoint or store.gateway.endpoints[0]], store.keys.prefix)
+    leases: list[Lease] = []
+    with contextlib.closing(access.gateway), contextlib.suppress(NoLease):
+        request = Request("T", name=NAMES[0], ttl_seconds=SHORT)
+        leases += access.acquire("asks", request, wait=0)
+        access.engine.free("asks")
+    return leases
+
+
+class TestEndedEarlyWhereNobodyWaits:
+    """The same, with a holder whose clock is ahead, and for processes that are gone at once."""
+
+    @pytest.fixture
+    def new_store(self, etcd: EtcdServer, prefix: str) -> Callable[[], Access]:
+        """Makes one of which that is so."""
+        numbers = itertools.count()
+
+        def make() -> Access:
+            store = Access(etcd.endpoints, f"{prefix}/{next(numbers)}")
+            store.pools.create_pool("T", NAMES)
+            store.acquire("holder", Request("T", name=NAMES[0], ttl_seconds=SHORT))
+            (found,) = store.gateway.read(read_all(store.keys.helds("T"), keys_only=True)).answers
+            store.gateway.revoke(lease_in(found.items[0]))
+            date_in_an_hour(store)
+            return store
+
+        return make
+
+    @staticmethod
+    def come_free(*stores: Access) -> None:
+        """Wait until it can be had in all of them, and see that nothing is left then."""
+        waiting = list(stores)
+
+        def all_had() -> bool:
+            waiting[:] = [store for store in waiting if not ask(store)]
+            return not waiting
+
+        eventually(all_had, timeout=20)
+        for store in stores:
+            eventually(lambda s=store: keys_left(s) == [], what=str(keys_left(store)))  # type: ignore[misc]
+
+    def test_it_is_had_a_ttl_after_the_first_of_them_saw_it_and_no_earlier(
+        self, new_store: Callable[[], Access]
+    ) -> None:
+        store, first = new_store(), time.time()
+        assert ask(store) == []
+        (lease,) = eventually(lambda: ask(store))
+        assert lease.acquire_time >= first + SHORT
+
+    def test_a_date_that_has_passed_shortens_that(self, new_store: Callable[[], Access]) -> None:
+        store = new_store()
+        assert ask(store) == []
+        (found,) = store.gateway.read(read_all(store.keys.renewals("T"))).answers
+        store.gateway.commit((), [put(found.items[0].key, "0")])
+        assert len(ask(store)) == 1
+
+    def test_who_waits_for_what_another_has_seen_is_woken_when_that_is_over(
+        self, new_store: Callable[[], Access]
+    ) -> None:
+        store, first = new_store(), time.time()
+        assert ask(store) == []
+        (lease,) = store.acquire("next", Request("T", name=NAMES[0]))
+        assert lease.acquire_time >= first + SHORT
+
+    def test_two_at_once_begin_one_ttl(
+        self, new_store: Callable[[], Access], between: Relay
+    ) -> None:
+        store = new_store()
+
+        def overtake(_number: int, _path: str) -> None:
+            if between.paths.count("/v3/lease/grant") == 2:
+                between.listen()
+                assert ask(store) == []
+
+        between.listen(before=overtake)
+        assert ask(store, endpoint=between.endpoint) == []
+        (gone,) = store.gateway.read(read_all(f"{store.keys.prefix}gone/")).answers
+        assert [kv.key.split("/")[-1] for kv in gone.items][1:] == ["seen"]
+        assert len(gone.items) == 2
+        self.come_free(store)
+
+    def test_whichever_answer_is_lost_it_comes_free(
+        self, new_store: Callable[[], Access], between: Relay
+    ) -> None:
+        stores: list[Access] = []
+        number = 0
+        while len(stores) <= number:
+            stores.append(new_store())
+            first = len(between.paths)
+            lose = first + len(stores)
+            between.listen(after=lambda at, _path, lose=lose: at == lose)  # type: ignore[misc]
+            assert ask(stores[-1], endpoint=between.endpoint) == []
+            number = len(between.paths) - first
+        assert number > 8
+        self.come_free(*stores)
+
+    def test_whoever_is_killed_at_whichever_request_it_comes_free(
+        self, new_store: Callable[[], Access], between: Relay
+    ) -> None:
+        stores: list[Access] = []
+        for when in ("before", "after"):
+            for fatal in itertools.count(1):
+                store = new_store()
+                victim = Victim(between, when, fatal=fatal)
+                if not victim.run(lambda s=store: ask(s, endpoint=between.endpoint)):  # type: ignore[misc]
+                    break
+                stores.append(store)
+        assert len(stores) > 16
+        self.come_free(*stores)
+
+    def test_what_is_taken_away_by_force_leaves_nothing(
+        self, new_store: Callable[[], Access]
+    ) -> None:
+        for take in ("remove", "delete"):
+            store = new_store()
+            assert ask(store) == []
+            if take == "remove":
+                store.pools.remove_resources("T", [NAMES[0]], force=True)
+            else:
+                store.pools.delete_pool("T", force=True)
+            eventually(lambda s=store: keys_left(s) == [])  # type: ignore[misc]
+
+
+class TestNoSpace:
+    """etcd has reached its quota, and writes nothing until somebody has made room."""
+
+    @pytest.fixture
+    def full(self, prefix: str) -> Iterator[tuple[EtcdServer, Access]]:
+        """Such a server, and access to a pool of which one is held."""
+        with etcd_server() as server:
+            store = Access(server.endpoints, prefix)
+            store.pools.create_pool("T", NAMES)
+            store.acquire("holder", Request("T", ttl_seconds=60))
+            server.alarm(on=True)
+            yield server, store
+
+    def test_a_heartbeat_is_good_and_dated_again_when_there_is_space(
+        self, full: tuple[EtcdServer, Access]
+    ) -> None:
+        server, store = full
+        (lease,) = [each.lease for each in store.pool().resources if each.lease]
+        assert store.engine.renew("holder") == (NAMES[0],)
+        server.alarm(on=False)
+        assert store.engine.renew("holder") == (NAMES[0],)
+        (dated,) = [each.lease for each in store.pool().resources if each.lease]
+        assert dated.renew_time is not None and lease.renew_time is not None
+        assert dated.renew_time > lease.renew_time
+
+    def test_nobody_is_granted_anything_and_all_are_told_what_to_do(
+        self, full: tuple[EtcdServer, Access]
+    ) -> None:
+        _, store = full
+        with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
+            store.acquire("other", Request("T"))
+        with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
+            store.engine.free("holder")
+
+    @pytest.mark.parametrize("number", [1, 4])
+    def test_a_claim_that_has_gone_is_lost_all_the_same(
+        self, full: tuple[EtcdServer, Access], prefix: str, number: int
+    ) -> None:
+        """Before the first request of the heartbeat, or before the last, which is the date's."""
+        server, store = full
+        (found,) = store.gateway.read(read_all(store.keys.helds("T"), keys_only=True)).answers
+        with relay(server.endpoints[0]) as between:
+
+            def revoke(at: int, _path: str) -> None:
+                if at == number:
+                    store.gateway.revoke(lease_in(found.items[0]))
+
+            between.listen(before=revoke)
+            assert Access([between.endpoint], prefix).engine.renew("holder") == ()
 
 
 class TestOwners:
@@ -478,6 +723,79 @@ class TestOwners:
             store.pool()
 
 
+class TestForeignText:
+    """Not every Python finds the same characters printable; this one none does."""
+
+    UNKNOWN = "\U0001fae8\u0378"
+    SHOWN = "\\u0378"
+
+    @pytest.fixture
+    def labelled(self, store: Access) -> str:
+        """The key of a claim of two that has such a label."""
+        labels = (("mood", self.UNKNOWN),)
+        store.acquire("holder", Request("T", count=2, ttl_seconds=60, labels=labels))
+        (found,) = store.gateway.read(read_all(store.keys.helds("T"))).answers
+        return found.items[0].key
+
+    def test_a_label_of_a_newer_python_is_shown_escaped(self, store: Access, labelled: str) -> None:
+        lease = store.pool().resources[0].lease
+        assert lease is not None
+        ((key, shown),) = lease.labels
+        assert key == "mood" and shown.endswith(self.SHOWN) and shown.isprintable()
+
+    def test_nobody_is_hindered_by_it_and_it_stays_as_it_was_written(
+        self, store: Access, labelled: str
+    ) -> None:
+        store.pools.remove_resources("T", [NAMES[0]], force=True)
+        (found,) = store.gateway.read(read(labelled)).answers
+        assert found.first is not None
+        assert json.loads(found.first.value)["labels"] == [["mood", self.UNKNOWN]]
+        assert store.engine.renew("holder") == (NAMES[1],)
+        assert store.engine.free("holder") == (NAMES[1],)
+
+    @pytest.mark.parametrize("field", ["owner", "holder_identity", "labels"])
+    def test_what_could_harm_a_terminal_is_escaped(
+        self, store: Access, labelled: str, field: str
+    ) -> None:
+        (found,) = store.gateway.read(read(labelled)).answers
+        assert found.first is not None
+        harmful = "host/\x1b[2J\u202e\ud800"
+        record = json.loads(found.first.value)
+        record[field] = [[harmful, harmful]] if field == "labels" else harmful
+        store.gateway.commit((), [put(labelled, json.dumps(record))])
+        shown = store.pool().resources[0]
+        assert shown.lease is not None
+        said = {"owner": shown.owner, "holder_identity": shown.lease.holder_identity}
+        said["labels"] = "".join(*shown.lease.labels) if field == "labels" else ""
+        assert "\\x1b[2J\\u202e\\ud800" in str(said[field])
+        assert all(str(text).isprintable() for text in said.values())
+        with pytest.raises(NotAllowed) as refused:
+            store.pools.remove_resources("T", [NAMES[0]], force=False)
+        assert str(refused.value).isprintable()
+
+    def test_so_is_a_ticket_of_somebody_who_waits(self, store: Access) -> None:
+        store.acquire("holder", Request("T", count=4))
+        store.begin(f"{self.UNKNOWN}\x1b", Request("T"))
+        (owner,) = eventually(store.queue)
+        assert owner.endswith(f"{self.SHOWN}\\x1b")
+        assert store.pool().queue[0].holder_identity.isprintable()
+        store.engine.free("holder")
+
+    @pytest.mark.parametrize("wrong", ["[" * 100_000, "7", "ticket", "acquire_time", "owner"])
+    def test_what_is_no_record_is_refused_in_one_line(
+        self, store: Access, labelled: str, wrong: str
+    ) -> None:
+        (found,) = store.gateway.read(read(labelled)).answers
+        assert found.first is not None
+        record = json.loads(found.first.value)
+        if wrong in record:
+            wrong = json.dumps({**record, wrong: math.inf})
+        store.gateway.commit((), [put(labelled, wrong)])
+        with pytest.raises(CorruptState, match="can't be read") as refused:
+            store.pool()
+        assert str(refused.value).isprintable()
+
+
 class TestSizes:
     def test_more_than_a_transaction_can_do_is_refused(self, store: Access) -> None:
         store.pools.add_resources("T", [f"U--{n:03d}" for n in range(100)])
@@ -485,6 +803,15 @@ class TestSizes:
             store.acquire("me", Request("T", count=61))
         assert len(store.acquire("me", Request("T", count=MOST_AT_ONCE))) == MOST_AT_ONCE
         assert len(store.engine.free("me")) == MOST_AT_ONCE
+
+    def test_many_that_are_held_one_by_one_are_taken_away_at_once(self, store: Access) -> None:
+        names = [f"U--{n:03d}" for n in range(40)]
+        store.pools.create_pool("U", names)
+        for name in names:
+            store.acquire(name, Request("U", name=name, ttl_seconds=60))
+        store.pools.remove_resources("U", names, force=True)
+        assert sorted(store.lost) == [(name, (name,)) for name in names]
+        assert keys_left(store) == []
 
     def test_a_large_pool_is_made_and_deleted_whole(self, store: Access) -> None:
         store.pools.create_pool("U", [f"U--{n:03d}" for n in range(300)])

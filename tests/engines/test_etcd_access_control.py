@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
+from typing import Callable, NamedTuple
 
 import httpx
 import pytest
@@ -18,8 +20,9 @@ from leasectl.backends.etcd_cluster import open_gateway
 from leasectl.backends.opening import open_probe
 from leasectl.backends.settings import Settings
 from leasectl.clock import Clock
-from leasectl.engines.etcd_gateway import Gateway
+from leasectl.engines.etcd_gateway import Gateway, NoAnswer
 from leasectl.engines.etcd_requests import encode, put, read
+from leasectl.engines.etcd_trust import Trust
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -29,7 +32,7 @@ from leasectl.errors import (
     LeaseError,
     NotAllowed,
 )
-from tests.engines.certificates import Certificates, encrypt_key, make_certificates
+from tests.engines.certificates import Certificate, Certificates, encrypt_key, make_certificates
 from tests.engines.etcd_server import EtcdServer, Security, etcd_server
 from tests.engines.etcd_users import READER, ROOT, demand_no_users, demand_users
 
@@ -281,6 +284,160 @@ class TestCertificates:
             write_something(let_in(f"etcds:{plain}", 0.5, ca_file=certificates.ca.file))
 
 
+class Files(NamedTuple):
+    """What a client trusts and shows, in files that can be replaced."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+    def settings(self) -> dict[str, str]:
+        return {"ca_file": str(self.ca), "cert_file": str(self.cert), "key_file": str(self.key)}
+
+
+def replace(file: Path, by: str) -> None:
+    """Have a file be a copy of another, at once."""
+    copy = file.with_suffix(".new")
+    copy.write_bytes(Path(by).read_bytes())
+    copy.replace(file)
+
+
+@pytest.fixture
+def files(tmp_path: Path, certificates: Certificates) -> Files:
+    """With what is good for all servers here."""
+    made = Files(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
+    replace(made.ca, certificates.ca.file)
+    replace(made.cert, certificates.client.file)
+    replace(made.key, certificates.client.key_file)
+    return made
+
+
+class TestReplacedFiles:
+    """Certificates don't last; processes do that look after leases."""
+
+    def test_a_ca_that_was_replaced_is_trusted_from_the_next_request_on(
+        self,
+        secure: EtcdServer,
+        certificates: Certificates,
+        strangers: Certificates,
+        files: Files,
+        let_in: Callable[..., Gateway],
+    ) -> None:
+        gateway = let_in(secure, **files.settings())
+        write_something(gateway)
+        replace(files.ca, strangers.ca.file)
+        assert "its certificate isn't trusted" in refusal(gateway, BackendUnreachable)
+        replace(files.ca, certificates.ca.file)
+        write_something(gateway)
+
+    def test_a_certificate_that_was_replaced_is_shown_from_the_next_request_on(
+        self,
+        mutual: EtcdServer,
+        certificates: Certificates,
+        strangers: Certificates,
+        files: Files,
+        let_in: Callable[..., Gateway],
+    ) -> None:
+        replace(files.cert, strangers.client.file)
+        replace(files.key, strangers.client.key_file)
+        gateway = let_in(mutual, **files.settings())
+        assert "wants a certificate of ours" in refusal(gateway, BackendUnreachable)
+        replace(files.cert, certificates.client.file)
+        replace(files.key, certificates.client.key_file)
+        write_something(gateway)
+
+    def test_clients_that_go_on_for_long_heed_that_as_well(
+        self,
+        secure: EtcdServer,
+        certificates: Certificates,
+        strangers: Certificates,
+        files: Files,
+        let_in: Callable[..., Gateway],
+    ) -> None:
+        gateway = let_in(secure, **files.settings())
+        gateway.grant(4712, 60)
+        with gateway.client() as keeps_alive, gateway.client() as watches:
+            assert gateway.keep_alive_at(keeps_alive, 0, 4712, 5)
+            assert "canceled" not in first_lines(gateway, {}, watches)
+            replace(files.ca, strangers.ca.file)
+            with pytest.raises(NoAnswer, match="isn't trusted"):
+                gateway.keep_alive_at(keeps_alive, 0, 4712, 5)
+            with pytest.raises(httpx.ConnectError):
+                first_lines(gateway, {}, watches)
+            replace(files.ca, certificates.ca.file)
+            assert gateway.keep_alive_at(keeps_alive, 0, 4712, 5)
+            assert "canceled" not in first_lines(gateway, {}, watches)
+
+    def test_while_files_do_not_fit_each_other_those_before_are_good(
+        self,
+        mutual: EtcdServer,
+        certificates: Certificates,
+        files: Files,
+        let_in: Callable[..., Gateway],
+    ) -> None:
+        gateway = let_in(mutual, **files.settings())
+        write_something(gateway)
+        replace(files.cert, certificates.server.file)
+        write_something(gateway)
+        with gateway.client() as new:
+            assert not gateway.keep_alive_at(new, 0, 4713, 5)
+        replace(files.key, certificates.server.key_file)
+        write_something(gateway)
+
+    def test_a_refusal_is_not_believed_if_files_have_changed_meanwhile(
+        self, secure: EtcdServer, certificates: Certificates, strangers: Certificates, files: Files
+    ) -> None:
+        replace(files.ca, strangers.ca.file)
+
+        def make() -> ssl.SSLContext:
+            context = ssl.create_default_context(cafile=files.ca)
+            replace(files.ca, certificates.ca.file)
+            return context
+
+        trust = Trust(make, [str(files.ca)])
+        with contextlib.closing(Gateway(secure.endpoints, clock=Clock(), trust=trust)) as gateway:
+            write_something(gateway)
+
+    def test_files_that_stay_as_they_are_are_read_once(
+        self, secure: EtcdServer, files: Files
+    ) -> None:
+        made: list[ssl.SSLContext] = []
+
+        def make() -> ssl.SSLContext:
+            made.append(ssl.create_default_context(cafile=files.ca))
+            return made[-1]
+
+        trust = Trust(make, [str(files.ca), "/nowhere"])
+        with contextlib.closing(Gateway(secure.endpoints, clock=Clock(), trust=trust)) as gateway:
+            write_something(gateway)
+            write_something(gateway)
+            with gateway.client() as client:
+                assert not gateway.keep_alive_at(client, 0, 4714, 5)
+        assert len(made) == 1
+
+    def test_a_command_outlasts_that_a_server_has_another_certificate(
+        self,
+        certificates: Certificates,
+        strangers: Certificates,
+        files: Files,
+        tmp_path: Path,
+        let_in: Callable[..., Gateway],
+    ) -> None:
+        own = Certificate(str(tmp_path / "server.pem"), str(tmp_path / "server.key"))
+        for file, by in zip(own, certificates.server):
+            replace(Path(file), by)
+        with etcd_server(security=Security(certificates._replace(server=own))) as server:
+            gateway = let_in(server, **files.settings())
+            write_something(gateway)
+            both = Path(certificates.ca.file).read_text() + Path(strangers.ca.file).read_text()
+            files.ca.write_text(both)
+            for file, by in zip(own, strangers.server):
+                replace(Path(file), by)
+            server.kill(0)
+            server.start(0)
+            write_something(gateway)
+
+
 class TestUsers:
     def test_a_user_is_let_in(
         self,
@@ -465,14 +622,17 @@ def tokens(gateway: Gateway) -> list[str]:
         return list(gateway.headers(client, 0, 5).values())
 
 
-def first_lines(gateway: Gateway, headers: dict[str, str]) -> dict[str, object]:
-    """What etcd says first when a key is to be watched."""
+def first_lines(
+    gateway: Gateway, headers: dict[str, str], client: httpx.Client | None = None
+) -> dict[str, object]:
+    """What etcd says first when a key is to be watched, by a new client unless one is given."""
     body = json.dumps({"create_request": {"key": encode(f"{PREFIX}/key")}})
     url = gateway.endpoints[0] + "/v3/watch"
-    with (
-        gateway.client() as client,
-        client.stream("POST", url, content=body, headers=headers, timeout=5) as response,
-    ):
+    with contextlib.ExitStack() as end:
+        client = client or end.enter_context(gateway.client())
+        headers = {**headers, "Connection": "close"}
+        stream = client.stream("POST", url, content=body, headers=headers, timeout=5)
+        response = end.enter_context(stream)
         said: dict[str, object] = json.loads(next(response.iter_lines()))["result"]
         return said
 
@@ -586,15 +746,3 @@ def test_no_credential_gets_into_what_a_failure_says(
         told.append(repr(error))
         error = error.__cause__ or error.__context__
     assert not any(secret in text for secret in (token, READER[1]) for text in told)
-
-
-def test_the_clients_of_a_gateway_share_one_context(
-    secure: EtcdServer, certificates: Certificates, let_in: Callable[..., Gateway], tmp_path: Path
-) -> None:
-    ca_file = tmp_path / "ca.pem"
-    ca_file.write_text(Path(certificates.ca.file).read_text())
-    gateway = let_in(secure, ca_file=str(ca_file))
-    write_something(gateway)
-    ca_file.unlink()
-    with gateway.client() as client:
-        assert client.get(f"{secure.endpoints[0]}/health").status_code == httpx.codes.OK

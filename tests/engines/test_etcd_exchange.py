@@ -84,7 +84,7 @@ def serve() -> Iterator[Callable[[Conversation], Peculiar]]:
 
 @pytest.fixture
 def line() -> Iterator[Line]:
-    with Line(verify=False) as line:
+    with Line() as line:
         yield line
 
 
@@ -236,7 +236,7 @@ def test_a_line_that_nobody_has_any_more_leaves_no_thread(
 ) -> None:
     server = serve(answer)
     before = threading.active_count()
-    line = Line(verify=False)
+    line = Line()
     line.ask(server.endpoint, "/", {}, headers={}, seconds=5)
     thread = worker()
     line.close()

@@ -1,0 +1,108 @@
+"""TLS for connections that outlast its files: certificates are replaced while processes go on."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+from collections.abc import Sequence
+from typing import Callable
+
+import httpx
+
+from leasectl.errors import LeaseError
+
+# What tells of each file whether it is the same.
+_Look = tuple[tuple[int, ...], ...]
+
+
+class Trust:
+    """A context for connections, made anew when a file that it is made of has changed.
+
+    Threads may share it.
+
+    Args:
+        make: Makes it of the files as they are then.
+        files: Their paths.
+    """
+
+    def __init__(self, make: Callable[[], ssl.SSLContext], files: Sequence[str]) -> None:
+        self._make = make
+        self._files = tuple(files)
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._context: ssl.SSLContext | None = None
+        self._made_of: _Look = ()
+
+    def context(self) -> ssl.SSLContext:
+        """The context as it has to be now.
+
+        While files are being replaced they may not fit each other. Then it is the one before, and
+        the next time they are read again.
+
+        Raises:
+            LeaseError: There is none yet, and the files can't be used.
+        """
+        with self._lock:
+            found = self._look()
+            if self._context is None or found != self._made_of:
+                try:
+                    self._context, self._made_of = self._make(), found
+                except LeaseError:
+                    if self._context is None:
+                        raise
+            return self._context
+
+    def is_outdated(self, context: ssl.SSLContext | None) -> bool:
+        """Tell whether files have changed since that context was made."""
+        with self._lock:
+            return context is not self._context or self._look() != self._made_of
+
+    def _look(self) -> _Look:
+        return tuple(map(_look_at, self._files))
+
+
+class TrustingTransport(httpx.BaseTransport):
+    """Connections of one client; none is used any longer once the context is another.
+
+    Args:
+        trust: Where the context comes from.
+    """
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._context: ssl.SSLContext | None = None
+        self._transport: httpx.HTTPTransport | None = None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether files have changed since its connections were made."""
+        return self._trust.is_outdated(self._context)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._current().handle_request(request)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._transport is not None:
+                self._transport.close()
+
+    def _current(self) -> httpx.HTTPTransport:
+        context = self._trust.context()
+        with self._lock:
+            if self._transport is None or context is not self._context:
+                if self._transport is not None:
+                    self._transport.close()
+                self._transport = httpx.HTTPTransport(verify=context, trust_env=False)
+                self._context = context
+            return self._transport
+
+
+def _look_at(file: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_ino, found.st_size
