@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from leasectl.engines.etcd_events import Compacted, encode_watches, parse_line
+from leasectl.engines.etcd_events import Missed, encode_watches, parse_line
 from leasectl.engines.etcd_gateway import Gateway, NoAnswer
 from leasectl.engines.etcd_listeners import Listener, Listeners
 from leasectl.engines.etcd_targets import Target, Watched
@@ -101,7 +101,7 @@ class EtcdWatch:
                 try:
                     self._follow(client, turn, member, positions)
                     pause = _FIRST_PAUSE_SECONDS
-                except Compacted:
+                except Missed:
                     self._lose(turn)
                 except LeaseError:
                     with self._changed:

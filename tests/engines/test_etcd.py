@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
@@ -15,7 +16,7 @@ import pytest
 
 from leasectl.backends.base import Patience, Progress
 from leasectl.engines.etcd_records import MOST_AT_ONCE, lease_in
-from leasectl.engines.etcd_requests import put, read_all
+from leasectl.engines.etcd_requests import encode, put, read_all
 from leasectl.errors import (
     BackendUnreachable,
     InvalidRequest,
@@ -230,6 +231,21 @@ class TestWaiting:
         revision = store.gateway.read().revision
         body = {"revision": str(revision)}
         httpx.post(f"{etcd.endpoints[0]}/v3/kv/compaction", json=body).raise_for_status()
+        between.mend()
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_what_others_wrote_that_cannot_be_read_hides_nothing_that_comes_after(
+        self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        pending = Access([between.endpoint], prefix).begin("waiter", Request("T"))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        between.cut()
+        key = encode(store.keys.frees("T") + "elsewhere")
+        for action, body in (("put", {"value": b64encode(b"\xff").decode()}), ("deleterange", {})):
+            url = f"{etcd.endpoints[0]}/v3/kv/{action}"
+            httpx.post(url, json={"key": key, **body}).raise_for_status()
+        store.engine.free("holder")
         between.mend()
         assert len(pending.result(timeout=10)) == 1
 
