@@ -1,8 +1,9 @@
 """The watches of all waiters of a process: one stream to one member, followed by one thread.
 
 A watch on a member that hangs or has lost its quorum stays silent and says nothing of it. So it
-is believed only as long as the same member answers keep-alives; whoever finds that it doesn't
-calls `EtcdWatch.leave`, and the watches go on at the next member, each from where it was.
+is believed only as long as the same member answers keep-alives and keeps up with others; whoever
+finds that it doesn't calls `EtcdWatch.leave`, and the watches go on at the next member, each from
+where it was.
 
 The gateway takes all that is to be watched in one request, so that a change means a new stream.
 """

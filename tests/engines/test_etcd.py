@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Callable
 
@@ -29,7 +31,7 @@ from leasectl.model import Lease, Request
 from tests.crash.forking import end_all, ending, fork
 from tests.crash.history import Recorder, read_history, violations
 from tests.engines.etcd_access import Access
-from tests.engines.etcd_relay import Relay
+from tests.engines.etcd_relay import Relay, relay
 from tests.engines.etcd_server import EtcdServer, etcd_server
 from tests.support import eventually
 
@@ -536,6 +538,77 @@ def test_16_processes_share_4_resources(
     assert len({event.ticket for event in events}) == 96
     assert violations(events, capacity=4) == []
     assert keys_left(store) == []
+
+
+class TestTwoMembers:
+    """Of which one is listened to; both are one real member, each behind a relay."""
+
+    @pytest.fixture
+    def other(self, etcd: EtcdServer) -> Iterator[Relay]:
+        with relay(etcd.endpoints[0]) as other:
+            yield other
+
+    @pytest.fixture
+    def pending(
+        self, store: Access, between: Relay, other: Relay, prefix: str
+    ) -> Future[tuple[Lease, ...]]:
+        """A waiter that listens to the first of them."""
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint, other.endpoint], prefix)
+        pending = waiter.begin("waiter", Request("T", ttl_seconds=4))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        return pending
+
+    def test_a_waiter_leaves_one_that_answers_and_applies_nothing(
+        self, store: Access, between: Relay, other: Relay, pending: Future[tuple[Lease, ...]]
+    ) -> None:
+        frozen = len(between.paths)
+        between.freeze(store.gateway.read().revision)
+        store.engine.free("holder")
+        assert len(pending.result(timeout=20)) == 1
+        assert set(between.paths[frozen:]) == {"/v3/lease/keepalive"}
+        assert "/v3/watch" in other.paths
+
+    def test_an_idle_waiter_makes_no_request_but_its_keep_alive_to_one_of_them_at_a_time(
+        self, store: Access, between: Relay, other: Relay, pending: Future[tuple[Lease, ...]]
+    ) -> None:
+        first = len(between.paths)
+        eventually(lambda: len(between.paths) >= first + 3, timeout=20, what="keep-alives")
+        assert set(between.paths[first:] + other.paths) == {"/v3/lease/keepalive"}
+        times = sorted(between.times[first:] + other.times)
+        pauses = [after - before for before, after in zip(times, times[1:])]
+        assert len(pauses) == 4
+        assert min(pauses) > 4 / 3 - 0.05  # as if there were one member
+        assert store.queue() == ["waiter"]
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    @pytest.mark.parametrize("how", ["is gone", "hangs", "lags"])
+    def test_whatever_the_other_is_like_no_keep_alive_is_lost_by_it(
+        self,
+        store: Access,
+        between: Relay,
+        other: Relay,
+        pending: Future[tuple[Lease, ...]],
+        how: str,
+    ) -> None:
+        is_over = threading.Event()
+        if how == "is gone":
+            other.close()
+        elif how == "hangs":
+            other.listen(before=lambda _number, _path: is_over.wait())
+        else:
+            other.freeze(1)
+        first = len(between.paths)
+        eventually(lambda: len(between.paths) >= first + 5, timeout=20, what="keep-alives")
+        assert set(between.paths[first:]) == {"/v3/lease/keepalive"}
+        times = between.times[first:]
+        assert max(after - before for before, after in zip(times, times[1:])) < 2 * 4 / 3
+        assert store.queue() == ["waiter"]
+        assert len(other.paths) == (how != "is gone")  # it rests, and nothing else goes there
+        is_over.set()
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
 
 
 @pytest.fixture(scope="module")
