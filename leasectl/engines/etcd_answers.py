@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 from leasectl.durations import printable
 from leasectl.engines.etcd_exchange import Answer, NoAnswer
@@ -42,6 +43,18 @@ class NoSpace(BackendUnreachable):
     """etcd has reached its quota: it writes nothing, and grants no lease, for anybody."""
 
 
+class Beat(NamedTuple):
+    """What a keep-alive came to.
+
+    Args:
+        is_alive: It found its lease.
+        revision: The one that the member that answered is at itself, whoever leads.
+    """
+
+    is_alive: bool
+    revision: int
+
+
 def parse_answer(url: str, answer: Answer) -> Json:
     """What a request came to.
 
@@ -68,6 +81,19 @@ def parse_answer(url: str, answer: Answer) -> Json:
 def is_alive(answer: Json) -> bool:
     """Tell whether a keep-alive found its lease: etcd leaves the time out when there is none."""
     return int(answer.get("result", {}).get("TTL", 0)) > 0
+
+
+def parse_beat(answer: Json) -> Beat:
+    """Read the answer to a keep-alive.
+
+    Raises:
+        NoAnswer: It isn't one.
+    """
+    try:
+        header = answer["result"]["header"]
+        return Beat(is_alive(answer), int(header.get("revision", 0)))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NoAnswer(f"no answer to a keep-alive: {error!r}") from error
 
 
 def _refusal(url: str, answer: Json) -> Exception:

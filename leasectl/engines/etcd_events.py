@@ -13,8 +13,8 @@ from leasectl.engines.etcd_targets import Watched
 from leasectl.errors import NotAllowed
 
 
-class Compacted(Exception):
-    """The revision to go on from is no longer there."""
+class Missed(Exception):
+    """Something has happened of which no stream will tell, however often it is made anew."""
 
 
 class Said(NamedTuple):
@@ -46,20 +46,25 @@ def parse_line(line: str) -> Said:
     """Read a line of the stream.
 
     Raises:
-        Compacted: A watch was to begin at a revision that etcd has forgotten.
+        Missed: A watch was to begin at a revision that etcd has forgotten, or somebody else wrote
+            what can't be read.
         NoAnswer: It says nothing, or that a watch has ended.
         NotAllowed: The user may not watch that, or not any more.
     """
     try:
         result = json.loads(line)["result"]
         if int(result.get("compact_revision", 0)):
-            raise Compacted
+            raise Missed
         reason = str(result.get("cancel_reason", ""))
         if "permission denied" in reason:
             raise NotAllowed(f"the watch was cancelled: {printable(reason)}")
         if result.get("canceled"):
             raise NoAnswer("the watch was cancelled")
-        events = tuple(parse_key_value(event["kv"]) for event in result.get("events", ()))
+        changes = [event["kv"] for event in result.get("events", ())]
+        try:
+            events = tuple(map(parse_key_value, changes))
+        except UnicodeDecodeError as error:
+            raise Missed from error
         return Said(int(result.get("watch_id", 0)), bool(result.get("created")), events)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"no event: {error!r}") from error

@@ -24,6 +24,7 @@ import httpx
 from leasectl.clock import Clock
 from leasectl.durations import printable
 from leasectl.engines.etcd_answers import (
+    Beat,
     FailedPrecondition,
     InvalidArgument,
     LeaseGone,
@@ -31,6 +32,7 @@ from leasectl.engines.etcd_answers import (
     Unauthenticated,
     is_alive,
     parse_answer,
+    parse_beat,
 )
 from leasectl.engines.etcd_exchange import NOT_IN_TIME, Line, NoAnswer
 from leasectl.engines.etcd_requests import Json, Outcome, parse_outcome
@@ -213,7 +215,7 @@ class Gateway:
         has_leader = str(said.get("leader", "0")) != "0"
         return Member(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
 
-    def keep_alive_at(self, client: httpx.Client, member: int, lease: int, seconds: float) -> bool:
+    def keep_alive_at(self, client: httpx.Client, member: int, lease: int, seconds: float) -> Beat:
         """The same at one member, within its time and without a second try.
 
         Args:
@@ -227,7 +229,11 @@ class Gateway:
         """
         assert isinstance(client, Line)
         body = {"ID": str(lease)}
-        return is_alive(self._try(client, member, "/v3/lease/keepalive", body, seconds))
+        return parse_beat(self._try(client, member, "/v3/lease/keepalive", body, seconds))
+
+    def leave(self, member: int) -> None:
+        """Have requests go to the next member first, unless that one has been left already."""
+        self._leave(member)
 
     def client(self) -> Line:
         """A client of its own, for a thread that is to disturb nobody.

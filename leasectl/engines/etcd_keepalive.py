@@ -1,7 +1,10 @@
 """The keep-alives of all waiters of a process: one thread, one request after the other.
 
 Each etcd lease is kept alive at a third of its ttl, at the member that the watches listen to. An
-answer that doesn't come in time means that the member is to be left by both.
+answer that doesn't come in time, or shows that the member lags, means that the member is to be left
+by both. Who else could tell that it lags is asked every other time instead of it: that costs no
+request, nor time that the ticket hasn't got, for if there is no good answer the member is asked
+with what is left.
 """
 
 from __future__ import annotations
@@ -18,10 +21,17 @@ import httpx
 from leasectl.clock import Clock
 from leasectl.engines.etcd_gateway import Gateway, LeaseGone, NoAnswer
 from leasectl.engines.etcd_watch import EtcdWatch
+from leasectl.engines.etcd_witnesses import Witnesses
 from leasectl.errors import LeaseError
 
 _LONGEST_ANSWER_SECONDS = 5.0
 _LINGER_SECONDS = 0.2
+# A member learns what was written with the leader's next message, 0.1 s later if all is well.
+_LONGEST_SLACK_SECONDS = 1.0
+
+
+class _Lagging(NoAnswer):
+    """It did answer, but knows less than another did before."""
 
 
 class Kept(Protocol):
@@ -60,6 +70,7 @@ class KeepAlives:
         self._gateway = gateway
         self._watch = watch
         self._clock = clock
+        self._witnesses = Witnesses(len(gateway.endpoints))  # of the thread
         self._changed = threading.Condition()
         # Under the lock of _changed:
         self._is_over = False
@@ -103,11 +114,11 @@ class KeepAlives:
                     if kept is None:
                         break
                     # For all of them: who has the shortest ttl must not wait for another's answer.
-                    patience = min(min(self._ttls) / 6, _LONGEST_ANSWER_SECONDS)
+                    ttl = min(self._ttls)
                 if client is None:  # most processes are gone before the first is due
                     client = open_client.enter_context(self._gateway.client())
-                has_answer = self._beat(client, kept, patience)
-                pause = kept.ttl_seconds / 3 if has_answer else patience / 10
+                has_answer = self._beat(client, kept, ttl)
+                pause = kept.ttl_seconds / 3 if has_answer else _patience(ttl) / 10
                 with self._changed:
                     self._push(self._clock.elapsed() + pause, kept)
                     if not has_answer:
@@ -126,22 +137,51 @@ class KeepAlives:
         self._is_over = True
         return None
 
-    def _beat(self, client: httpx.Client, kept: Kept, patience: float) -> bool:
-        member, sent_at = self._watch.member, self._clock.elapsed()
+    def _beat(self, client: httpx.Client, kept: Kept, ttl: int) -> bool:
+        """One keep-alive at the member, or a witness instead; whether there was an answer."""
+        now, member, patience = self._clock.elapsed(), self._watch.member, _patience(ttl)
+        seconds = patience
+        witness = self._witnesses.choose(member, now=now, slack_seconds=_slack(ttl))
+        if witness is not None:
+            with contextlib.suppress(NoAnswer, LeaseError, LeaseGone):
+                if self._ask(client, witness, kept, ttl, patience / 4):
+                    return True
+            # All that says nothing of the member.
+            self._witnesses.rest(witness, now + 2 * ttl)
+            seconds = max(now + patience - self._clock.elapsed(), patience / 2)
         try:
-            is_alive = self._gateway.keep_alive_at(client, member, kept.lease, patience)
-        except NoAnswer:
+            if not self._ask(client, member, kept, ttl, seconds):
+                kept.wake()
+        except NoAnswer as reason:
+            if isinstance(reason, _Lagging):
+                self._witnesses.begin_anew(now + ttl / 3)
+                self._gateway.leave(member)  # it wouldn't answer who is woken
             self._watch.leave(member)
             self._wake_overdue()
             return False
         except (LeaseError, LeaseGone):
             kept.wake()  # it asks for itself, and gets the same answer
-            return True
-        if is_alive:
-            kept.sent_at = sent_at
-        else:
-            kept.wake()
         return True
+
+    def _ask(self, client: httpx.Client, member: int, kept: Kept, ttl: int, seconds: float) -> bool:
+        """Keep a lease alive at one member; returns whether it was there.
+
+        Raises:
+            NoAnswer: None that counts. Who lags may believe that it still leads, and renew nothing.
+        """
+        asked_at = self._clock.elapsed()
+        beat = self._gateway.keep_alive_at(client, member, kept.lease, seconds)
+        if self._witnesses.lags(
+            member, beat.revision, asked_at=asked_at, slack_seconds=_slack(ttl)
+        ):
+            raise _Lagging("it lags behind another member")
+        if beat.is_alive or member == self._watch.member:  # or it may be of another cluster
+            self._witnesses.note(
+                member, beat.revision, asked_at=asked_at, now=self._clock.elapsed()
+            )
+        if beat.is_alive:
+            kept.sent_at = asked_at
+        return beat.is_alive
 
     def _wake_overdue(self) -> None:
         """All of them: while nobody answers, it would take long until each had its turn."""
@@ -149,3 +189,13 @@ class KeepAlives:
             overdue = [kept for kept in self._kept if kept.is_overdue]
         for kept in overdue:
             kept.wake()
+
+
+def _patience(ttl_seconds: float) -> float:
+    """For how long one of them waits for its answer."""
+    return min(ttl_seconds / 6, _LONGEST_ANSWER_SECONDS)
+
+
+def _slack(ttl_seconds: float) -> float:
+    """By how much a member may be later than another and doesn't lag."""
+    return min(ttl_seconds / 6, _LONGEST_SLACK_SECONDS)

@@ -1,8 +1,9 @@
 """The watches of all waiters of a process: one stream to one member, followed by one thread.
 
 A watch on a member that hangs or has lost its quorum stays silent and says nothing of it. So it
-is believed only as long as the same member answers keep-alives; whoever finds that it doesn't
-calls `EtcdWatch.leave`, and the watches go on at the next member, each from where it was.
+is believed only as long as the same member answers keep-alives and keeps up with others; whoever
+finds that it doesn't calls `EtcdWatch.leave`, and the watches go on at the next member, each from
+where it was.
 
 The gateway takes all that is to be watched in one request, so that a change means a new stream.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from leasectl.engines.etcd_events import Compacted, encode_watches, parse_line
+from leasectl.engines.etcd_events import Missed, encode_watches, parse_line
 from leasectl.engines.etcd_gateway import Gateway, NoAnswer
 from leasectl.engines.etcd_listeners import Listener, Listeners
 from leasectl.engines.etcd_targets import Target, Watched
@@ -101,7 +102,7 @@ class EtcdWatch:
                 try:
                     self._follow(client, turn, member, positions)
                     pause = _FIRST_PAUSE_SECONDS
-                except Compacted:
+                except Missed:
                     self._lose(turn)
                 except LeaseError:
                     with self._changed:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Callable
 from urllib.parse import urlsplit
 
 # Called with the number of the request, from 1, and its path.
 Hook = Callable[[int, str], object]
+
+_REVISION = re.compile(rb'(?<="revision":")\d+')
 
 
 class Relay:
@@ -23,18 +27,21 @@ class Relay:
     Attributes:
         endpoint: The relay's own.
         paths: Of all requests so far.
+        times: When they came, in the same order.
         before: Called before a request is passed on.
         after: Called when the answer is there; the answer is lost if it says so.
     """
 
     def __init__(self, endpoint: str) -> None:
         self.paths: list[str] = []
+        self.times: list[float] = []
         self.before: Hook = _pass_on
         self.after: Hook = _pass_on
         self._server = (urlsplit(endpoint).hostname, urlsplit(endpoint).port or 80)
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_cut = False
+        self._frozen_at: int | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -52,6 +59,14 @@ class Relay:
 
     def mend(self) -> None:
         self._is_cut = False
+
+    def freeze(self, revision: int) -> None:
+        """Be from here on as a member whose disk hangs, after it has applied a revision.
+
+        What it is asked is done, by the others. It only doesn't get to know: it answers nothing
+        but keep-alives, with its own revision, and its watches tell nothing.
+        """
+        self._frozen_at = revision
 
     def close(self) -> None:
         self.cut()
@@ -95,6 +110,7 @@ class Relay:
             path = head.split(b" ")[1].decode()
             with self._lock:
                 self.paths.append(path)
+                self.times.append(time.monotonic())
                 last[0] = (len(self.paths), path)
             self.before(*last[0])
             server.sendall(head + b"\r\n" + body)
@@ -108,9 +124,18 @@ class Relay:
                 data = server.recv(65536)
                 if not data or self.after(*last[0]):
                     break
-                client.sendall(data)
+                client.sendall(self._seen(last[0][1], data))
         _shut(client)
         _shut(server)
+
+    def _seen(self, path: str, data: bytes) -> bytes:
+        """What of an answer gets through, in its length."""
+        if self._frozen_at is None:
+            return data
+        if path != "/v3/lease/keepalive":
+            return b""
+        revision = str(self._frozen_at).encode()
+        return _REVISION.sub(lambda found: revision.rjust(len(found[0]), b"0"), data)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,11 @@ import math
 import os
 import random
 import signal
+import threading
 import time
+from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Callable
 
@@ -20,7 +23,7 @@ import pytest
 from leasectl.backends.base import Patience, Progress
 from leasectl.engines.etcd_gateway import Gateway
 from leasectl.engines.etcd_records import MOST_AT_ONCE, lease_in
-from leasectl.engines.etcd_requests import put, read, read_all
+from leasectl.engines.etcd_requests import encode, put, read, read_all
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -258,6 +261,21 @@ class TestWaiting:
         revision = store.gateway.read().revision
         body = {"revision": str(revision)}
         httpx.post(f"{etcd.endpoints[0]}/v3/kv/compaction", json=body).raise_for_status()
+        between.mend()
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_what_others_wrote_that_cannot_be_read_hides_nothing_that_comes_after(
+        self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        pending = Access([between.endpoint], prefix).begin("waiter", Request("T"))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        between.cut()
+        key = encode(store.keys.frees("T") + "elsewhere")
+        for action, body in (("put", {"value": b64encode(b"\xff").decode()}), ("deleterange", {})):
+            url = f"{etcd.endpoints[0]}/v3/kv/{action}"
+            httpx.post(url, json={"key": key, **body}).raise_for_status()
+        store.engine.free("holder")
         between.mend()
         assert len(pending.result(timeout=10)) == 1
 
@@ -870,6 +888,77 @@ def test_16_processes_share_4_resources(
     assert len({event.ticket for event in events}) == 96
     assert violations(events, capacity=4) == []
     assert keys_left(store) == []
+
+
+class TestTwoMembers:
+    """Of which one is listened to; both are one real member, each behind a relay."""
+
+    @pytest.fixture
+    def other(self, etcd: EtcdServer) -> Iterator[Relay]:
+        with relay(etcd.endpoints[0]) as other:
+            yield other
+
+    @pytest.fixture
+    def pending(
+        self, store: Access, between: Relay, other: Relay, prefix: str
+    ) -> Future[tuple[Lease, ...]]:
+        """A waiter that listens to the first of them."""
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint, other.endpoint], prefix)
+        pending = waiter.begin("waiter", Request("T", ttl_seconds=4))
+        eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+        return pending
+
+    def test_a_waiter_leaves_one_that_answers_and_applies_nothing(
+        self, store: Access, between: Relay, other: Relay, pending: Future[tuple[Lease, ...]]
+    ) -> None:
+        frozen = len(between.paths)
+        between.freeze(store.gateway.read().revision)
+        store.engine.free("holder")
+        assert len(pending.result(timeout=20)) == 1
+        assert set(between.paths[frozen:]) == {"/v3/lease/keepalive"}
+        assert "/v3/watch" in other.paths
+
+    def test_an_idle_waiter_makes_no_request_but_its_keep_alive_to_one_of_them_at_a_time(
+        self, store: Access, between: Relay, other: Relay, pending: Future[tuple[Lease, ...]]
+    ) -> None:
+        first = len(between.paths)
+        eventually(lambda: len(between.paths) >= first + 3, timeout=20, what="keep-alives")
+        assert set(between.paths[first:] + other.paths) == {"/v3/lease/keepalive"}
+        times = sorted(between.times[first:] + other.times)
+        pauses = [after - before for before, after in zip(times, times[1:])]
+        assert len(pauses) == 4
+        assert min(pauses) > 4 / 3 - 0.05  # as if there were one member
+        assert store.queue() == ["waiter"]
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    @pytest.mark.parametrize("how", ["is gone", "hangs", "lags"])
+    def test_whatever_the_other_is_like_no_keep_alive_is_lost_by_it(
+        self,
+        store: Access,
+        between: Relay,
+        other: Relay,
+        pending: Future[tuple[Lease, ...]],
+        how: str,
+    ) -> None:
+        is_over = threading.Event()
+        if how == "is gone":
+            other.close()
+        elif how == "hangs":
+            other.listen(before=lambda _number, _path: is_over.wait())
+        else:
+            other.freeze(1)
+        first = len(between.paths)
+        eventually(lambda: len(between.paths) >= first + 5, timeout=20, what="keep-alives")
+        assert set(between.paths[first:]) == {"/v3/lease/keepalive"}
+        times = between.times[first:]
+        assert max(after - before for before, after in zip(times, times[1:])) < 2 * 4 / 3
+        assert store.queue() == ["waiter"]
+        assert len(other.paths) == (how != "is gone")  # it rests, and nothing else goes there
+        is_over.set()
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
 
 
 @pytest.fixture(scope="module")
