@@ -380,7 +380,7 @@ class TestReplacedFiles:
         replace(files.cert, certificates.server.file)
         write_something(gateway)
         with gateway.client() as new:
-            assert not gateway.keep_alive_at(new, 0, 4713, 5)
+            assert not gateway.keep_alive_at(new, 0, 4713, 5).is_alive
         replace(files.key, certificates.server.key_file)
         write_something(gateway)
 
@@ -412,7 +412,7 @@ class TestReplacedFiles:
             write_something(gateway)
             write_something(gateway)
             with gateway.client() as client:
-                assert not gateway.keep_alive_at(client, 0, 4714, 5)
+                assert not gateway.keep_alive_at(client, 0, 4714, 5).is_alive
         assert len(made) == 1
 
     def test_a_command_outlasts_that_a_server_has_another_certificate(
