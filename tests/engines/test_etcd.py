@@ -922,13 +922,17 @@ class TestTwoMembers:
     def test_an_idle_waiter_makes_no_request_but_its_keep_alive_to_one_of_them_at_a_time(
         self, store: Access, between: Relay, other: Relay, pending: Future[tuple[Lease, ...]]
     ) -> None:
-        first = len(between.paths)
-        eventually(lambda: len(between.paths) >= first + 3, timeout=20, what="keep-alives")
+        first, interval = len(between.paths), 4 / 3 - 0.05
+
+        def pauses_after(relay: Relay) -> list[float]:
+            times = sorted(between.times[first:] + other.times)
+            return [after - at for at, after in zip(times, times[1:]) if at in relay.times]
+
+        # One that is late, as on a busy machine, is repeated.
+        eventually(lambda: max(pauses_after(other), default=0) > interval, timeout=30)
+        eventually(lambda: len(pauses_after(between)) > 2, timeout=10)
+        assert min(pauses_after(between)) > interval  # as if there were no other
         assert set(between.paths[first:] + other.paths) == {"/v3/lease/keepalive"}
-        times = sorted(between.times[first:] + other.times)
-        pauses = [after - before for before, after in zip(times, times[1:])]
-        assert len(pauses) == 4
-        assert min(pauses) > 4 / 3 - 0.05  # as if there were one member
         assert store.queue() == ["waiter"]
         store.engine.free("holder")
         assert len(pending.result(timeout=10)) == 1
