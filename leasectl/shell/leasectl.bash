@@ -939,7 +939,7 @@ export -f _lease__complain lease__trap lease__untrap \
   lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
   _lease__check_variable _lease__check_acquire _lease__check_release \
-  _lease__check_duration _lease__find_cli _lease__obtain \
+  _lease__check_duration _lease__find_cli _lease__obtain _lease__named_files \
   _lease__deliver _lease__wait_for _lease__call_leasectl \
   _lease__open_pipe _lease__script_is_gone _lease__stop_waiting \
   _lease__give_up _lease__listen _lease__hear \
