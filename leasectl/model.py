@@ -114,6 +114,26 @@ class Resource(NamedTuple):
     expires_in_seconds: float | None = None
 
 
+class Standing(NamedTuple):
+    """How things stand in a pool for who waits in it.
+
+    Args:
+        place: Of the ticket; 1 at the head of the queue.
+        others: Tickets in the queue beside that one.
+        held: Resources held.
+        capacity: Resources there are.
+        longest_holder: Who has held for longest, or None.
+        longest_since: When that was acquired, wall clock, in seconds; 0 for nobody.
+    """
+
+    place: int
+    others: int
+    held: int
+    capacity: int
+    longest_holder: str | None = None
+    longest_since: float = 0.0
+
+
 class Pool(NamedTuple):
     """A pool as it is at one instant."""
 
@@ -128,6 +148,22 @@ class Pool(NamedTuple):
     @property
     def held(self) -> int:
         return sum(resource.lease is not None for resource in self.resources)
+
+    def standing(self, ticket: int) -> Standing:
+        """How things stand for the ticket of that number."""
+        leases = [each.lease for each in self.resources if each.lease is not None]
+        standing = Standing(
+            place=1 + sum(entry.ticket < ticket for entry in self.queue),
+            others=sum(entry.ticket != ticket for entry in self.queue),
+            held=len(leases),
+            capacity=self.capacity,
+        )
+        if not leases:
+            return standing
+        oldest = min(leases, key=lambda lease: lease.acquire_time)
+        return standing._replace(
+            longest_holder=oldest.holder_identity, longest_since=oldest.acquire_time
+        )
 
 
 class Handle(NamedTuple):

@@ -28,7 +28,7 @@ from leasectl.errors import (
     Unanswered,
 )
 from leasectl.liveness import Process
-from leasectl.model import Claimant, Lease, Pool, Ticket
+from leasectl.model import Claimant, Lease, Standing, Ticket
 from leasectl.wording import counted
 
 TEND_AGAIN_SECONDS = 1.0
@@ -260,33 +260,31 @@ class _Turn:
 
     def _report(self) -> None:
         if self._silence is None and self._patience.report is not None:
-            with self._limited():
-                progress = self._progress()
-            self._patience.report(progress)
+            self._patience.report(self._progress())
+
+    def _standing(self) -> Standing:
+        assert self._ticket is not None
+        with self._limited():
+            return self._pools.standing(self._type, self._ticket.number)
 
     def _progress(self) -> Progress:
-        assert self._ticket is not None
-        (pool,) = self._pools.pools(self._type)
-        number = self._ticket.number
-        longest = _longest_held(pool)
+        now = self._standing()
+        held_seconds = self._clock.wall() - now.longest_since if now.longest_holder else 0.0
         return Progress(
-            place=1 + sum(entry.ticket < number for entry in pool.queue),
-            held=pool.held,
-            capacity=pool.capacity,
-            longest_holder=longest.holder_identity if longest else None,
-            longest_held_seconds=self._clock.wall() - longest.acquire_time if longest else 0.0,
+            place=now.place,
+            held=now.held,
+            capacity=now.capacity,
+            longest_holder=now.longest_holder,
+            longest_held_seconds=held_seconds,
             waited_seconds=self._clock.elapsed() - self._start,
         )
 
     def _no_lease(self, waited: float) -> NoLease:
-        assert self._ticket is not None
-        with self._limited():
-            (pool,) = self._pools.pools(self._type)
+        now = self._standing()
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
-        others = sum(entry.ticket != self._ticket.number for entry in pool.queue)
         return NoLease(
-            f'no lease of "{pool.type}"{after}: {pool.held} of {pool.capacity} held, '
-            f"{counted(others, 'other')} waiting; see who with: leasectl status -t {pool.type}"
+            f'no lease of "{self._type}"{after}: {now.held} of {now.capacity} held, '
+            f"{counted(now.others, 'other')} waiting; see who with: leasectl status -t {self._type}"
         )
 
 
@@ -295,8 +293,3 @@ def _is_silence(reason: BaseException) -> bool:
     if isinstance(reason, AccessRefused):
         return False
     return isinstance(reason, (BackendUnreachable, Unanswered))
-
-
-def _longest_held(pool: Pool) -> Lease | None:
-    leases = [resource.lease for resource in pool.resources if resource.lease is not None]
-    return min(leases, key=lambda lease: lease.acquire_time, default=None)

@@ -408,7 +408,9 @@ def _check(request: Request, patience: Patience) -> None:
         ("-w 0", patience.wait_seconds == 0),
     ):
         if given:
-            raise NotSupported(f"{option} is not supported by the lease proxy; local: can do it")
+            raise NotSupported(
+                f"{option} is not supported by the lease proxy; local: and etcd:// can do it"
+            )
 
 
 def _with_key(key: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ from leasectl.model import Handle, Lease, Overview, Pool, QueueEntry, Resource
 from leasectl.naming import check_type
 from leasectl.pool_service import PoolService
 from leasectl.service import Service
+from leasectl.suggestions import NO_POOLS
 
 LONGEST_REFRESH_SECONDS = 2.0
 LOOK_SECONDS = 0.2
@@ -80,12 +81,7 @@ def command(*, pool_type: str | None, watch: bool, as_json: bool, backend: str |
     elif overview.pools:
         show(overview_text(overview, output_width()))
     else:
-        note(no_pools_hint())
-
-
-def no_pools_hint() -> str:
-    """What to say where there is nothing to show."""
-    return "there are no pools yet, make one with: leasectl pool create TYPE --count N"
+        note(NO_POOLS)
 
 
 class _Ended(Exception):
@@ -158,7 +154,7 @@ def _dated(overview: Overview) -> str:
 
 
 def _body(overview: Overview, width: int | None) -> str:
-    return overview_text(overview, width) if overview.pools else f"{no_pools_hint()}\n"
+    return overview_text(overview, width) if overview.pools else f"{NO_POOLS}\n"
 
 
 def _screen(body: str) -> str:

@@ -13,7 +13,7 @@ from typing import Callable, NamedTuple, Protocol, TypeVar
 
 from leasectl.errors import BackendUnreachable
 from leasectl.liveness import Process
-from leasectl.model import Claimant, Lease, Pool, Ticket
+from leasectl.model import Claimant, Lease, Pool, Standing, Ticket
 
 # Told of names that an owner lost without giving them back: expired, or taken by force. No names:
 # it died while it waited, and its ticket was taken away.
@@ -170,6 +170,13 @@ class PoolAdmin(Protocol):
         Args:
             pool_type: Which; None for all.
             expiries: Ask as well when each lease runs out, where that costs extra.
+        """
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        """What `Pool.standing` tells, without fetching the whole pool, where that takes long.
+
+        Raises:
+            NotFound: No such type.
         """
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:

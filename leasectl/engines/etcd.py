@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -17,7 +16,7 @@ from leasectl.engines import refusals
 from leasectl.engines.base import TicketExpired, TicketGone
 from leasectl.engines.etcd_claims import EtcdClaims, pool_types
 from leasectl.engines.etcd_ear import EtcdEar
-from leasectl.engines.etcd_gateway import Gateway, LeaseGone
+from leasectl.engines.etcd_gateway import Gateway, LeaseGone, new_lease
 from leasectl.engines.etcd_keys import Keys
 from leasectl.engines.etcd_records import (
     Claim,
@@ -89,9 +88,7 @@ class EtcdEngine:
             raise InvalidRequest(
                 f"--ttl {ttl:g}s is too short for etcd: {SHORTEST_TTL_SECONDS:g}s at least"
             )
-        # Signed in etcd, and 0 is none.
-        lease = secrets.randbelow((1 << 63) - 1) + 1
-        return EtcdWaiter(self._ear, lease, math.ceil(ttl), self._clock)
+        return EtcdWaiter(self._ear, new_lease(), math.ceil(ttl), self._clock)
 
     def enqueue(self, claimant: Claimant, waiter: EtcdWaiter) -> Ticket:
         request = claimant.request

@@ -36,6 +36,7 @@ from leasectl.engines.etcd_requests import (
     Json,
     KeyValue,
     absent,
+    count,
     created_at,
     delete,
     delete_all,
@@ -43,10 +44,12 @@ from leasectl.engines.etcd_requests import (
     put,
     read,
     read_all,
+    read_created_before,
+    read_first_created,
     unchanged,
 )
 from leasectl.errors import InvalidRequest
-from leasectl.model import Pool, QueueEntry, Resource
+from leasectl.model import Pool, QueueEntry, Resource, Standing
 
 _MAKING_SECONDS = 60
 _ASKED_AT_ONCE = 8
@@ -89,6 +92,30 @@ class EtcdPools:
             raise refusals.no_pool(pool_type, types)
         chosen = types if pool_type is None else [pool_type]
         return tuple(self._show(each, expiries=expiries) for each in chosen)
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        keys = self._keys
+        pool, resources, frees, oldest, before, tickets = self._gateway.read(
+            read(keys.pool(pool_type)),
+            count(keys.resources(pool_type)),
+            count(keys.frees(pool_type)),
+            read_first_created(keys.helds(pool_type)),
+            read_created_before(keys.tickets(pool_type), ticket),  # etcd can't count by that
+            count(keys.tickets(pool_type)),
+        ).answers
+        self._check_there(pool_type, pool)
+        standing = Standing(
+            place=1 + len(before.items),
+            others=max(0, tickets.count - 1),
+            held=resources.count - frees.count,
+            capacity=resources.count,
+        )
+        if oldest.first is None:
+            return standing
+        claim = parse_claim(oldest.first)
+        return standing._replace(
+            longest_holder=claim.holder_identity, longest_since=claim.acquire_time
+        )
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         self._check_untaken(pool_type, names)
@@ -159,6 +186,9 @@ class EtcdPools:
 
     def _pool(self, pool_type: str) -> KeyValue:
         (found,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
+        return self._check_there(pool_type, found)
+
+    def _check_there(self, pool_type: str, found: Found) -> KeyValue:
         if found.first is None or found.first.value:
             raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
         return found.first

@@ -83,6 +83,19 @@ def read_all(prefix: str, *, limit: int = 0, keys_only: bool = False) -> Json:
     return {"request_range": {**span, "limit": str(limit), "keys_only": keys_only}}
 
 
+def read_first_created(prefix: str) -> Json:
+    """Read the key that was created first, of those that are there."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
+    order = {"sort_order": "ASCEND", "sort_target": "CREATE", "limit": "1"}
+    return {"request_range": {**span, **order}}
+
+
+def read_created_before(prefix: str, revision: int) -> Json:
+    """Read the keys, without their values, that were created before a revision."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix)), "keys_only": True}
+    return {"request_range": {**span, "max_create_revision": str(revision - 1)}}
+
+
 def read_last_created(prefix: str, *, before: int) -> Json:
     """Read the key that was created last before a revision."""
     span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}

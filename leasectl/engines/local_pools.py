@@ -12,7 +12,7 @@ from leasectl.engines.local import LocalEngine
 from leasectl.engines.pipes import tidy
 from leasectl.handles import parse_labels
 from leasectl.liveness import is_dead, parse_process
-from leasectl.model import Lease, Pool, QueueEntry, Resource
+from leasectl.model import Lease, Pool, QueueEntry, Resource, Standing
 from leasectl.state import State
 
 
@@ -46,6 +46,10 @@ class LocalPools:
                 self._drop_dead_tickets(each)
             tidy(self._state)
             return tuple(Pool(t, self._resources(t), self._queue(t)) for (t,) in types)
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        (pool,) = self.pools(pool_type)
+        return pool.standing(ticket)
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         with self._state.transaction() as db:

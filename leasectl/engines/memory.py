@@ -18,7 +18,7 @@ from leasectl.engines import refusals
 from leasectl.engines.base import LostListener, TicketGone
 from leasectl.engines.wake import ProcessWatch
 from leasectl.liveness import Process
-from leasectl.model import Claimant, Lease, Pool, QueueEntry, Resource, Ticket
+from leasectl.model import Claimant, Lease, Pool, QueueEntry, Resource, Standing, Ticket
 
 
 @dataclass
@@ -171,6 +171,10 @@ class MemoryEngine:
         with self._lock:
             types = sorted(self._pools) if pool_type is None else [pool_type]
             return tuple(self._show(each) for each in types)
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        (pool,) = self.pools(pool_type)
+        return pool.standing(ticket)
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         with self._lock:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from leasectl.suggestions import NO_POOLS
 from tests.support import Cli, Started, eventually
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -188,9 +189,7 @@ class TestTable:
     def test_without_pools_there_is_a_hint_on_stderr(self, cli: Cli) -> None:
         finished = cli("status")
         assert (finished.code, finished.out) == (0, "")
-        assert finished.err == (
-            "leasectl: there are no pools yet, make one with: leasectl pool create TYPE --count N\n"
-        )
+        assert finished.err == (f"leasectl: {NO_POOLS}\n")
 
     @pytest.mark.parametrize("args", [(), ("--json",), ("--watch",)])
     def test_an_unknown_type_gets_a_suggestion(self, cli: Cli, args: tuple[str, ...]) -> None:

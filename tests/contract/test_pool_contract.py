@@ -29,6 +29,11 @@ def the_pool(world: World) -> Pool:
     return pool
 
 
+def oldest_holder(world: World) -> str:
+    leases = [each.lease for each in the_pool(world).resources if each.lease]
+    return min(leases, key=lambda lease: lease.grant).holder_identity
+
+
 def names_of(leases: tuple[Lease, ...]) -> list[str]:
     return [lease.name for lease in leases]
 
@@ -631,6 +636,28 @@ class TestPools:
         assert held.owner == client.owner
         assert lease.labels == (("pr", "7"),)
         assert (free.lease, free.owner) == (None, None)
+
+    def test_how_things_stand_for_a_waiter_agrees_with_what_is_shown(self, world: World) -> None:
+        make_pool(world, 5)
+        world.pools.create_pool("U", ["U--00"])
+        world.client().acquire(Request("U"))
+        holders = [world.client() for _ in range(3)]
+        for holder in holders:
+            holder.acquire(ONE)
+        holders[0].free()
+        waiters = [world.client() for _ in range(4)]
+        for waiter in waiters:
+            waiter.begin(Request("T", count=4))
+        waiters[1].kill()
+        eventually(lambda: len(the_pool(world).queue) == 3)
+        for place, entry in enumerate(the_pool(world).queue, start=1):
+            standing = world.pools.standing("T", entry.ticket)
+            assert standing == the_pool(world).standing(entry.ticket)
+            assert (standing.place, standing.others) == (place, 2)
+            assert (standing.held, standing.capacity) == (2, 5)
+            assert standing.longest_holder == oldest_holder(world)
+        with pytest.raises(NotFound):
+            world.pools.standing("V", 1)
 
     def test_all_pools_are_listed_by_type(self, world: World) -> None:
         for pool_type in ("b", "c", "a"):
