@@ -35,6 +35,7 @@ from leasectl.errors import (
 from tests.engines.certificates import Certificate, Certificates, encrypt_key, make_certificates
 from tests.engines.etcd_server import EtcdServer, Security, etcd_server
 from tests.engines.etcd_users import READER, ROOT, demand_no_users, demand_users
+from tests.support import eventually
 
 PREFIX = "/ci"
 TOKEN_SECONDS = 2
@@ -726,11 +727,21 @@ class TestMembers:
             demand_users(server, PREFIX)
             gateway = let_in(server, user_file=user_file(ROOT))
             (before,) = tokens(gateway)
+            # A member knows it as soon as it has applied what made it.
+            eventually(lambda: all(takes(each, before) for each in server.endpoints))
             server.kill(gateway.current)
             write_something(gateway)
             with gateway.client() as client:
                 shown = gateway.headers(client, gateway.current, 5)
             assert list(shown.values()) == [before]
+
+
+def takes(endpoint: str, token: str) -> bool:
+    """Whether a member lets the owner of a token in."""
+    body = {"key": encode(f"{PREFIX}/key")}
+    headers = {"Authorization": token}
+    answer = httpx.post(f"{endpoint}/v3/kv/range", json=body, headers=headers, trust_env=False)
+    return answer.status_code == 200
 
 
 def test_no_credential_gets_into_what_a_failure_says(
