@@ -4,10 +4,10 @@
 
     LeaseError                   1   unexpected failure
     ├── InvalidRequest          64   usage, or not supported by this backend
-    │   └── NotSupported
+    │   ├── NotSupported
+    │   └── FileUnreadable           a file that the environment or an option names isn't there
     ├── CorruptState            65   corrupt state, or from a newer version
     ├── NotFound                66   no such type, resource, handle or file
-    ├── FileUnreadable               a file that the environment or an option names isn't there
     ├── BackendUnreachable      69   backend unreachable
     │   ├── CantListen               or serve can't be reached: its address can't be had
     │   └── AccessRefused            or refuses us, with the code of the reason
@@ -40,6 +40,13 @@ class NotSupported(InvalidRequest):
     """The request is sound, but this backend can't do it."""
 
 
+class FileUnreadable(InvalidRequest):
+    """A file that the environment or an option names isn't there, or may not be read.
+
+    No `NotFound`: to whoever asks for a type, that one says that there is none.
+    """
+
+
 class CorruptState(LeaseError):
     """A file of ours can't be read back: damaged, or written by a newer version."""
 
@@ -48,15 +55,6 @@ class CorruptState(LeaseError):
 
 class NotFound(LeaseError):
     """No such type, resource, handle or process."""
-
-    exit_code = 66
-
-
-class FileUnreadable(LeaseError):
-    """A file that the environment or an option names isn't there, or may not be read.
-
-    No `NotFound`: to whoever asks for a type, that one says that there is none.
-    """
 
     exit_code = 66
 

@@ -43,7 +43,6 @@ from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
     CorruptState,
-    FileUnreadable,
     InvalidRequest,
     NotAllowed,
 )
@@ -290,7 +289,7 @@ class Gateway:
         """The answer, and whether the request may have been carried out before."""
         try:
             return self._ask_anybody(path, body)
-        except (CorruptState, FileUnreadable, InvalidRequest, NotAllowed) as reason:
+        except (CorruptState, InvalidRequest, NotAllowed) as reason:
             raise AccessRefused(reason) from reason
 
     def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:

@@ -748,22 +748,9 @@ _lease__obtain() { # <function> <leasectl argument>...
   _lease__trap_settle
   case $_lease__code in
     0) ;;
-    66)
-      _lease__named_files || return 1
-      return 2
-      ;;
+    66) return 2 ;;
     *) return 1 ;;
   esac
-}
-
-# Whether the files that the environment names can be read; else 66 may not be about the type.
-_lease__named_files() {
-  local _lease__name
-  for _lease__name in TOKEN_FILE CA_FILE CERT_FILE KEY_FILE USER_FILE; do
-    _lease__name=LEASECTL_$_lease__name
-    [ -z "${!_lease__name-}" ] || [ -r "${!_lease__name}" ] || return 1
-  done
-  [ -z "${SSL_CERT_FILE-}" ] || [ -r "$SSL_CERT_FILE" ]
 }
 
 _lease__deliver() { # <function>
@@ -939,7 +926,7 @@ export -f _lease__complain lease__trap lease__untrap \
   lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
   _lease__check_variable _lease__check_acquire _lease__check_release \
-  _lease__check_duration _lease__find_cli _lease__obtain _lease__named_files \
+  _lease__check_duration _lease__find_cli _lease__obtain \
   _lease__deliver _lease__wait_for _lease__call_leasectl \
   _lease__open_pipe _lease__script_is_gone _lease__stop_waiting \
   _lease__give_up _lease__listen _lease__hear \

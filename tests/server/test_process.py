@@ -162,7 +162,7 @@ class TestBadInput:
 
     def test_a_token_file_without_a_token_is_one_line(self, cli: Cli, tmp_path: Path) -> None:
         (tmp_path / "empty").write_text("\n")
-        for name, code in (("empty", 65), ("missing", 66)):
+        for name, code in (("empty", 65), ("missing", 64)):
             finished = cli("serve", "--token-file", str(tmp_path / name))
             assert (finished.code, finished.err.count("\n")) == (code, 1)
             assert f"token file {tmp_path / name}" in finished.err
