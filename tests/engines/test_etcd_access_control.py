@@ -358,7 +358,7 @@ class TestReplacedFiles:
         gateway = let_in(secure, **files.settings())
         gateway.grant(4712, 60)
         with gateway.client() as keeps_alive, gateway.client() as watches:
-            assert gateway.keep_alive_at(keeps_alive, 0, 4712, 5)
+            assert gateway.keep_alive_at(keeps_alive, 0, 4712, 5).is_alive
             assert "canceled" not in first_lines(gateway, {}, watches)
             replace(files.ca, strangers.ca.file)
             with pytest.raises(NoAnswer, match="isn't trusted"):
@@ -366,7 +366,7 @@ class TestReplacedFiles:
             with pytest.raises(httpx.ConnectError):
                 first_lines(gateway, {}, watches)
             replace(files.ca, certificates.ca.file)
-            assert gateway.keep_alive_at(keeps_alive, 0, 4712, 5)
+            assert gateway.keep_alive_at(keeps_alive, 0, 4712, 5).is_alive
             assert "canceled" not in first_lines(gateway, {}, watches)
 
     def test_while_files_do_not_fit_each_other_those_before_are_good(
