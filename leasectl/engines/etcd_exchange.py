@@ -6,14 +6,16 @@ The one place where httpx's errors become ours.
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import re
+import select
 import signal
 import socket
 import ssl
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Callable, NamedTuple
 
 import httpx
@@ -85,19 +87,38 @@ class Line(httpx.Client):
         *,
         headers: Mapping[str, str],
         seconds: float,
+        only_now: bool = False,
     ) -> Answer:
         """POST JSON and wait for the answer, for so many seconds at most.
 
         httpx's own limits are on each read and each address, and there is none on finding an
         address by its name. So the request is made in a thread, which is given up in time.
 
+        Args:
+            endpoint: The member's address.
+            path: What is asked of it.
+            body: The JSON.
+            headers: To be sent along.
+            seconds: How long it may take in all.
+            only_now: It must not be done later, after whoever asks may have died.
+
         Raises:
             NoAnswer: None came, or not all of it in time, or more than anybody asked for.
         """
         timeout = httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
-        wanted = {**headers, "Accept-Encoding": "identity"}
+        text = json.dumps(body).encode()
+        wanted = {
+            **headers,
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "Content-Length": str(len(text)),
+        }
+        content: bytes | Iterator[bytes] = text
+        if only_now:
+            wanted["Expect"] = "100-continue"
+            content = self._once_heard(endpoint, text, seconds)
         request = self.build_request(
-            "POST", endpoint + path, json=body, headers=wanted, timeout=timeout
+            "POST", endpoint + path, content=content, headers=wanted, timeout=timeout
         )
         exchange = _Exchange(self, request, endpoint)
         if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
@@ -112,6 +133,20 @@ class Line(httpx.Client):
             self._dismiss()
             self._worker = None
             raise
+
+    def _once_heard(self, endpoint: str, body: bytes, seconds: float) -> Iterator[bytes]:
+        """A body that is sent when the member says that it is there: RFC 9110, 10.1.1.
+
+        What a member that is stopped has been sent it does when it goes on, although whoever asked
+        for it is gone. (With TLS, what it says right after a new connection may be something else.)
+        """
+        connected = self._sockets.get(endpoint)
+        if connected is not None:
+            poll = select.poll()
+            poll.register(connected, select.POLLIN)
+            if not poll.poll(seconds * 1000):
+                raise httpx.WriteTimeout(NOT_IN_TIME)
+        yield body
 
     def note(self, endpoint: str, connected: socket.socket) -> None:
         """Remember a connection to a member."""

@@ -51,6 +51,7 @@ __all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new
 
 ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
+_KEEP_ALIVE = "/v3/lease/keepalive"
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
 
@@ -190,7 +191,7 @@ class Gateway:
 
     def keep_alive(self, lease: int) -> bool:
         """Give an etcd lease its full time again; returns whether it was still there."""
-        answer, _ = self._ask("/v3/lease/keepalive", {"ID": str(lease)})
+        answer, _ = self._ask(_KEEP_ALIVE, {"ID": str(lease)})
         return is_alive(answer)
 
     def time_left(self, lease: int) -> float:
@@ -228,7 +229,7 @@ class Gateway:
         """
         assert isinstance(client, Line)
         body = {"ID": str(lease)}
-        return parse_beat(self._try(client, member, "/v3/lease/keepalive", body, seconds))
+        return parse_beat(self._try(client, member, _KEEP_ALIVE, body, seconds))
 
     def leave(self, member: int) -> None:
         """Have requests go to the next member first, unless that one has been left already."""
@@ -381,7 +382,14 @@ class Gateway:
         seconds = until - self._clock.elapsed()
         if seconds <= 0:
             raise NoAnswer(NOT_IN_TIME, sent=False)
-        answer = line.ask(endpoint, path, body, headers=_headers(token), seconds=seconds)
+        answer = line.ask(
+            endpoint,
+            path,
+            body,
+            headers=_headers(token),
+            seconds=seconds,
+            only_now=path == _KEEP_ALIVE,  # one that is done late keeps what the dead left
+        )
         try:
             return parse_answer(endpoint + path, answer)
         except PermissionDenied as refusal:

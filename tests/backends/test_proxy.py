@@ -322,7 +322,7 @@ class TestReachingIt:
         assert cli("acquire", "-t", "T").code == 65
         token.unlink()
         missing = cli("acquire", "-t", "T")
-        assert missing.code == 66
+        assert missing.code == 64
         assert f"token file {token}: No such file" in missing.err
         assert "LEASECTL_TOKEN_FILE" in missing.err
 

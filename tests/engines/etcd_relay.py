@@ -18,6 +18,9 @@ Hook = Callable[[int, str], object]
 _REVISION = re.compile(rb'(?<="revision":")\d+')
 
 
+_EXPECTING = b"Expect: 100-continue\r\n"
+
+
 class Relay:
     """Passes requests on to one member.
 
@@ -105,6 +108,9 @@ class Relay:
             head = b"".join(itertools.takewhile(lambda line: line not in (b"", b"\r\n"), reader))
             if not head:
                 break
+            if _EXPECTING in head:
+                head = head.replace(_EXPECTING, b"")
+                client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             sizes = [line for line in head.lower().split(b"\r\n") if b"content-length:" in line]
             body = reader.read(int(sizes[0].split(b":")[1])) if sizes else b""
             path = head.split(b" ")[1].decode()

@@ -166,6 +166,25 @@ def test_so_is_one_that_answered_before_on_the_same_connection(
     assert server.ended.wait(5), "the connection was left to itself"
 
 
+@pytest.mark.parametrize("only_now", [False, True])
+def test_what_must_not_be_done_late_is_not_sent_to_who_does_not_listen(only_now: bool) -> None:
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as stopped:  # whose kernel goes on taking what comes
+        endpoint = f"http://127.0.0.1:{stopped.getsockname()[1]}"
+        line = Line()
+        with pytest.raises(NoAnswer):
+            line.ask(endpoint, "/", {"a": 1}, headers={}, seconds=SECONDS, only_now=only_now)
+        connection, _ = stopped.accept()
+        with connection:
+            head, _, body = b"".join(iter(lambda: connection.recv(4096), b"")).partition(
+                b"\r\n\r\n"
+            )
+    assert head.startswith(b"POST / HTTP/1.1")
+    assert body == (b"" if only_now else b'{"a": 1}')
+    line.close()
+
+
 def test_a_line_goes_on_after_it_was_cut(
     serve: Callable[[Conversation], Peculiar], line: Line
 ) -> None:
