@@ -70,6 +70,9 @@ class Line(httpx.Client):
     def __init__(self, trust: Trust | None = None) -> None:
         self._trusting = None if trust is None else TrustingTransport(trust)
         super().__init__(verify=False, transport=self._trusting, trust_env=False)
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._exchange: _Exchange | None = None  # the one under way
         self._sockets: dict[str, socket.socket] = {}
         self._worker: _Worker | None = None
         self._dismiss: Callable[[], object] = lambda: None
@@ -121,18 +124,26 @@ class Line(httpx.Client):
             "POST", endpoint + path, content=content, headers=wanted, timeout=timeout
         )
         exchange = _Exchange(self, request, endpoint)
+        self._set_exchange(exchange)
         if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
             self._worker = _Worker()
             self._dismiss = weakref.finalize(self, self._worker.dismiss)
         self._worker.assign(exchange.run)
         try:
-            return exchange.answer(seconds)
+            answer = exchange.answer(seconds)
         except BaseException:
+            self._set_exchange(None)
             self.cut(endpoint)
             # Nobody knows when it will be free again: it may be looking for an address.
             self._dismiss()
             self._worker = None
             raise
+        self._set_exchange(None)
+        return answer
+
+    def _set_exchange(self, exchange: _Exchange | None) -> None:
+        with self._lock:
+            self._exchange = exchange
 
     def _once_heard(self, endpoint: str, body: bytes, seconds: float) -> Iterator[bytes]:
         """A body that is sent when the member says that it is there: RFC 9110, 10.1.1.
@@ -140,21 +151,29 @@ class Line(httpx.Client):
         What a member that is stopped has been sent it does when it goes on, although whoever asked
         for it is gone. (With TLS, what it says right after a new connection may be something else.)
         """
-        connected = self._sockets.get(endpoint)
-        if connected is not None:
-            poll = select.poll()
-            poll.register(connected, select.POLLIN)
-            if not poll.poll(seconds * 1000):
-                raise httpx.WriteTimeout(NOT_IN_TIME)
+        with self._lock:
+            connected = self._sockets.get(endpoint)
+        if connected is None or connected.fileno() < 0:
+            raise httpx.WriteError("the connection was cut")
+        poll = select.poll()
+        poll.register(connected, select.POLLIN)
+        if not poll.poll(seconds * 1000):
+            raise httpx.WriteTimeout(NOT_IN_TIME)
         yield body
 
-    def note(self, endpoint: str, connected: socket.socket) -> None:
-        """Remember a connection to a member."""
-        self._sockets[endpoint] = connected
+    def note(self, endpoint: str, connected: socket.socket, exchange: _Exchange) -> None:
+        """Remember a connection to a member; end one that comes for what was given up before."""
+        with self._lock:
+            is_wanted = exchange is self._exchange
+            if is_wanted:
+                self._sockets[endpoint] = connected
+        if not is_wanted:
+            _shut(connected)
 
     def cut(self, endpoint: str) -> None:
         """End the connection to a member, if there is one."""
-        connected = self._sockets.pop(endpoint, None)
+        with self._lock:
+            connected = self._sockets.pop(endpoint, None)
         if connected is not None:
             _shut(connected)
 
@@ -190,7 +209,7 @@ class _Exchange:
         self._line = line
         self._request = request
         self._endpoint = endpoint
-        self._sent = self._given_up = False
+        self._sent = False
         self._answer: Answer | None = None
         self._error: BaseException | None = None
         self._is_done = threading.Lock()
@@ -209,10 +228,7 @@ class _Exchange:
             self._is_done.release()
 
     def answer(self, seconds: float) -> Answer:
-        try:
-            self._is_done.acquire(timeout=seconds)
-        finally:
-            self._given_up = True
+        self._is_done.acquire(timeout=seconds)
         if self._answer is not None:
             return self._answer
         if self._error is None or isinstance(self._error, httpx.TimeoutException):
@@ -233,9 +249,7 @@ class _Exchange:
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             connected = info["return_value"].get_extra_info("socket")
-            self._line.note(self._endpoint, connected)
-            if self._given_up:  # while there was no connection yet that could have been cut
-                _shut(connected)
+            self._line.note(self._endpoint, connected, self)
         elif event.endswith("send_request_headers.started"):
             self._sent = True
 
