@@ -184,7 +184,7 @@ class _Turn:
         self._journal.gave_up()
 
     def _withdrawn(self) -> Withdrawn:
-        self._pools.pools(self._type)  # says so when the whole pool is gone
+        self._standing()  # says so when the whole pool is gone
         return Withdrawn(f"{self._type}: the request was released while it waited")
 
     def _limited(self) -> AbstractContextManager[object]:

@@ -233,7 +233,9 @@ class Gateway:
 
     def leave(self, member: int) -> None:
         """Have requests go to the next member first, unless that one has been left already."""
-        self._leave(member)
+        with self._lock:
+            if self._current == member:
+                self._current = (member + 1) % len(self.endpoints)
 
     def client(self) -> Line:
         """A client of its own, for a thread that is to disturb nobody.
@@ -321,15 +323,10 @@ class Gateway:
                         repeated = repeated or reason.sent
                         lasting = lasting and reason.lasting
                         silence.note(self.endpoints[member], reason)
-                        self._leave(member)
+                        self.leave(member)
                 if lasting and not line.is_outdated:
                     raise BackendUnreachable(silence.text())
                 self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
-
-    def _leave(self, member: int) -> None:
-        with self._lock:
-            if self._current == member:
-                self._current = (member + 1) % len(self.endpoints)
 
     def _try(self, line: Line, member: int, path: str, body: Json, seconds: float) -> Json:
         """Ask one member, with a new token if it doesn't take the one that we have."""
