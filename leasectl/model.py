@@ -4,9 +4,34 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leasectl.liveness import Process
-
 Labels = tuple[tuple[str, str], ...]
+
+
+class Process(NamedTuple):
+    """The name of one process, for good.
+
+    Args:
+        boot_id: The kernel's random id of this boot.
+        pid_namespace: Inode number of the pid namespace in which ``pid`` has its meaning.
+        pid: The process id.
+        start_time: Field 22 of ``/proc/<pid>/stat``, in clock ticks since boot.
+    """
+
+    boot_id: str
+    pid_namespace: int
+    pid: int
+    start_time: int
+
+    def encode(self) -> str:
+        """Write it as one word, for a record; `parse_process` reads it back."""
+        return f"{self.boot_id}:{self.pid_namespace}:{self.pid}:{self.start_time}"
+
+
+def parse_process(text: str) -> Process:
+    """Read what `Process.encode` wrote."""
+    boot_id, namespace, pid, start = text.split(":")
+    return Process(boot_id, int(namespace), int(pid), int(start))
+
 
 # Whose claim a handle gives back that it didn't get itself; ":" keeps it apart from the labels
 # that people can give.

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Callable, Optional
 Row = tuple[str, Optional[float], str, Optional[float], bool]
 
 if TYPE_CHECKING:  # httpx and the like are only there in the second start
-    from tests.engines.etcd_access import Access
+    from tests.kit.etcd.access import Access
 
 _HAND_OFF = "hand-off on etcd: release -> next waiter's grant"
 _AGAINST = "the same against etcdctl lock"
@@ -39,7 +39,7 @@ def measure(rounds: int) -> list[Row]:
     if missing:
         why = f" (not measured: no {' and no '.join(missing)} here)"
         return [(what + why, None, unit, None, True) for what, unit in _UNITS.items()]
-    from tests.engines.etcd_server import etcd_server
+    from tests.kit.etcd.server import etcd_server
 
     with etcd_server() as server:
         (endpoint,) = server.endpoints
@@ -175,10 +175,10 @@ def throughput(endpoint: str, *, processes: int, resources: int, rounds: int) ->
 
 def requests(endpoint: str, *, waiters: int, seconds: float) -> Row:
     """What those cost who only wait; their keep-alives are one each in a third of the ttl."""
-    from leasectl.backends.base import Patience
+    from leasectl.backends.contract import Patience
     from leasectl.model import Claimant, Request
     from tests.contract.world import NoJournal
-    from tests.engines.etcd_relay import relay
+    from tests.kit.etcd.relay import relay
 
     access(endpoint, "/requests", resources=1).acquire("holder", Request("T"))
     with relay(endpoint) as between:
@@ -198,7 +198,7 @@ def requests(endpoint: str, *, waiters: int, seconds: float) -> Row:
 
 def access(endpoint: str, prefix: str, *, resources: int = 0) -> Access:
     """Access to a pool ``T``, which is made if it is to have resources."""
-    from tests.engines.etcd_access import Access
+    from tests.kit.etcd.access import Access
 
     found = Access([endpoint], prefix)
     if resources:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.etcd_relay import Relay, relay
-from tests.engines.etcd_server import EtcdServer, etcd_server
-from tests.faults.fixture import fault_proxy as fault_proxy
-from tests.support import Cli, CliOfAnotherUser, ManualClock
+from tests.kit.etcd.relay import Relay, relay
+from tests.kit.etcd.server import EtcdServer, etcd_server
+from tests.kit.faults.fixture import fault_proxy as fault_proxy
+from tests.kit.support import Cli, CliOfAnotherUser, ManualClock
 
 # Enough on one Python: they run on all of them by themselves, test the tests, or sweep for minutes.
 ONCE = (
@@ -22,18 +22,14 @@ ONCE = (
     "cluster",
     "crash",
     "etcd",
-    "faults",
+    "http",
+    "kit",
+    "pyz",
     "server",
     "test_etcd.py",
-    "test_etcd_access_control.py",
-    "test_etcd_ear.py",
-    "test_etcd_exchange.py",
-    "test_etcd_probe.py",
     "test_doctor_etcd.py",
     "test_keeper_etcd.py",
-    "test_pyz.py",
     "test_documentation.py",
-    "test_support.py",
 )
 
 

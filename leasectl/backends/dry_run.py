@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from leasectl.backends.base import Acquisition, Journal, Patience, no_pools
-from leasectl.engines.base import PoolAdmin
+from leasectl.backends.contract import Acquisition, Journal, Patience, no_pools
+from leasectl.engines.contract import PoolAdmin
 from leasectl.model import Claimant, Lease
-from leasectl.state import State
+from leasectl.state.directory import State
 
 
 class DryRunBackend:

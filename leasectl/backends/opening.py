@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from typing import Callable
 
-from leasectl import signals
-from leasectl.backends.base import Backend
+from leasectl.backends.contract import Backend
 from leasectl.backends.dry_run import DryRunBackend
-from leasectl.backends.etcd_address import is_etcd, parse_etcd_url
-from leasectl.backends.pool import PoolBackend
-from leasectl.backends.settings import RELEASE_SECONDS, Settings, parse_settings
-from leasectl.clock import Clock
-from leasectl.durations import printable
-from leasectl.engines.base import LostListener
-from leasectl.engines.local import LocalEngine
-from leasectl.engines.local_pools import LocalPools
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd.address import is_etcd, parse_etcd_url
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.pools import LocalPools
 from leasectl.errors import InvalidRequest
+from leasectl.http.settings import RELEASE_SECONDS, Settings, parse_settings
 from leasectl.model import is_remote
-from leasectl.state import State
+from leasectl.state.directory import State
+from leasectl.system import signals
+from leasectl.system.clock import Clock
+from leasectl.text.printable import printable
 
 LOCAL = "local:"
 DRY_RUN = "none:"
@@ -74,7 +74,7 @@ def open_backend(
     if check_url(url) == DRY_RUN:
         return DryRunBackend(state)
     if is_etcd(url):
-        from leasectl.backends.etcd_cluster import open_etcd, open_gateway
+        from leasectl.engines.etcd.opening import open_etcd, open_gateway
 
         gateway = open_gateway(
             url,
@@ -109,8 +109,8 @@ def open_renewals(
     Returns:
         Gives an owner's claims their full time again and tells which it still holds.
     """
-    from leasectl.backends.etcd_cluster import open_etcd, open_gateway
-    from leasectl.engines.etcd_gateway import ATTEMPT_SECONDS
+    from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
+    from leasectl.engines.etcd.opening import open_etcd, open_gateway
 
     gateway = open_gateway(
         url,
@@ -138,9 +138,9 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
     """
     if not is_etcd(url):
         return None
-    from leasectl.backends.etcd_cluster import open_gateway
-    from leasectl.engines.etcd_keys import Keys
-    from leasectl.engines.etcd_probe import probe
+    from leasectl.engines.etcd.keys import Keys
+    from leasectl.engines.etcd.opening import open_gateway
+    from leasectl.engines.etcd.probe import probe
 
     address = parse_etcd_url(url)
     # One out of so many answers, as long as most of them do.
@@ -158,8 +158,8 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def _open_proxy(url: str, settings: str, release_seconds: float, clock: Clock) -> Backend:
     # Here, because they bring httpx and tenacity along.
-    from leasectl.backends.connection import Connection
-    from leasectl.backends.proxy import ProxyBackend
+    from leasectl.backends.proxy.backend import ProxyBackend
+    from leasectl.http.connection import Connection
 
     connection = Connection(url, parse_settings(settings), clock=clock)
     return ProxyBackend(url, connection, release_seconds=release_seconds, clock=clock)

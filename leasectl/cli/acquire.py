@@ -11,10 +11,10 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import emit, emit_lines, note
 from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotFound
-from leasectl.liveness import Process, identify
-from leasectl.model import Handle, Request
-from leasectl.service import Service
-from leasectl.signals import SignalTrap
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, Request
+from leasectl.system.process import identify
+from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
 Example:

@@ -13,10 +13,10 @@ import click
 
 from leasectl import __version__
 from leasectl.cli.groups import CommandGroup
-from leasectl.durations import printable
 from leasectl.errors import EXIT_CODES, Interrupted, InvalidRequest, LeaseError
-from leasectl.signals import die_of
-from leasectl.suggestions import option_meant
+from leasectl.system.signals import die_of
+from leasectl.text.printable import printable
+from leasectl.text.suggestions import option_meant
 
 # In the order in which `leasectl --help` shows them. A command's module holds it as `command`.
 COMMANDS = (

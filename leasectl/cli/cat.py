@@ -9,11 +9,11 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import emit, emit_json, emit_lines, lease_fields
-from leasectl.clock import boottime_seconds, rfc3339
 from leasectl.errors import NotFound
+from leasectl.leases.service import Service
+from leasectl.leases.targets import read_names
 from leasectl.model import Handle
-from leasectl.service import Service
-from leasectl.targets import read_names
+from leasectl.system.clock import boottime_seconds, rfc3339
 
 EXAMPLE = """\b
 Example:

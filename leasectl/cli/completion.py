@@ -7,10 +7,10 @@ import os
 
 import click
 
-from leasectl.backends.etcd_address import is_etcd
 from leasectl.backends.opening import LOCAL
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.cli.output import show
+from leasectl.engines.etcd.address import is_etcd
 
 _ETCD_SECONDS = 1.0
 # So that with a member that is down there is time for another.
@@ -65,12 +65,12 @@ def known_types(backend: str | None = None) -> list[str]:
 
 
 def _types_in_etcd(url: str) -> list[str]:
-    from leasectl.backends.etcd_address import parse_etcd_url
-    from leasectl.backends.etcd_cluster import open_gateway
-    from leasectl.clock import Clock
-    from leasectl.engines.etcd_claims import pool_types
-    from leasectl.engines.etcd_keys import Keys
+    from leasectl.engines.etcd.address import parse_etcd_url
+    from leasectl.engines.etcd.claims import pool_types
+    from leasectl.engines.etcd.keys import Keys
+    from leasectl.engines.etcd.opening import open_gateway
     from leasectl.errors import LeaseError
+    from leasectl.system.clock import Clock
 
     with contextlib.suppress(LeaseError):
         gateway = open_gateway(
@@ -104,7 +104,7 @@ def _read(sql: str) -> list[tuple[str, ...]]:
     import urllib.parse
 
     from leasectl.errors import LeaseError
-    from leasectl.state import check_directory
+    from leasectl.state.directory import check_directory
 
     with contextlib.suppress(LeaseError, OSError, sqlite3.Error):
         directory = os.path.abspath(state_directory())

@@ -6,13 +6,14 @@ import os
 from typing import NamedTuple
 
 from leasectl.backends.opening import LOCAL, check_url
-from leasectl.backends.settings import RELEASE_SECONDS, Settings, encode_settings
-from leasectl.durations import parse_duration, printable
 from leasectl.errors import InvalidRequest, NotFound
-from leasectl.naming import slug
-from leasectl.service import Service
-from leasectl.state import State
-from leasectl.targets import Caller
+from leasectl.http.settings import RELEASE_SECONDS, Settings, encode_settings
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Caller
+from leasectl.state.directory import State
+from leasectl.text.durations import parse_duration
+from leasectl.text.naming import slug
+from leasectl.text.printable import printable
 
 _SHORT_SECONDS = 3.0
 _REST_SECONDS = 5.0

@@ -11,9 +11,9 @@ from leasectl.cli import options
 from leasectl.cli.context import caller, choose_backend, settings, state_directory
 from leasectl.cli.output import show, show_json
 from leasectl.cli.table import output_width
-from leasectl.durations import printable
-from leasectl.findings import Finding
-from leasectl.wording import counted
+from leasectl.doctor.findings import Finding
+from leasectl.text.printable import printable
+from leasectl.text.wording import counted
 
 _NAME_WIDTH = 17
 
@@ -41,7 +41,7 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     The exit code is 0 when nothing fails, else that of the worst failure: 65, 66, 73, 69, 77,
     64 or 1.
     """
-    from leasectl.diagnosis import Examination, Surroundings, exit_code
+    from leasectl.doctor.examination import Examination, Surroundings, exit_code
 
     choice = choose_backend(backend)
     surroundings = Surroundings(

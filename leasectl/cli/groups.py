@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from leasectl.durations import printable
 from leasectl.errors import InvalidRequest
+from leasectl.text.printable import printable
 
 
 class CommandGroup(click.Group):

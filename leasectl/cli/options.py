@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import click
 
-from leasectl.durations import parse_duration
 from leasectl.errors import InvalidRequest
 from leasectl.model import Labels, Request
-from leasectl.naming import check_name, check_type
+from leasectl.text.durations import parse_duration
+from leasectl.text.naming import check_name, check_type
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from leasectl.clock import rfc3339
 from leasectl.errors import Interrupted, LeaseError
 from leasectl.model import Lease
+from leasectl.system.clock import rfc3339
 
 
 class ReaderGone(LeaseError):

@@ -10,12 +10,12 @@ from leasectl.cli import options, pool_apply
 from leasectl.cli.context import open_service
 from leasectl.cli.groups import CommandGroup
 from leasectl.cli.output import note, show, show_json
-from leasectl.durations import printable
 from leasectl.errors import InvalidRequest
-from leasectl.naming import MOST_AT_ONCE, check_name, check_type, next_names
-from leasectl.pool_service import PoolService
-from leasectl.suggestions import NO_POOLS
-from leasectl.wording import counted
+from leasectl.pools.admin import PoolService
+from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type, next_names
+from leasectl.text.printable import printable
+from leasectl.text.suggestions import NO_POOLS
+from leasectl.text.wording import counted
 
 CREATE_EXAMPLE = """\b
 Examples:

@@ -11,13 +11,13 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note
-from leasectl.durations import printable
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
-from leasectl.pool_service import PoolService
-from leasectl.wording import counted
+from leasectl.pools.admin import PoolService
+from leasectl.text.printable import printable
+from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
-    from leasectl.pool_changes import PoolChange
+    from leasectl.pools.changes import PoolChange
 
 MOST_BYTES = 32 << 20  # more than the largest list that is allowed
 _NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO)  # the last: a socket
@@ -67,7 +67,7 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     Boskos' state, lifespan, config and needs mean nothing here and are ignored, which is said
     when something changes and with --dry-run.
     """
-    from leasectl.definitions import parse_definitions
+    from leasectl.pools.definitions import parse_definitions
 
     if len(filenames) > 1:
         raise InvalidRequest("--filename: only one at a time")

@@ -9,7 +9,7 @@ from leasectl.cli.acquire import tell
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
 from leasectl.errors import NoLease
-from leasectl.signals import SignalTrap
+from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
 Example:

@@ -8,10 +8,11 @@ from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import emit_lines, note
 from leasectl.cli.waiting import pause
-from leasectl.durations import parse_duration, printable
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
-from leasectl.service import Service
-from leasectl.targets import Listed, Target
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Listed, Target
+from leasectl.text.durations import parse_duration
+from leasectl.text.printable import printable
 
 EXAMPLE = """\b
 Examples:

@@ -11,10 +11,10 @@ from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note
 from leasectl.cli.waiting import Reporter, sleep_jitter
-from leasectl.durations import printable
 from leasectl.errors import InvalidRequest, NoLease
-from leasectl.runner import Plan, Runner
-from leasectl.signals import die_of
+from leasectl.run.runner import Plan, Runner
+from leasectl.system.signals import die_of
+from leasectl.text.printable import printable
 
 EXAMPLE = """\b
 Example:

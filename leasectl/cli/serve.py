@@ -16,9 +16,10 @@ import click
 from leasectl.backends.opening import open_probe
 from leasectl.cli.context import open_service, settings
 from leasectl.cli.output import emit, note
-from leasectl.clock import Clock
-from leasectl.durations import parse_duration, printable
 from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.system.clock import Clock
+from leasectl.text.durations import parse_duration
+from leasectl.text.printable import printable
 
 if TYPE_CHECKING:
     import socket
@@ -98,7 +99,7 @@ def command(
     /healthz tells whether it works and /metrics what Prometheus wants to know.
     """
     _require_extra()
-    from leasectl.backends.settings import read_token
+    from leasectl.http.settings import read_token
     from leasectl.server.serving import listen, serve, url_of
 
     token = None if token_file is None else read_token(token_file, named_by="--token-file")

@@ -13,17 +13,18 @@ from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import ReaderGone, emit, emit_json, lease_fields, note, show, show_json
 from leasectl.cli.table import Column, output_width, shorten, table
-from leasectl.clock import boottime_seconds, rfc3339
-from leasectl.durations import format_duration, printable
-from leasectl.engines.base import Interrupt
 from leasectl.errors import BackendUnreachable
-from leasectl.handles import is_served, renews_itself
-from leasectl.liveness import own_pid_namespace
+from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Overview, Pool, QueueEntry, Resource
-from leasectl.naming import check_type
-from leasectl.pool_service import PoolService
-from leasectl.service import Service
-from leasectl.suggestions import NO_POOLS
+from leasectl.pools.admin import PoolService
+from leasectl.state.handles import is_served, renews_itself
+from leasectl.system.clock import boottime_seconds, rfc3339
+from leasectl.system.poll import Interrupt
+from leasectl.system.process import own_pid_namespace
+from leasectl.text.durations import format_duration
+from leasectl.text.naming import check_type
+from leasectl.text.printable import printable
+from leasectl.text.suggestions import NO_POOLS
 
 LONGEST_REFRESH_SECONDS = 2.0
 LOOK_SECONDS = 0.2
@@ -92,7 +93,7 @@ def _watch(service: Service, pool_type: str | None, as_json: bool) -> None:
     """Show the overview until a signal comes or nobody reads it any more."""
     from textwrap import fill
 
-    from leasectl.signals import SignalTrap
+    from leasectl.system.signals import SignalTrap
 
     live = sys.stdout.isatty() and not as_json
     with SignalTrap() as trap:

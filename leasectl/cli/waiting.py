@@ -9,15 +9,15 @@ import select
 import sys
 from collections.abc import Sequence
 
-from leasectl.backends.base import Patience, Progress
+from leasectl.backends.contract import Patience, Progress
 from leasectl.cli.output import note
-from leasectl.clock import boottime_seconds
-from leasectl.durations import format_duration
-from leasectl.engines.base import Interrupt
-from leasectl.engines.wake import sleep
 from leasectl.errors import Cancelled, LeaseError
-from leasectl.liveness import Process, open_pidfd
-from leasectl.signals import SignalTrap
+from leasectl.model import Process
+from leasectl.system.clock import boottime_seconds
+from leasectl.system.poll import Interrupt, sleep
+from leasectl.system.process import open_pidfd
+from leasectl.system.signals import SignalTrap
+from leasectl.text.durations import format_duration
 
 TERMINAL_REPORT_SECONDS = 1.0
 LOG_REPORT_SECONDS = 60.0

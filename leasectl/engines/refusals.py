@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
-from leasectl.suggestions import did_you_mean
-from leasectl.wording import counted
+from leasectl.text.suggestions import did_you_mean
+from leasectl.text.wording import counted
 
 
 def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:

@@ -9,8 +9,8 @@ from typing import Callable
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from leasectl.durations import printable
 from leasectl.server.connection import Connection
+from leasectl.text.printable import printable
 
 
 class Answer(Response):

@@ -20,7 +20,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
-from leasectl.naming import LONGEST_TYPE, is_name
+from leasectl.leases.service import LARGEST_COUNT
 from leasectl.server.answers import Answer, Granted, names_answer, quoted, refusal
 from leasectl.server.connection import SCOPE_KEY, Connection
 from leasectl.server.desk import Desk, NotReleased
@@ -28,7 +28,7 @@ from leasectl.server.grants import LONGEST_KEY, is_key
 from leasectl.server.health import Health
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
-from leasectl.service import LARGEST_COUNT
+from leasectl.text.naming import LONGEST_TYPE, is_name
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 LONGEST_BODY_BYTES = 1 << 20

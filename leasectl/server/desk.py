@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from leasectl.backends.base import Patience
-from leasectl.clock import Clock
+from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
-from leasectl.handles import is_served
-from leasectl.liveness import is_dead, this_process
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Target, whole
 from leasectl.model import Handle, Request
 from leasectl.server.grants import covers, key_in, served_id, served_request
 from leasectl.server.keeper_watch import KeeperWatch
@@ -22,8 +21,9 @@ from leasectl.server.metrics import Meter
 from leasectl.server.naps import nap_through
 from leasectl.server.notices import Notices
 from leasectl.server.withdrawn import Withdrawn
-from leasectl.service import Service
-from leasectl.targets import Target, whole
+from leasectl.state.handles import is_served
+from leasectl.system.clock import Clock
+from leasectl.system.process import is_dead, this_process
 
 # What is granted to a key and can't be delivered is given back if nobody asks for it again for so
 # long; a client that lives asks within seconds.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 
-from leasectl.handles import SERVED_LABEL, new_id
 from leasectl.model import Request
+from leasectl.state.handles import SERVED_LABEL, new_id
 
 _KEY = "serve:key"
 LONGEST_KEY = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Callable
 
-from leasectl.state import State
+from leasectl.state.directory import State
 
 
 class Health:

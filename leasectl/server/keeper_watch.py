@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 
-from leasectl import keeping
 from leasectl.errors import LeaseError
-from leasectl.liveness import open_pidfd
+from leasectl.leases.service import Service
 from leasectl.server.notices import Notices
-from leasectl.service import Service
+from leasectl.state import keeper as keeping
+from leasectl.system.process import open_pidfd
 
 _TRY_AGAIN_SECONDS = 1.0
 

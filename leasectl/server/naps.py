@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Callable, TypeVar
 
-from leasectl.engines.wake import Nap
+from leasectl.system.poll import Nap
 
 Result = TypeVar("Result")
 

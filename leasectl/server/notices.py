@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Callable
 
-from leasectl.clock import Clock
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -13,6 +12,7 @@ from leasectl.errors import (
     NotAllowed,
     StateUnwritable,
 )
+from leasectl.system.clock import Clock
 
 _TELL_AGAIN_SECONDS = 60.0
 # What no client is to blame for, and none can put right.

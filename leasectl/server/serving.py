@@ -14,8 +14,8 @@ from typing import Any, Callable
 import uvicorn
 from starlette.types import ASGIApp
 
-from leasectl.clock import Clock
 from leasectl.errors import CantListen
+from leasectl.leases.service import Service
 from leasectl.server.api import make_app
 from leasectl.server.connection import Connection
 from leasectl.server.desk import Desk
@@ -23,7 +23,7 @@ from leasectl.server.health import Health
 from leasectl.server.keeper_watch import KeeperWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
-from leasectl.service import Service
+from leasectl.system.clock import Clock
 
 BACKLOG = 4096
 # Long enough for answers on their way; waits are ended, not waited for.

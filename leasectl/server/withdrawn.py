@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.clock import Clock
+from leasectl.system.clock import Clock
 
 # Longer than any connection delays what was sent on it.
 _REMEMBERED_SECONDS = 600.0

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# A lease proxy with scripted faults for the tests of the Bash functions; tests/faults/README.md says
+# A lease proxy with scripted faults for the tests of the Bash functions; tests/kit/faults/README.md says
 # which faults there are. One at a time: a test's own, or one that setup_file starts for the whole
 # file. The teardown of whichever it is calls fault_proxy_stop.
 #
@@ -8,7 +8,7 @@
 #   LEASE_PROXY_SERVER_URL=$FAULT_PROXY_URL bash -c '...'
 #   fault_proxy_check --state-dir "$LEASECTL_STATE_DIR"
 
-_FAULT_PROXY_SOURCE=$(cd "${BASH_SOURCE[0]%/*}/../faults" && pwd)
+_FAULT_PROXY_SOURCE=$(cd "${BASH_SOURCE[0]%/*}/../kit/faults" && pwd)
 
 # Sets FAULT_PROXY_URL, FAULT_PROXY_PID and FAULT_PROXY_LOG. Not for a subshell: it ends with the shell that
 # it was called in. All is exported, also for the scripts of a test, which can ask for the state.

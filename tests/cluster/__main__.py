@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cluster.participants import Habits
 from tests.cluster.run import Run
 from tests.cluster.schedule import plan
-from tests.engines.etcd_server import etcd_server
+from tests.kit.etcd.server import etcd_server
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""What the history of a run on etcd must show, beside what `tests.crash.history` checks of any."""
+"""What the history of a run on etcd must show, beside what `tests.kit.history` checks of any."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.crash.history import Event, participant_of, uses, violations
+from tests.kit.history import Event, participant_of, uses, violations
 
 # After a change of leader etcd gives every lease its full time again and one election timeout; it
 # looks every half second for those that have run out. The rest is for a machine that is busy.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.forking import end_all
-from tests.engines.etcd_server import EtcdServer, etcd_server
+from tests.kit.etcd.server import EtcdServer, etcd_server
+from tests.kit.forking import end_all
 
 
 @pytest.fixture

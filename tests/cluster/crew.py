@@ -9,8 +9,8 @@ from multiprocessing.sharedctypes import RawValue
 from typing import Callable, NamedTuple
 
 from tests.cluster.participants import Participant, Surroundings
-from tests.crash.forking import ending, fork
-from tests.crash.history import Recorder
+from tests.kit.forking import ending, fork
+from tests.kit.history import Recorder
 
 PLACES = 4
 

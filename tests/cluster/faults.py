@@ -11,17 +11,17 @@ from typing import Callable, NamedTuple, TypeVar
 
 import httpx
 
-from leasectl.clock import boottime_seconds
-from leasectl.engines.etcd_records import lease_in, parse_claim, parse_ticket
-from leasectl.engines.etcd_requests import read_all
+from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.engines.etcd.records import lease_in, parse_claim, parse_ticket
 from leasectl.errors import BackendUnreachable
+from leasectl.system.clock import boottime_seconds
 from tests.cluster.crew import Crew
 from tests.cluster.links import Links
 from tests.cluster.participants import POOL
 from tests.cluster.schedule import Planned
-from tests.crash.history import Recorder
-from tests.engines.etcd_access import Access
-from tests.engines.etcd_server import EtcdServer
+from tests.kit.etcd.access import Access
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.history import Recorder
 
 T = TypeVar("T")
 _SLOW_SECONDS = (0.005, 0.15)

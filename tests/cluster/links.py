@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
-from tests.crash.forking import ending, fork
-from tests.engines.etcd_relay import Hook, Relay
+from tests.kit.etcd.relay import Hook, Relay
+from tests.kit.forking import ending, fork
 
 
 class Links:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Callable
 
-from leasectl.clock import boottime_seconds
-from leasectl.engines.etcd_records import lease_in, parse_claim, parse_ticket
-from leasectl.engines.etcd_requests import read_all
+from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.engines.etcd.records import lease_in, parse_claim, parse_ticket
 from leasectl.errors import BackendUnreachable
+from leasectl.system.clock import boottime_seconds
 from tests.cluster.participants import POOL
-from tests.crash.history import Recorder
-from tests.engines.etcd_access import Access
-from tests.engines.etcd_server import EtcdServer, Leadership
+from tests.kit.etcd.access import Access
+from tests.kit.etcd.server import EtcdServer, Leadership
+from tests.kit.history import Recorder
 
 _EVERY_SECONDS = 0.3
 

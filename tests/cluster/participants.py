@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, NamedTuple
 
-from leasectl.clock import Clock
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Lease, Request
-from tests.crash.history import Recorder
-from tests.engines.etcd_access import Access
+from leasectl.system.clock import Clock
+from tests.kit.etcd.access import Access
+from tests.kit.history import Recorder
 
 TRUSTED = 4 / 5  # of the ttl; the rest is the margin
 CLOCK = Clock()

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from leasectl.clock import boottime_seconds
 from leasectl.errors import LeaseError
 from leasectl.model import Request
+from leasectl.system.clock import boottime_seconds
 from tests.cluster.checker import Counts, all_gone_at, all_violations, count
 from tests.cluster.crew import Crew
 from tests.cluster.faults import Faults
@@ -20,11 +20,11 @@ from tests.cluster.links import Links
 from tests.cluster.observer import Observer
 from tests.cluster.participants import POOL, Habits, Surroundings
 from tests.cluster.schedule import Planned
-from tests.crash.forking import ending
-from tests.crash.history import Recorder, read_history
-from tests.engines.etcd_access import Access
-from tests.engines.etcd_server import EtcdServer
-from tests.support import eventually
+from tests.kit.etcd.access import Access
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.forking import ending
+from tests.kit.history import Recorder, read_history
+from tests.kit.support import eventually
 
 _NAMES = [f"{POOL}--{number}" for number in range(6)]
 _WAITS_END_WITHIN_SECONDS = 60.0

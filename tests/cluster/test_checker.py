@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.checker import SLACK_SECONDS, all_gone_at, all_violations, count
-from tests.crash.history import Event, violations
+from tests.kit.history import Event, violations
 
 TTL_SECONDS = 5.0
 SECOND = 1_000_000_000

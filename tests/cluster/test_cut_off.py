@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.clock import boottime_seconds
 from leasectl.model import Request
-from tests.engines.etcd_access import Access
-from tests.engines.etcd_relay import Relay
-from tests.engines.etcd_server import EtcdServer
-from tests.support import Cli, eventually
+from leasectl.system.clock import boottime_seconds
+from tests.kit.etcd.access import Access
+from tests.kit.etcd.relay import Relay
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.support import Cli, eventually
 
 TTL_SECONDS = 3.0
 USING = """#!/bin/bash

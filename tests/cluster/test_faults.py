@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.participants import Habits
 from tests.cluster.run import Run
 from tests.cluster.schedule import plan
-from tests.engines.etcd_server import EtcdServer
+from tests.kit.etcd.server import EtcdServer
 
 SECONDS = 30.0
 HURRIED = Habits(ttls=(3, 4), holds=(0.0, 0.02), long_holds=(0.0, 0.02), rests=(0.0, 0.1))

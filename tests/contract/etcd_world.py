@@ -9,16 +9,16 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from leasectl.engines.etcd import EtcdEngine
-from leasectl.engines.etcd_claims import EtcdClaims, pool_types
-from leasectl.engines.etcd_gateway import Gateway
-from leasectl.engines.etcd_keys import Keys
-from leasectl.engines.etcd_pools import EtcdPools
-from leasectl.engines.etcd_records import lease_in, number_in, parse_claim
-from leasectl.engines.etcd_requests import put, read_all
+from leasectl.engines.etcd.claims import EtcdClaims, pool_types
+from leasectl.engines.etcd.engine import EtcdEngine
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import put, read_all
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.pools import EtcdPools
+from leasectl.engines.etcd.records import lease_in, number_in, parse_claim
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
-from tests.engines.etcd_server import EtcdServer
+from tests.kit.etcd.server import EtcdServer
 
 
 class EtcdWorld:

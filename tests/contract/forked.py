@@ -10,10 +10,10 @@ from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any, Callable
 
-from leasectl.clock import Clock, boottime_seconds
 from leasectl.model import Lease, Request
+from leasectl.system.clock import Clock, boottime_seconds
 from tests.contract.world import Hold, Participant, Pending
-from tests.support import eventually
+from tests.kit.support import eventually
 
 _FORK = get_context("fork")
 _EPOCH_OF_2023 = 1_700_000_000.0

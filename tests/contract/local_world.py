@@ -6,10 +6,10 @@ import contextlib
 import os
 from pathlib import Path
 
-from leasectl.engines.local import LocalEngine
-from leasectl.engines.local_pools import LocalPools
-from leasectl.liveness import this_process
-from leasectl.state import State
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.pools import LocalPools
+from leasectl.state.directory import State
+from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Callable
 
-from leasectl.engines.memory import MemoryEngine
+from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.model import Lease, Request
 from tests.contract.world import Client, Hold, Participant, Pending
-from tests.support import ManualClock, eventually
+from tests.kit.support import ManualClock, eventually
 
 
 class MemoryWorld:

@@ -7,12 +7,12 @@ import random
 
 import pytest
 
-from leasectl.definitions import CountedPool, Definition, NamedPool
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Lease, Pool, Request
-from leasectl.pool_changes import PoolChange, carry_out, plan
+from leasectl.pools.changes import PoolChange, carry_out, plan
+from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from tests.contract.world import Client, Hold, World
-from tests.support import eventually
+from tests.kit.support import eventually
 
 ONE = Request("T")
 TWO = Request("T", count=2)
@@ -846,7 +846,7 @@ def test_whatever_clients_do_the_store_stays_sound(world: World) -> None:
 
 
 class TestDefinitions:
-    """What `leasectl.pool_changes` makes of what every engine has."""
+    """What `leasectl.pools.changes` makes of what every engine has."""
 
     def apply(self, world: World, *definitions: Definition) -> tuple[PoolChange, ...]:
         return carry_out(plan(definitions, world.pools.pools()), world.pools)

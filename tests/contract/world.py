@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Protocol
 
-from leasectl.backends.base import Acquisition, Journal, Patience
-from leasectl.backends.pool import PoolBackend
-from leasectl.clock import Clock
-from leasectl.engines.base import Engine, PoolAdmin
-from leasectl.liveness import Process
-from leasectl.model import Claimant, Lease, Request
+from leasectl.backends.contract import Acquisition, Journal, Patience
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.contract import Engine, PoolAdmin
+from leasectl.model import Claimant, Lease, Process, Request
+from leasectl.system.clock import Clock
 
 
 class Pending(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.etcd.conftest import hosts as hosts
-from tests.crash.forking import end_all
+from tests.kit.forking import end_all
+from tests.unit.cli.etcd.conftest import hosts as hosts
 
 
 @pytest.fixture(autouse=True)

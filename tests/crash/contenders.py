@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable
 
-from leasectl.backends.base import Patience
-from leasectl.liveness import this_process
+from leasectl.backends.contract import Patience
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Caller
 from leasectl.model import Handle, Request
-from leasectl.service import Service
-from leasectl.state import State
-from leasectl.targets import Caller
-from tests.crash.forking import ending, fork
-from tests.crash.history import Recorder
+from leasectl.state.directory import State
+from leasectl.system.process import this_process
+from tests.kit.forking import ending, fork
+from tests.kit.history import Recorder
 
 CONTENDER = "contender@host"
 Choose = Callable[[random.Random], Request]

@@ -10,18 +10,18 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Callable
 
-from leasectl.backends.base import Patience
-from leasectl.liveness import this_process
+from leasectl.backends.contract import Patience
+from leasectl.leases.service import Service
+from leasectl.leases.targets import whole
 from leasectl.model import Request
-from leasectl.pool_service import PoolService
-from leasectl.service import Service
-from leasectl.targets import whole
+from leasectl.pools.admin import PoolService
+from leasectl.system.process import this_process
 from tests.crash.contenders import CONTENDER, contention
-from tests.crash.forking import ending, fork, leasectl
-from tests.crash.history import Recorder, read_history, violations
-from tests.crash.invariants import broken_invariants
-from tests.crash.killing import kill_at
-from tests.support import Cli
+from tests.kit.forking import ending, fork, leasectl
+from tests.kit.history import Recorder, read_history, violations
+from tests.kit.invariants import broken_invariants
+from tests.kit.killing import kill_at
+from tests.kit.support import Cli
 
 CAPACITY = 3
 # That often in a row it must have come to its end before the sweep believes that it was the end:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leasectl.model import Lease, Request
-from leasectl.pool_service import PoolService
+from leasectl.pools.admin import PoolService
 from tests.crash.contenders import Choose, Participant
-from tests.crash.forking import ending, fork
-from tests.crash.history import Recorder, read_history, violations
-from tests.crash.invariants import broken_invariants
-from tests.support import Cli, eventually
+from tests.kit.forking import ending, fork
+from tests.kit.history import Recorder, read_history, violations
+from tests.kit.invariants import broken_invariants
+from tests.kit.support import Cli, eventually
 
 RESOURCES = [f"T--{number}" for number in range(4)]
 

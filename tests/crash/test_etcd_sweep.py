@@ -20,16 +20,16 @@ from typing import Any, Callable
 import httpx
 import pytest
 
-from leasectl.backends.base import Patience
+from leasectl.backends.contract import Patience
+from leasectl.leases.targets import whole
 from leasectl.model import Request
-from leasectl.pool_service import PoolService
-from leasectl.targets import whole
-from tests.cli.etcd.hosts import Hosts
-from tests.crash.forking import ending, fork, leasectl
-from tests.crash.invariants import Claim, broken_invariants
-from tests.crash.killing import kill_at
+from leasectl.pools.admin import PoolService
 from tests.crash.sweeping import Sweep
-from tests.support import eventually
+from tests.kit.forking import ending, fork, leasectl
+from tests.kit.hosts import Hosts
+from tests.kit.invariants import Claim, broken_invariants
+from tests.kit.killing import kill_at
+from tests.kit.support import eventually
 
 # So many that no command waits for what the dead still have.
 CAPACITY = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leasectl.model import Lease
-from tests.crash.history import Event, Recorder, parse_event, read_history, violations
+from tests.kit.history import Event, Recorder, parse_event, read_history, violations
 
 
 def granted(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.liveness import identify
-from tests.crash.forking import ending, fork
-from tests.crash.invariants import broken_invariants
-from tests.support import Cli
+from leasectl.system.process import identify
+from tests.kit.forking import ending, fork
+from tests.kit.invariants import broken_invariants
+from tests.kit.support import Cli
 
 TICKET = "INSERT INTO ticket VALUES ('T', 9, 'x', 'x', 1, 0, {}, 'p')"
 

@@ -17,17 +17,18 @@ from typing import Callable, NamedTuple
 
 import pytest
 
-from leasectl import keeper, keeping
-from leasectl.backends.base import Patience
+from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError
-from leasectl.liveness import identify
+from leasectl.keeper import loop as keeper
+from leasectl.leases.service import Service
+from leasectl.leases.targets import whole
 from leasectl.model import Handle, Request
-from leasectl.service import Service
-from leasectl.targets import whole
-from tests.crash.forking import ending, fork
-from tests.crash.killing import kill_at
+from leasectl.state import keeper as keeping
+from leasectl.system.process import identify
 from tests.crash.sweeping import Sweep, among_contenders
-from tests.support import Cli
+from tests.kit.forking import ending, fork
+from tests.kit.killing import kill_at
+from tests.kit.support import Cli
 
 
 class Candidate:

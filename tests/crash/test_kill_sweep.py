@@ -14,7 +14,7 @@ import pytest
 
 from leasectl.model import Request
 from tests.crash.sweeping import Sweep, among_contenders
-from tests.support import Cli
+from tests.kit.support import Cli
 
 
 @pytest.fixture

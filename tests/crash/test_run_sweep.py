@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import pytest
 
-from leasectl import keeping
 from leasectl.model import Handle
-from leasectl.pool_service import PoolService
+from leasectl.pools.admin import PoolService
+from leasectl.state import keeper as keeping
 from tests.crash.contenders import CONTENDER
-from tests.crash.forking import ending, fork, leasectl
-from tests.crash.killing import kill_at
 from tests.crash.sweeping import Sweep, among_contenders
-from tests.support import Cli, eventually
+from tests.kit.forking import ending, fork, leasectl
+from tests.kit.killing import kill_at
+from tests.kit.support import Cli, eventually
 
 # Says what it knows of its lease, and ends when it is told to, with the code that it is told.
 COMMAND = """

@@ -1,0 +1,173 @@
+"""What the service needs of a backend: where leases come from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Callable, NamedTuple, Protocol
+
+from leasectl.engines.contract import PoolAdmin
+from leasectl.errors import Cancelled, NotSupported
+from leasectl.model import Claimant, Lease, Process
+from leasectl.system.poll import Interrupt, Nap
+
+# An acquisition as a generator: it yields each sleep it needs and is sent what woke it.
+Acquisition = Generator[Nap, "set[int]", "tuple[Lease, ...]"]
+
+
+class Withdrawn(Cancelled):
+    """The request was taken out of the queue."""
+
+
+class Journal(Protocol):
+    """Keeps the handle's record in step with its acquisition.
+
+    On a store that shares the records' database each call is part of the transaction that it
+    tells of; elsewhere the calls come right before or right after.
+    """
+
+    def enqueuing(self) -> None:
+        """The request is about to be put in the queue."""
+
+    def granted(self, leases: Sequence[Lease]) -> None:
+        """All that was asked for has been claimed."""
+
+    def gave_up(self) -> None:
+        """The request is no longer in the queue and got nothing."""
+
+    def to_undo(self) -> None:
+        """What a server may have granted couldn't be undone now; somebody has to go on."""
+
+
+class RemoteJournal(Journal, Protocol):
+    """The journal of an acquisition from a server that keeps no record of its own for us.
+
+    Attributes:
+        key: ``<handle>/<acquisition>``, the same in every repetition.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    def arrived(self, name: str) -> Lease | None:
+        """Record a name the moment it arrives; whatever happens from here on, it is given back.
+
+        Returns:
+            The lease; None, with nothing recorded, when a release of the same name is under way:
+            it could hit the new grant.
+        """
+
+    def returned(self, name: str) -> None:
+        """A name that had arrived was given back; the acquisition goes on."""
+
+    def lost_reply(self) -> None:
+        """An answer was lost that may have carried a grant."""
+
+    def found(self) -> None:
+        """The server recognised a repeated request: what was lost has been found again."""
+
+
+class Progress(NamedTuple):
+    """What a waiter can tell about its wait.
+
+    Args:
+        waited_seconds: Since the request was made.
+        place: 1 at the head of the queue; None where the backend doesn't tell.
+        held: Resources held.
+        capacity: Resources there are.
+        longest_holder: Who has held for longest, or None.
+        longest_held_seconds: For how long that is.
+    """
+
+    waited_seconds: float
+    place: int | None = None
+    held: int = 0
+    capacity: int = 0
+    longest_holder: str | None = None
+    longest_held_seconds: float = 0.0
+
+
+class Patience(NamedTuple):
+    """How long to wait, and what cuts the wait short or goes on beside it.
+
+    Args:
+        wait_seconds: None for no limit, 0 for not at all.
+        interrupts: Descriptors that end the wait.
+        report: Called with the progress at the start and then every ``report_seconds``.
+        report_seconds: How often.
+        warn: Called with a line for people, about what they should know of although it goes on.
+        watched: At the head of the queue, processes whose end may free something.
+        tend: Called when one of those has ended: frees what the dead hold.
+    """
+
+    wait_seconds: float | None = None
+    interrupts: tuple[Interrupt, ...] = ()
+    report: Callable[[Progress], None] | None = None
+    report_seconds: float = 60.0
+    warn: Callable[[str], None] = lambda _: None
+    watched: Callable[[], Sequence[Process]] = tuple
+    tend: Callable[[], None] = lambda: None
+
+
+class Backend(Protocol):
+    """Where leases come from.
+
+    Attributes:
+        url: What chose it.
+        remote: Its leases live on a server that isn't part of the records' transactions.
+    """
+
+    url: str
+    remote: bool
+
+    @property
+    def pools(self) -> PoolAdmin:
+        """Its pools, to be shown and changed.
+
+        Raises:
+            NotSupported: They aren't its own.
+        """
+
+    def atomic(self) -> AbstractContextManager[object]:
+        """Steps inside happen at once, together with the handle's record."""
+
+    def acquire(
+        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
+    ) -> tuple[Lease, ...]:
+        """Get all that the claimant's request asks for, or nothing.
+
+        Raises:
+            NoLease: Not before the deadline.
+            Cancelled: The request was withdrawn.
+            NotFound: No such type or resource.
+            InvalidRequest: It can never be had.
+        """
+
+    def acquisition(
+        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
+    ) -> Acquisition:
+        """What `acquire` does, for whoever waits for many at once.
+
+        Raises:
+            NotSupported: The backend can only block.
+        """
+
+    def withdraw(self, owner: str) -> None:
+        """Take an owner's request out of the queue, if it is in one."""
+
+    def release(self, owner: str, names: Sequence[str]) -> Iterable[str]:
+        """Give names back; those that really were this owner's. Twice is once.
+
+        A remote backend yields each as it is done, and raises in the end if one couldn't be. Its
+        owner is the journal's key, and no names are whatever that key may have been granted.
+        """
+
+    def renew(self, owner: str) -> tuple[str, ...]:
+        """One heartbeat; returns the names that the owner still holds."""
+
+
+def no_pools(url: str) -> NotSupported:
+    """The refusal of a backend without pools of its own."""
+    return NotSupported(
+        f"backend {url} has no pools; choose local: or etcd://HOST:PORT with --backend"
+    )

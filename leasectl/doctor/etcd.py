@@ -1,0 +1,146 @@
+"""What can be found out about a cluster of etcd: who answers, may we, and do the claims agree?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
+from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
+from leasectl.engines.etcd.gateway.failures import advice_of
+from leasectl.engines.etcd.gateway.user import read_user
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
+from leasectl.engines.etcd.probe import probe
+from leasectl.errors import BackendUnreachable, LeaseLost
+from leasectl.http.settings import Settings
+from leasectl.http.tls import client_context
+from leasectl.leases.service import Service
+from leasectl.leases.targets import whole
+from leasectl.model import Handle
+from leasectl.system.clock import Clock
+from leasectl.text.wording import counted, listed
+
+DEADLINE_SECONDS = 3.0
+_MEMBER_SECONDS = 1.0
+
+
+def checks(url: str, settings: Settings) -> list[Check]:
+    """The checks of a cluster that need no state directory; when one fails, so do the rest."""
+    opened = _open(url, settings, "")
+    address = parse_etcd_url(url)
+    return [
+        Check("etcd access", lambda: access(address, settings)),
+        Check("etcd members", lambda: members(opened)),
+        Check("etcd pools", lambda: pools(opened)),
+        Check("etcd writing", lambda: writing(opened, address.prefix)),
+    ]
+
+
+def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+    """The checks of what a state directory holds in the cluster that its service has chosen."""
+    opened = _open(service.backend_url, settings, service.state.place())
+    return [Check("etcd claims", lambda: claims(service, opened))]
+
+
+def _open(url: str, settings: Settings, place: str) -> Opened:
+    clock = Clock()
+    gateway = open_gateway(url, settings, clock=clock, deadline_seconds=DEADLINE_SECONDS)
+    return open_etcd(url, gateway, place=place, lost=lambda owner, names: None, clock=clock)
+
+
+def access(address: EtcdAddress, settings: Settings) -> Finding:
+    """As whom do we come, and can the files that say it be used?"""
+    parts = ["as no user"]
+    if settings.user_file:
+        parts = [f"as user {read_user(settings.user_file).name} of {settings.user_file}"]
+    if address.is_secure:
+        client_context(settings)
+        parts.append(f"trusting {settings.ca_file or 'the CAs of this system'}")
+        parts.append(f"showing {settings.cert_file or 'no certificate'}")
+    else:
+        parts.append("without TLS")
+    return Finding(OK, ", ".join(parts))
+
+
+def members(opened: Opened) -> Finding:
+    """Does each member answer, and do they agree on a leader?"""
+    found = [
+        opened.gateway.member(n, _MEMBER_SECONDS) for n in range(len(opened.gateway.endpoints))
+    ]
+    silent = [f"{each.endpoint}: {each.problem}" for each in found if each.problem]
+    advice = advice_of(*(each.advice for each in found))
+    versions = sorted({each.version for each in found if not each.problem})
+    answered = len(found) - len(silent)
+    what = f"{answered} of {len(found)} answer" + (f", etcd {listed(versions)}" if versions else "")
+    if not answered:
+        return Finding(
+            FAIL,
+            f"{what} ({listed(silent)})",
+            advice or "check the addresses, and whether etcd runs",
+            exit_code=BackendUnreachable.exit_code,
+        )
+    leaderless = [each.endpoint for each in found if not each.problem and not each.has_leader]
+    if leaderless:
+        return Finding(
+            FAIL,
+            f"{what}; no leader, says {listed(leaderless)}",
+            "without a majority of its members etcd does nothing: start them",
+            exit_code=BackendUnreachable.exit_code,
+        )
+    if silent:
+        advice = advice or "start them, or leave them out"
+        return Finding(WARN, f"{what}; not {listed(silent)}", advice)
+    return Finding(OK, what)
+
+
+def pools(opened: Opened) -> Finding:
+    """May we read what is there, and is all of it readable?"""
+    found = opened.pools.pools()
+    held, waiting = sum(pool.held for pool in found), sum(len(pool.queue) for pool in found)
+    return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
+
+
+def writing(opened: Opened, prefix: str) -> Finding:
+    """May we write below the prefix? Found out without writing anything."""
+    probe(opened.gateway, Keys(prefix, place=""))
+    return Finding(OK, f"allowed below {prefix}/")
+
+
+def claims(service: Service, opened: Opened) -> Finding:
+    """Do the claims of this state directory and its handles agree?"""
+    url = service.backend_url
+    owners = opened.engine.owners()  # before the records: what is claimed since then is none
+    handles = {each.claims_as: each for each in service.handles.active()}
+    # Also of one that names the same cluster in other words.
+    unknown = [owner for owner in owners if owner not in handles]
+    gone = [
+        handle
+        for owner, handle in handles.items()
+        if handle.backend == url and handle.leases and not handle.waiter and owner not in owners
+    ]
+    if not unknown and not gone:
+        return Finding(OK, f"{counted(len(owners), 'claim')} of this state directory, as recorded")
+    parts = []
+    if unknown:
+        parts.append(f"{listed(unknown)} in etcd without a handle here")
+    if gone:
+        parts.append(f"{listed([each.id for each in gone])} without a claim in etcd: lost")
+    return Finding(
+        WARN,
+        "; ".join(parts),
+        "run: leasectl doctor --fix",
+        mend=lambda: _settle(service, opened, unknown, gone),
+    )
+
+
+def _settle(
+    service: Service, opened: Opened, unknown: Sequence[str], gone: Sequence[Handle]
+) -> str:
+    freed = [name for owner in unknown for name in opened.engine.free(owner)]
+    lost = []
+    for handle in gone:
+        try:
+            service.renew(whole(handle))
+        except LeaseLost:
+            lost.append(handle.id)
+    return f"gave back {listed(freed) or 'nothing'}; recorded as lost: {listed(lost) or 'none'}"

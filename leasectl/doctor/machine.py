@@ -1,0 +1,281 @@
+"""What can be found out without opening the records: the machine and its directories."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import stat
+import sys
+import tempfile
+from typing import Callable
+
+from leasectl import __version__
+from leasectl.doctor.findings import FAIL, OK, WARN, Finding
+from leasectl.errors import LeaseError, StateUnwritable
+from leasectl.state import shared_dir as shared
+from leasectl.state.directory import check_directory
+from leasectl.system.process import own_pid_namespace, this_process
+from leasectl.text.wording import counted
+
+_UNWRITABLE = StateUnwritable.exit_code
+LEAST_FREE_BYTES = 1 << 20
+FEW_FREE_BYTES = 32 << 20
+_CHILD_SECONDS = 5.0
+_MANY_MACHINES = (
+    *("9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre"),
+    *("nfs", "nfs4", "ocfs2", "smb3", "smbfs"),
+)
+_ELSEWHERE = "choose another directory with LEASECTL_STATE_DIR"
+
+
+def version() -> Finding:
+    """leasectl and the Python that it runs on."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    what = f"leasectl {__version__} on Python {python} ({sys.executable or 'path not known'})"
+    if not sys.executable:
+        return Finding(FAIL, what, "run leasectl by a Python that knows its own path")
+    return Finding(OK, what)
+
+
+def proc() -> Finding:
+    """/proc, which says whether a process is still the same one."""
+    try:
+        process = this_process()
+    except (OSError, LeaseError, ValueError) as error:
+        return Finding(FAIL, f"can't be read: {error}", "mount /proc in this container")
+    if "hidepid=" in _mount_options("/proc"):
+        return Finding(
+            WARN,
+            "mounted with hidepid: processes of other users can't be seen",
+            "use guards of your own user only",
+        )
+    namespace = own_pid_namespace()
+    return Finding(OK, f"readable; pid {process.pid} in pid namespace {namespace}")
+
+
+def pidfd(pidfd_open: Callable[[int], int] | None) -> Finding:
+    """pidfd_open(2), which tells of a process's end."""
+    if pidfd_open is None:
+        return Finding(FAIL, "this Python has no pidfd_open", "use another Python")
+    try:
+        told = _told_of_a_death(pidfd_open)
+    except OSError as error:
+        return Finding(
+            FAIL,
+            f"pidfd_open(2) doesn't work: {error.strerror}",
+            "it needs Linux 5.3 or later, and a seccomp profile that allows it",
+        )
+    if not told:
+        return Finding(FAIL, "the end of a process isn't told", "use another kernel")
+    return Finding(OK, "the end of a process is told at once")
+
+
+def _told_of_a_death(pidfd_open: Callable[[int], int]) -> bool:
+    read_fd, write_fd = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write_fd)
+        os.read(read_fd, 1)
+        os._exit(0)
+    os.close(read_fd)
+    try:
+        fd = pidfd_open(child)
+        try:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            too_early = bool(poll.poll(0))
+            os.close(write_fd)
+            write_fd = -1
+            return not too_early and bool(poll.poll(_CHILD_SECONDS * 1000))
+        finally:
+            os.close(fd)
+    finally:
+        if write_fd >= 0:
+            os.close(write_fd)
+        os.waitpid(child, 0)
+
+
+def shared_dir(directory: str | None) -> Finding:
+    """``SHARED_DIR``, where scope ``test`` lists its names."""
+    if directory is None:
+        return Finding(OK, "not set; only --scope test needs it")
+    try:
+        names = shared.listed(directory)
+    except LeaseError as error:
+        what, _, advice = str(error).partition("; ")
+        return Finding(FAIL, what, advice or "mend it", exit_code=error.exit_code)
+    if not os.access(directory, os.W_OK):
+        return Finding(
+            WARN,
+            f"{directory} can't be written: --scope test won't work",
+            "make it writable, or use scope step",
+        )
+    return Finding(OK, f"{directory}; leases lists {counted(len(names), 'name')}")
+
+
+def state_directory(directory: str) -> Finding:
+    """Is it a private directory of ours, and can it be written?"""
+    try:
+        found = os.lstat(directory)
+    except FileNotFoundError:
+        return _absent(directory)
+    except OSError as error:
+        return _unwritable(f"{directory}: {error.strerror}", _ELSEWHERE)
+    try:
+        check_directory(directory, create=False)
+        _try_writing(directory)
+    except (LeaseError, OSError) as error:
+        what, _, advice = str(error).partition("; ")
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if stat.S_IMODE(found.st_mode) == 0o700 or not ours:
+            return _unwritable(what, advice or _ELSEWHERE)
+        return _unwritable(what, advice or f"run: chmod 700 {directory}")._replace(
+            mend=lambda: _make_private(directory)
+        )
+    what = f"{directory}, of user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
+    return Finding(OK, what)
+
+
+def _absent(directory: str) -> Finding:
+    parent = os.path.dirname(directory)
+    if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
+        return Finding(OK, f"{directory} is not there yet; the first command makes it")
+    return _unwritable(f"{directory} can't be made in {parent}", _ELSEWHERE)
+
+
+def _make_private(directory: str) -> str:
+    try:
+        # Not by its path: in between it may have become a link to something else.
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(fd, 0o700)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise StateUnwritable(f"{directory}: {error.strerror}") from error
+    return "made it private (mode 0700)"
+
+
+def file_system(directory: str) -> Finding:
+    """Which file system it is on, and whether there is room."""
+    where = _nearest(directory)
+    try:
+        found = os.statvfs(where)
+    except OSError as error:
+        return _unwritable(f"{where}: {error.strerror}", _ELSEWHERE)
+    kind = _file_system_type(where)
+    free = found.f_bavail * found.f_frsize
+    what = f"{kind}, {free >> 20} MiB free"
+    if found.f_flag & os.ST_RDONLY:
+        return _unwritable(f"{kind}, read-only", _ELSEWHERE)
+    # Some file systems make inodes as they are needed, and say 0 of both.
+    if free < LEAST_FREE_BYTES or (found.f_files and not found.f_favail):
+        return _unwritable(f"{what}: full", f"free some space, or {_ELSEWHERE}")
+    if kind in _MANY_MACHINES:
+        return Finding(
+            WARN,
+            f"{what}; a network file system",
+            f"a state directory belongs to one machine: {_ELSEWHERE}",
+        )
+    if free < FEW_FREE_BYTES:
+        return Finding(WARN, what, f"free some space, or {_ELSEWHERE}")
+    return Finding(OK, what)
+
+
+def exclusion(directory: str, flock: Callable[[int, int], None]) -> Finding:
+    """Does a lock that one process holds really keep another out?"""
+    where = _nearest(directory)
+    try:
+        excludes = _excludes(where, flock)
+    except OSError as error:
+        return _unwritable(f"flock(2) fails in {where}: {error.strerror}", _ELSEWHERE)
+    if not excludes:
+        return _unwritable(
+            f"flock(2) doesn't exclude in {where}: two processes held one lock at once",
+            f"{_ELSEWHERE}, on a local file system",
+        )
+    return Finding(OK, "a lock that one process holds keeps others out")
+
+
+def _excludes(directory: str, flock: Callable[[int, int], None]) -> bool:
+    """Lock a file of our own, and have a child try it, first while we hold it and then after."""
+    own_fd, path = tempfile.mkstemp(prefix=".leasectl-flock-", dir=directory)
+    try:
+        flock(own_fd, fcntl.LOCK_EX)
+        got_while_held = _child_gets(path, flock)
+        flock(own_fd, fcntl.LOCK_UN)
+        got_when_free = _child_gets(path, flock)
+    finally:
+        os.close(own_fd)
+        os.unlink(path)
+    return got_when_free and not got_while_held
+
+
+def _child_gets(path: str, flock: Callable[[int, int], None]) -> bool:
+    child = os.fork()
+    if child == 0:
+        code = 2
+        try:
+            # Its own open file description: an inherited one would share our lock.
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                code = 0
+            except BlockingIOError:
+                code = 1
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 2
+    if code == 2:
+        raise OSError(0, "another process can't lock")
+    return code == 0
+
+
+def _unwritable(what: str, advice: str) -> Finding:
+    return Finding(FAIL, what, advice, exit_code=_UNWRITABLE)
+
+
+def _nearest(directory: str) -> str:
+    """The directory, or the one that it would be made in."""
+    return directory if os.path.isdir(directory) else os.path.dirname(directory) or "/"
+
+
+def _try_writing(directory: str) -> None:
+    # Asking for the rights won't do: root has them on a read-only file system too.
+    try:
+        fd, path = tempfile.mkstemp(prefix=".leasectl-write-", dir=directory)
+    except OSError as error:
+        raise StateUnwritable(f"{directory} can't be written: {error.strerror}") from error
+    os.close(fd)
+    os.unlink(path)
+
+
+def _file_system_type(path: str) -> str:
+    """The type of the file system that a path is on, from mountinfo; see proc(5)."""
+    path = os.path.realpath(path)
+    best, kind = "", "unknown"
+    for mount_point, each, _ in _mounts():
+        inside = path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+        # Of mounts on one another the last counts.
+        if inside and len(mount_point) >= len(best):
+            best, kind = mount_point, each
+    return kind
+
+
+def _mount_options(mount_point: str) -> str:
+    return next((options for at, _, options in reversed(_mounts()) if at == mount_point), "")
+
+
+def _mounts() -> list[tuple[str, str, str]]:
+    """Mount point, type and options of each mount."""
+    found = []
+    with contextlib.suppress(OSError), open("/proc/self/mountinfo", encoding="utf-8") as file:
+        for line in file:
+            before, _, after = line.partition(" - ")
+            fields, rest = before.split(), after.split()
+            at = fields[4].encode("latin-1", "replace").decode("unicode_escape")
+            found.append((at, rest[0], f"{fields[5]},{rest[-1]}"))
+    return found

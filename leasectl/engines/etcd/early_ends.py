@@ -1,0 +1,93 @@
+"""Claims that etcd has ended before their time, and how long they are kept for their holders.
+
+etcd may end a lease early, when somebody revokes it, and before 3.4.31 and 3.5.13 also when a
+leader that was stopped goes on (https://github.com/etcd-io/etcd/issues/15247). The holder finds
+that out by its next heartbeat and may use what it holds until then: for a ttl from the date of its
+last renewal. Dates are compared for that, and waited for no longer than a ttl, whatever clocks say.
+
+That ttl begins when somebody first sees that the claim has gone. Two keys say so: one stays as long
+as the claim is written down, one goes with an etcd lease of that ttl. They are written at once. So
+where the first is without the second the ttl is over, whoever began it and whatever became of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_lease
+from leasectl.engines.etcd.gateway.requests import Found, KeyValue, absent, present, put
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.records import Claim, lease_in, number_in
+from leasectl.system.clock import Clock
+
+# etcd tells what is left of a lease in whole seconds, without the rest.
+_ROUNDED_SECONDS = 1.0
+
+
+class EarlyEnds:
+    """The claims of a cluster that have gone.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        clock: Where times come from.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys, *, clock: Clock) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._clock = clock
+        self._latest: dict[int, float] = {}  # by lease: until when it is kept at most
+
+    def kept_until(
+        self, pool_type: str, claim: Claim, renewed: KeyValue | None, gone: Found
+    ) -> float | None:
+        """Until when a claim that has gone is kept; who sees it first writes that down.
+
+        Args:
+            pool_type: The claim's pool.
+            claim: As it is written down still.
+            renewed: The date of its last renewal.
+            gone: What is below `Keys.gone`.
+
+        Returns:
+            A time to come, on the elapsed clock; None when the claim is over.
+        """
+        lease, seen = claim.lease, self._keys.gone_seen(pool_type, claim.lease)
+        kept = [kv for kv in gone.items if kv.key != seen]
+        left = 0.0
+        if renewed is not None and (kept or not gone.items):
+            left = claim.seconds_left(number_in(renewed), self._clock.wall())
+        if left and lease not in self._latest:
+            longest = self._time_left(kept[0]) if kept else self._begin(pool_type, claim)
+            self._latest[lease] = self._clock.elapsed() + longest
+        now = self._clock.elapsed()
+        until = min(now + left, self._latest.get(lease, now))
+        if until > now:
+            return until
+        self._latest.pop(lease, None)
+        return None
+
+    def _time_left(self, kept: KeyValue) -> float:
+        """What is left of the ttl that somebody has begun, in seconds."""
+        return self._gateway.time_left(lease_in(kept)) + _ROUNDED_SECONDS
+
+    def _begin(self, pool_type: str, claim: Claim) -> float:
+        """Have the ttl begin, unless somebody just has or the claim is freed; returns its seconds.
+
+        An etcd lease that nothing is attached to ends by itself; so it doesn't matter who is first.
+        """
+        assert claim.lease_duration_seconds is not None
+        keys, keeping = self._keys, new_lease()
+        seen = keys.gone_seen(pool_type, claim.lease)
+        self._gateway.grant(keeping, math.ceil(claim.lease_duration_seconds))
+        with contextlib.suppress(LeaseGone):  # who looks next begins it
+            self._gateway.commit(
+                [present(keys.held(pool_type, claim.lease)), absent(seen)],
+                [
+                    put(seen, ""),
+                    put(keys.gone_kept(pool_type, claim.lease, keeping), "", lease=keeping),
+                ],
+            )
+        return claim.lease_duration_seconds

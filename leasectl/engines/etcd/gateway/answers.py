@@ -1,0 +1,122 @@
+"""What a member's answer says: the one place where etcd's codes become ours."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from leasectl.engines.etcd.gateway.exchange import Answer, NoAnswer
+from leasectl.engines.etcd.gateway.requests import Json
+from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.text.printable import printable
+
+# The gRPC codes that the gateway passes on, as far as they say something that we act upon.
+_NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9, 16
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 3, 8, 12
+# These come with the code for an invalid argument.
+_ALSO_UNAUTHENTICATED = ("user name is empty", "revision of auth store is old")
+# This one with the code that also says that there are too many requests.
+_NO_SPACE = "database space exceeded"
+
+
+class LeaseGone(Exception):
+    """The etcd lease that a request was about has expired or was revoked."""
+
+
+class FailedPrecondition(Exception):
+    """An etcd lease of that id is there already, or there are no users to authenticate."""
+
+
+class Unauthenticated(Exception):
+    """There was no token, or it isn't valid there, or not any more. Nothing was carried out."""
+
+
+class PermissionDenied(Exception):
+    """The user may not do this. Nothing was carried out."""
+
+
+class InvalidArgument(LeaseError):
+    """etcd doesn't take a request that has this form, or this user and password."""
+
+
+class NoSpace(BackendUnreachable):
+    """etcd has reached its quota: it writes nothing, and grants no lease, for anybody."""
+
+
+class Beat(NamedTuple):
+    """What a keep-alive came to.
+
+    Args:
+        is_alive: It found its lease.
+        revision: The one that the member that answered is at itself, whoever leads.
+    """
+
+    is_alive: bool
+    revision: int
+
+
+def parse_answer(url: str, answer: Answer) -> Json:
+    """What a request came to.
+
+    Args:
+        url: Of the request, for messages.
+        answer: As it came.
+
+    Raises:
+        NoAnswer: None that counts.
+        LeaseGone, FailedPrecondition, Unauthenticated, PermissionDenied, LeaseError: etcd refuses.
+    """
+    try:
+        said = json.loads(answer.text)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict) or (answer.status != 200 and "code" not in said):
+        shown = printable(answer.text[:200].strip(), longest=60)
+        raise NoAnswer(f"answered {answer.status} {shown}, which etcd's v3 gateway wouldn't")
+    if answer.status == 200 and "error" not in said:
+        return said
+    raise _refusal(url, said)
+
+
+def is_alive(answer: Json) -> bool:
+    """Tell whether a keep-alive found its lease: etcd leaves the time out when there is none."""
+    return int(answer.get("result", {}).get("TTL", 0)) > 0
+
+
+def parse_beat(answer: Json) -> Beat:
+    """Read the answer to a keep-alive.
+
+    Raises:
+        NoAnswer: It isn't one.
+    """
+    try:
+        header = answer["result"]["header"]
+        return Beat(is_alive(answer), int(header.get("revision", 0)))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NoAnswer(f"no answer to a keep-alive: {error!r}") from error
+
+
+def _refusal(url: str, answer: Json) -> Exception:
+    said = answer.get("error")
+    if isinstance(said, dict):  # in the middle of a stream
+        answer, said = said, said.get("message")
+    text = printable(str(said), longest=120)
+    if any(each in text for each in _ALSO_UNAUTHENTICATED):
+        return Unauthenticated(text)
+    if _NO_SPACE in text:
+        return NoSpace(
+            f"{url}: {text}; compact and defragment etcd, and end its alarm with: "
+            "etcdctl alarm disarm"
+        )
+    code = answer.get("code", answer.get("grpc_code"))
+    refusals: dict[object, Exception] = {
+        _NOT_FOUND: LeaseGone(text),
+        _FAILED_PRECONDITION: FailedPrecondition(text),
+        _PERMISSION_DENIED: PermissionDenied(text),
+        _UNAUTHENTICATED: Unauthenticated(text),
+        _INVALID_ARGUMENT: InvalidArgument(f"{url}: {text}"),
+        _RESOURCE_EXHAUSTED: BackendUnreachable(f"{url}: {text}"),
+        _UNIMPLEMENTED: LeaseError(f"{url}: {text}"),
+    }
+    # All others (no leader, leader changed, timed out) say nothing about what became of it.
+    return refusals.get(code, NoAnswer(text))

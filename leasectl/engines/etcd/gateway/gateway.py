@@ -1,0 +1,400 @@
+"""Requests to etcd's v3 JSON gateway: whichever member answers, within a deadline.
+
+Every request is made so that it may be repeated, because an answer that was lost says nothing.
+Reads change nothing; a lease is granted under an id of ours and "already exists" means that it is;
+a transaction has guards that it breaks itself, so that only one of its repetitions succeeds.
+Which one did is read back (`Outcome.answers` of a transaction that failed), never guessed.
+
+What it takes to be let in is here too: TLS, and a token for a user and password. etcd forgets a
+token five minutes after its last use, each member for itself, or when that member is started anew.
+So whoever is told that a token isn't valid authenticates anew and asks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Callable, NamedTuple
+
+import httpx
+
+from leasectl.engines.etcd.gateway.answers import (
+    Beat,
+    FailedPrecondition,
+    InvalidArgument,
+    LeaseGone,
+    PermissionDenied,
+    Unauthenticated,
+    is_alive,
+    parse_answer,
+    parse_beat,
+)
+from leasectl.engines.etcd.gateway.exchange import NOT_IN_TIME, Line, NoAnswer
+from leasectl.engines.etcd.gateway.failures import Silence
+from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome
+from leasectl.engines.etcd.gateway.user import read_user
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    CorruptState,
+    InvalidRequest,
+    NotAllowed,
+)
+from leasectl.http.trust import Trust
+from leasectl.system.clock import Clock
+from leasectl.text.printable import printable
+
+__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new_lease"]
+
+ATTEMPT_SECONDS = 2.0
+_PAUSE_SECONDS = 0.1
+_KEEP_ALIVE = "/v3/lease/keepalive"
+# However little time is left, an answer that takes no longer is waited for.
+_LEAST_SECONDS = 3.0
+
+
+class Member(NamedTuple):
+    """What one member says of itself.
+
+    Args:
+        endpoint: Its base address.
+        version: Of etcd.
+        has_leader: Whether it knows of one.
+        problem: Why it said nothing; empty when it did.
+        advice: What to do about that, where there is something in particular.
+    """
+
+    endpoint: str
+    version: str = ""
+    has_leader: bool = False
+    problem: str = ""
+    advice: str = ""
+
+
+def new_lease() -> int:
+    """An id for an etcd lease that nobody else would choose."""
+    return secrets.randbelow((1 << 63) - 1) + 1  # signed in etcd, and 0 is none
+
+
+class Gateway:
+    """One cluster. Threads may share it.
+
+    Args:
+        endpoints: The members' base addresses, ``http://host:port``.
+        clock: Where times come from.
+        deadline_seconds: How long a request may take, all its repetitions included.
+        attempt_seconds: How long one of them may, at one member.
+        rest_seconds: For how long nobody is asked again when nobody has answered in time: for a
+            process in which many would wait for that, one after the other.
+        pause: Called with seconds between two rounds of all members.
+        trust: For connections to ``https://``; nothing is read before the first.
+        user_file: Path of a file with ``user:password``, read whenever a token is needed; None
+            where etcd asks for none.
+        prefix: Below which a user needs to be allowed everything, for messages.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        clock: Clock,
+        deadline_seconds: float = 10.0,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+        rest_seconds: float = 0.0,
+        pause: Callable[[float], object] = time.sleep,
+        trust: Trust | None = None,
+        user_file: str | None = None,
+        prefix: str = "",
+    ) -> None:
+        self.endpoints = tuple(endpoints)
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+        self._attempt_seconds = attempt_seconds
+        self._rest_seconds = rest_seconds
+        self._rest = (0.0, "")  # until when on the elapsed clock, and why
+        self._pause = pause
+        self._trust = trust
+        self._user_file = user_file
+        self._prefix = prefix
+        self._limits = threading.local()  # `until`: see `limited`
+        self._lock = threading.Lock()
+        # Under the lock, which nobody holds while waiting for a member:
+        self._current = 0
+        self._lines: list[Line] = []  # those that nobody uses
+        self._token: str | None = None  # None: not asked for; empty: etcd wants none
+
+    @property
+    def current(self) -> int:
+        """The number of the member that was last found to answer."""
+        return self._current
+
+    def close(self) -> None:
+        with self._lock:
+            lines, self._lines = self._lines, []
+        for line in lines:
+            line.close()
+
+    @contextlib.contextmanager
+    def limited(self, until: float | None) -> Iterator[None]:
+        """Wait not much longer for what this thread asks inside; None for as long as ever.
+
+        All members have their share of the time that is left.
+        """
+        before = getattr(self._limits, "until", None)
+        self._limits.until = until
+        try:
+            yield
+        finally:
+            self._limits.until = before
+
+    # What etcd does
+
+    def commit(
+        self, guards: Sequence[Json], then: Sequence[Json], otherwise: Sequence[Json] = ()
+    ) -> Outcome:
+        """Do all or nothing, if all guards hold.
+
+        An earlier try whose answer was lost may be what made them fail (`Outcome.repeated`). So
+        whoever must know what became of it reads that in ``otherwise``.
+
+        Args:
+            guards: As `unchanged` and the like make them; at least one that the transaction
+                breaks, where it writes.
+            then: As `put`, `delete`, `read` and the like make them.
+            otherwise: The same, done when a guard doesn't hold.
+
+        Raises:
+            LeaseGone: A key was to be attached to a lease that isn't there any more.
+            BackendUnreachable: No answer before the deadline, or none that could come.
+            AccessRefused: etcd doesn't know the user, or the user may not do this, or a file that
+                is needed to ask can't be used.
+        """
+        body = {"compare": list(guards), "success": list(then), "failure": list(otherwise)}
+        return parse_outcome(*self._ask("/v3/kv/txn", body))
+
+    def read(self, *reads: Json) -> Outcome:
+        """Read several things as they are at one revision."""
+        return self.commit((), reads)
+
+    def grant(self, lease: int, ttl_seconds: int) -> None:
+        """Make an etcd lease under an id as `new_lease` makes them."""
+        with contextlib.suppress(FailedPrecondition):  # by a try whose answer was lost
+            self._ask("/v3/lease/grant", {"ID": str(lease), "TTL": str(ttl_seconds)})
+
+    def revoke(self, lease: int) -> None:
+        """End an etcd lease and delete what is attached to it, if it is there."""
+        with contextlib.suppress(LeaseGone):
+            self._ask("/v3/lease/revoke", {"ID": str(lease)})
+
+    def keep_alive(self, lease: int) -> bool:
+        """Give an etcd lease its full time again; returns whether it was still there."""
+        answer, _ = self._ask(_KEEP_ALIVE, {"ID": str(lease)})
+        return is_alive(answer)
+
+    def time_left(self, lease: int) -> float:
+        """How long an etcd lease lasts unless it is renewed, in seconds; 0 when it is over."""
+        answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(lease)})
+        return max(0.0, float(answer.get("TTL", 0)))
+
+    def member(self, member: int, seconds: float) -> Member:
+        """Ask one member, within so many seconds, how it is.
+
+        Raises:
+            LeaseError: It can't be asked, for a reason that is the same at every member.
+        """
+        endpoint = self.endpoints[member]
+        try:
+            with self.client() as client:
+                said = self._try(client, member, "/v3/maintenance/status", {}, seconds)
+        except NoAnswer as reason:
+            return Member(endpoint, problem=str(reason), advice=reason.advice)
+        # "0", or nothing at all, while there is none.
+        has_leader = str(said.get("leader", "0")) != "0"
+        return Member(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
+
+    def keep_alive_at(self, client: httpx.Client, member: int, lease: int, seconds: float) -> Beat:
+        """The same at one member, within its time and without a second try.
+
+        Args:
+            client: As `client` makes them.
+            member: Which.
+            lease: Which.
+            seconds: How long it may take in all.
+
+        Raises:
+            NoAnswer: None that counts.
+        """
+        assert isinstance(client, Line)
+        body = {"ID": str(lease)}
+        return parse_beat(self._try(client, member, _KEEP_ALIVE, body, seconds))
+
+    def leave(self, member: int) -> None:
+        """Have requests go to the next member first, unless that one has been left already."""
+        with self._lock:
+            if self._current == member:
+                self._current = (member + 1) % len(self.endpoints)
+
+    def client(self) -> Line:
+        """A client of its own, for a thread that is to disturb nobody.
+
+        A stream on it needs `headers` as well.
+        """
+        return Line(self._trust)
+
+    def headers(self, client: httpx.Client, member: int, seconds: float) -> dict[str, str]:
+        """What a stream at a member has to send along, to be asked for before each stream.
+
+        etcd looks at it when the stream begins and never again. It doesn't refuse a stream
+        with a token that isn't valid there: it says 200 and cancels the watch.
+
+        The stream still makes a connection of its own, so that whoever made it hears which one
+        that is and can end it.
+
+        Args:
+            client: As `client` makes them; the stream's.
+            member: Which.
+            seconds: How long it may take to find out that the token is still valid at this
+                member, or to get one that is.
+
+        Raises:
+            NoAnswer: None that counts.
+            NotAllowed: etcd doesn't know the user.
+        """
+        assert isinstance(client, Line)
+        if self._user_file is None:
+            return {}
+        until = self._clock.elapsed() + seconds
+        try:
+            if self._token:
+                # With a token, even what does nothing is refused unless that is valid.
+                self._try(client, member, "/v3/kv/txn", {}, seconds)
+                return _headers(self._token)
+            return _headers(self._authenticate(client, member, self._user_file, until))
+        finally:
+            client.cut(self.endpoints[member])
+
+    @contextlib.contextmanager
+    def _line(self) -> Iterator[Line]:
+        with self._lock:
+            line = self._lines.pop() if self._lines else None
+        if line is None:
+            line = self.client()
+        try:
+            yield line
+        finally:
+            with self._lock:
+                self._lines.append(line)
+
+    def _ask(self, path: str, body: Json) -> tuple[Json, bool]:
+        """The answer, and whether the request may have been carried out before."""
+        try:
+            return self._ask_anybody(path, body)
+        except (CorruptState, InvalidRequest, NotAllowed) as reason:
+            raise AccessRefused(reason) from reason
+
+    def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
+        start = self._clock.elapsed()
+        rests_until, why = self._rest
+        if start < rests_until:
+            raise BackendUnreachable(why)
+        deadline, attempt_seconds = start + self._deadline_seconds, self._attempt_seconds
+        until = getattr(self._limits, "until", None)
+        if until is not None:
+            deadline = min(deadline, max(until, start + _LEAST_SECONDS))
+            attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
+        silence = Silence()
+        repeated = False
+        with self._line() as line:
+            while True:
+                lasting = True
+                for _ in self.endpoints:
+                    member = self._current
+                    seconds = min(attempt_seconds, deadline - self._clock.elapsed())
+                    if seconds <= 0:
+                        why = silence.text(deadline - start)
+                        self._rest = (self._clock.elapsed() + self._rest_seconds, why)
+                        raise BackendUnreachable(why)
+                    try:
+                        return self._try(line, member, path, body, seconds), repeated
+                    except NoAnswer as reason:
+                        repeated = repeated or reason.sent
+                        lasting = lasting and reason.lasting
+                        silence.note(self.endpoints[member], reason)
+                        self.leave(member)
+                if lasting and not line.is_outdated:
+                    raise BackendUnreachable(silence.text())
+                self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
+
+    def _try(self, line: Line, member: int, path: str, body: Json, seconds: float) -> Json:
+        """Ask one member, with a new token if it doesn't take the one that we have."""
+        until = self._clock.elapsed() + seconds
+        if self._user_file is None:
+            try:
+                return self._post(line, member, path, body, None, until)
+            except Unauthenticated as refusal:
+                raise NotAllowed(
+                    f"{self.endpoints[member]}: {refusal}; "
+                    "name a file that holds user:password in LEASECTL_USER_FILE"
+                ) from refusal
+        token = self._token
+        if token is not None:
+            with contextlib.suppress(Unauthenticated):
+                return self._post(line, member, path, body, token, until)
+        token = self._authenticate(line, member, self._user_file, until)
+        try:
+            return self._post(line, member, path, body, token, until)
+        except Unauthenticated as refusal:
+            raise NoAnswer(str(refusal), sent=False) from refusal
+
+    def _authenticate(self, line: Line, member: int, user_file: str, until: float) -> str:
+        user = read_user(user_file)
+        body = {"name": user.name, "password": user.password}
+        try:
+            said = self._post(line, member, "/v3/auth/authenticate", body, None, until)
+        except FailedPrecondition:
+            said = {"token": ""}  # authentication isn't enabled
+        except InvalidArgument as refusal:
+            raise NotAllowed(
+                f"{self.endpoints[member]}: etcd doesn't take the user and password in {user_file}"
+            ) from refusal
+        except (NoAnswer, Unauthenticated) as reason:
+            why = reason if isinstance(reason, NoAnswer) else NoAnswer(str(reason))
+            raise NoAnswer(
+                f"no token: {why}", advice=why.advice, sent=False, lasting=why.lasting
+            ) from reason
+        token = str(said.get("token", ""))
+        if not token.isascii() or not token.isprintable():
+            raise NoAnswer("its token is none", sent=False)
+        with self._lock:
+            self._token = token
+        return token
+
+    def _post(
+        self, line: Line, member: int, path: str, body: Json, token: str | None, until: float
+    ) -> Json:
+        endpoint = self.endpoints[member]
+        seconds = until - self._clock.elapsed()
+        if seconds <= 0:
+            raise NoAnswer(NOT_IN_TIME, sent=False)
+        answer = line.ask(
+            endpoint,
+            path,
+            body,
+            headers=_headers(token),
+            seconds=seconds,
+            only_now=path == _KEEP_ALIVE,  # one that is done late keeps what the dead left
+        )
+        try:
+            return parse_answer(endpoint + path, answer)
+        except PermissionDenied as refusal:
+            raise NotAllowed(
+                f"{endpoint}: {refusal}; the user in LEASECTL_USER_FILE needs a role that may "
+                f"read and write all keys below {self._prefix}/"
+            ) from refusal
+
+
+def _headers(token: str | None) -> dict[str, str]:
+    return {"Authorization": token} if token else {}

@@ -1,0 +1,79 @@
+"""What a ticket in etcd sees when it looks whether it is its turn, and what there is to take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import (
+    KeyValue,
+    count,
+    read,
+    read_all,
+    read_last_created,
+)
+from leasectl.engines.etcd.keys import Keys
+from leasectl.model import Ticket
+
+
+class Sight(NamedTuple):
+    """All that a ticket's turn depends on, as it was at one revision.
+
+    Args:
+        revision: Etcd's.
+        own: The ticket, if it is still there.
+        before: The nearest ticket before it.
+        pool: The pool, if there is one.
+        grants: The number of its last grant, if there was one.
+        resources: How many there are.
+        expired: How many claims have run out and are still written down.
+        page: What is free, as far as the ticket wants it and in the order in which it is taken; or
+            the named resource, free or not, if it wants that.
+    """
+
+    revision: int
+    own: KeyValue | None
+    before: KeyValue | None
+    pool: KeyValue | None
+    grants: KeyValue | None
+    resources: int
+    expired: int
+    page: tuple[KeyValue, ...]
+
+    def with_freed(self, freed: Sequence[KeyValue]) -> Sight:
+        """The same after resources have become free."""
+        newer = [kv for kv in freed if kv.mod_revision > self.revision]
+        page = {kv.key: kv for kv in (*self.page, *newer)}
+        return self._replace(page=tuple(page[key] for key in sorted(page)))
+
+
+def look(gateway: Gateway, keys: Keys, ticket: Ticket, lease: int) -> Sight:
+    """Look for a ticket that is attached to an etcd lease, with one request."""
+    request = ticket.claimant.request
+    pool_type = request.type
+    if request.name is None:
+        page = read_all(keys.frees(pool_type), limit=request.count)
+    else:
+        page = read(keys.resource(pool_type, request.name))
+    outcome = gateway.read(
+        read(keys.ticket(pool_type, lease)),
+        read_last_created(keys.tickets(pool_type), before=ticket.number),
+        read(keys.pool(pool_type)),
+        read(keys.grants(pool_type)),
+        count(keys.resources(pool_type)),
+        count(keys.helds(pool_type)),
+        count(keys.alives(pool_type)),
+        page,
+    )
+    own, before, pool, grants, resources, held, alive, found = outcome.answers
+    return Sight(
+        revision=outcome.revision,
+        own=own.first,
+        before=before.first,
+        pool=pool.first,
+        grants=grants.first,
+        resources=resources.count,
+        expired=held.count - alive.count,
+        page=found.items,
+    )

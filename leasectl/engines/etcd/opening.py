@@ -1,0 +1,83 @@
+"""From the URL of a cluster of etcd, and how to talk to it, to its gateway."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Callable, NamedTuple
+
+from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd.address import parse_etcd_url
+from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.engine import EtcdEngine
+from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.pools import EtcdPools
+from leasectl.http.settings import Settings
+from leasectl.http.tls import client_context, client_files
+from leasectl.http.trust import Trust
+from leasectl.system.clock import Clock
+
+
+class Opened(NamedTuple):
+    """The pools below one prefix of a cluster, from all sides."""
+
+    gateway: Gateway
+    engine: EtcdEngine
+    pools: EtcdPools
+
+
+def open_gateway(
+    url: str,
+    settings: Settings,
+    *,
+    clock: Clock,
+    deadline_seconds: float = 10.0,
+    attempt_seconds: float = ATTEMPT_SECONDS,
+    rest_seconds: float = 0.0,
+    pause: Callable[[float], object] = time.sleep,
+) -> Gateway:
+    """Open a cluster's gateway; nothing is asked of it yet, and no file is read.
+
+    Args:
+        url: As `parse_etcd_url` reads it.
+        settings: How to talk to it.
+        clock: Where times come from.
+        deadline_seconds: How long a request may take, all its repetitions included.
+        attempt_seconds: How long one of them may, at one member.
+        rest_seconds: For how long nobody is asked again when nobody has answered in time.
+        pause: Called with seconds between two tries.
+    """
+    address = parse_etcd_url(url)
+    trust = None
+    if address.is_secure:
+        trust = Trust(partial(client_context, settings), client_files(settings))
+    return Gateway(
+        address.endpoints,
+        clock=clock,
+        deadline_seconds=deadline_seconds,
+        attempt_seconds=attempt_seconds,
+        rest_seconds=rest_seconds,
+        pause=pause,
+        trust=trust,
+        user_file=settings.user_file,
+        prefix=address.prefix,
+    )
+
+
+def open_etcd(
+    url: str, gateway: Gateway, *, place: str, lost: LostListener, clock: Clock
+) -> Opened:
+    """Open the pools that a URL names; nothing is asked of the cluster yet.
+
+    Args:
+        url: As `parse_etcd_url` reads it.
+        gateway: As `open_gateway` made it of the same URL.
+        place: Names where owners' names are unique.
+        lost: Told of leases that went away without having been given back.
+        clock: Where times come from.
+    """
+    keys = Keys(parse_etcd_url(url).prefix, place)
+    claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
+    engine = EtcdEngine(gateway, keys, claims, clock=clock)
+    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))

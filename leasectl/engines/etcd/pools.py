@@ -1,0 +1,367 @@
+"""The pools in etcd themselves: making, changing, showing and deleting them.
+
+What doesn't fit into one transaction is done in batches, each of them whole. A pool that is being
+made can't be seen before the last; names left behind by who died at it don't count as taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from leasectl.engines import refusals
+from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd.claims import EtcdClaims, pool_types
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_lease
+from leasectl.engines.etcd.gateway.requests import (
+    MOST_OPERATIONS,
+    Found,
+    Json,
+    KeyValue,
+    absent,
+    count,
+    created_at,
+    delete,
+    delete_all,
+    none_below,
+    put,
+    read,
+    read_all,
+    read_created_before,
+    read_first_created,
+    unchanged,
+)
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.records import (
+    Claim,
+    encode_free,
+    encode_taken,
+    last_fence,
+    lease_in,
+    name_in,
+    number_in,
+    parse_claim,
+    parse_ticket,
+    type_in,
+)
+from leasectl.errors import InvalidRequest
+from leasectl.model import Pool, QueueEntry, Resource, Standing
+from leasectl.system.clock import Clock
+
+_MAKING_SECONDS = 60
+_ASKED_AT_ONCE = 8
+# A name takes three operations to be added and, with its claim, eight at most to be removed.
+_ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 15
+
+
+class EtcdPools:
+    """The pools below one prefix of a cluster, as `PoolAdmin`.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        claims: The claims in it.
+        lost: Told of claims that were taken by force.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        keys: Keys,
+        claims: EtcdClaims,
+        *,
+        lost: LostListener,
+        clock: Clock,
+    ) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._claims = claims
+        self._lost = lost
+        self._clock = clock
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+        types = pool_types(self._gateway, self._keys)
+        if pool_type is not None and pool_type not in types:
+            raise refusals.no_pool(pool_type, types)
+        chosen = types if pool_type is None else [pool_type]
+        return tuple(self._show(each, expiries=expiries) for each in chosen)
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        keys = self._keys
+        pool, resources, frees, oldest, before, tickets = self._gateway.read(
+            read(keys.pool(pool_type)),
+            count(keys.resources(pool_type)),
+            count(keys.frees(pool_type)),
+            read_first_created(keys.helds(pool_type)),
+            read_created_before(keys.tickets(pool_type), ticket),  # etcd can't count by that
+            count(keys.tickets(pool_type)),
+        ).answers
+        self._check_there(pool_type, pool)
+        standing = Standing(
+            place=1 + len(before.items),
+            others=max(0, tickets.count - 1),
+            held=resources.count - frees.count,
+            capacity=resources.count,
+        )
+        if oldest.first is None:
+            return standing
+        claim = parse_claim(oldest.first)
+        return standing._replace(
+            longest_holder=claim.holder_identity, longest_since=claim.acquire_time
+        )
+
+    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+        self._check_untaken(pool_type, names)
+        key, lease = self._keys.pool(pool_type), new_lease()
+        making = f"being made under {lease}"
+        self._gateway.grant(lease, _MAKING_SECONDS)
+        made = self._gateway.commit([absent(key)], [put(key, making, lease=lease)], [read(key)])
+        born = made.revision
+        if not made.succeeded:
+            (there,) = made.answers
+            if there.first is None or there.first.value != making:
+                self._claims.revoke(lease)
+                raise refusals.pool_exists(pool_type)
+            born = there.first.create_revision
+        try:
+            self._clear(pool_type, [created_at(key, born)])
+            for batch in _batches(names, _ADDED_AT_ONCE):
+                self._add(pool_type, batch, born)
+            # From here on it can be seen, and is attached to no lease any more.
+            if not self._gateway.commit([created_at(key, born)], [put(key, "")]).succeeded:
+                raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+        except BaseException:
+            self._clear(pool_type, [created_at(key, born)])
+            raise
+        finally:
+            self._claims.revoke(lease)
+
+    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
+        born = self._pool(pool_type).create_revision
+        self._check_untaken(pool_type, names)
+        added: list[str] = []
+        try:
+            for batch in _batches(names, _ADDED_AT_ONCE):
+                self._add(pool_type, batch, born)
+                added += batch
+        except InvalidRequest:
+            if added:
+                self.remove_resources(pool_type, added, force=False)
+            raise
+
+    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
+        names = list(dict.fromkeys(names))
+        self._claims.reap(pool_type)
+        self._look_at(pool_type, names, force=force)  # so that all are refused, or none
+        for batch in _batches(names, _REMOVED_AT_ONCE):
+            while not self._remove(self._look_at(pool_type, batch, force=force)):
+                pass
+
+    def delete_pool(self, pool_type: str, *, force: bool) -> None:
+        keys, pool = self._keys, self._pool(pool_type)
+        while True:
+            self._claims.reap(pool_type)
+            shown = self._show(pool_type)
+            if not force and (shown.held or shown.queue):
+                raise refusals.pool_in_use(pool_type, shown.held, len(shown.queue))
+            unused = [none_below(keys.tickets(pool_type)), none_below(keys.helds(pool_type))]
+            outcome = self._gateway.commit(
+                [created_at(pool.key, pool.create_revision), *(() if force else unused)],
+                [delete(pool.key), delete_all(keys.tickets(pool_type))],
+                [read(pool.key)],
+            )
+            left = [found.first for found in outcome.answers]  # nothing, if it succeeded
+            if not any(kv and kv.create_revision == pool.create_revision for kv in left):
+                self._clear(pool_type, [absent(pool.key)])
+                return
+
+    # Showing
+
+    def _pool(self, pool_type: str) -> KeyValue:
+        (found,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
+        return self._check_there(pool_type, found)
+
+    def _check_there(self, pool_type: str, found: Found) -> KeyValue:
+        if found.first is None or found.first.value:
+            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+        return found.first
+
+    def _show(self, pool_type: str, *, expiries: bool = False) -> Pool:
+        keys = self._keys
+        resources, helds, alives, renewals, tickets = self._gateway.read(
+            read_all(keys.resources(pool_type), keys_only=True),
+            read_all(keys.helds(pool_type)),
+            read_all(keys.alives(pool_type), keys_only=True),
+            read_all(keys.renewals(pool_type)),
+            read_all(keys.tickets(pool_type)),
+        ).answers
+        alive = {lease_in(kv) for kv in alives.items}
+        renewed = {lease_in(kv): number_in(kv) for kv in renewals.items}
+        now = self._clock.wall()
+        claims = [
+            claim
+            for claim in map(parse_claim, helds.items)
+            if claim.lease in alive or claim.seconds_left(renewed.get(claim.lease, 0.0), now)
+        ]
+        left = self._time_left(claims) if expiries else {}
+        held = {
+            lease.name: Resource(
+                lease.name, lease, keys.owner_of(claim.owner), left.get(claim.lease)
+            )
+            for claim in claims
+            for lease in claim.leases(renewed.get(claim.lease, claim.acquire_time))
+        }
+        names = map(name_in, resources.items)
+        return Pool(
+            pool_type,
+            tuple(held.get(name, Resource(name)) for name in names),
+            self._queue(tickets),
+        )
+
+    def _time_left(self, claims: Sequence[Claim]) -> dict[int, float]:
+        """How long the claims last that expire, in seconds, by their leases."""
+        # Only here, where people look; a lease can only be asked for by itself.
+        from concurrent.futures import ThreadPoolExecutor
+
+        leases = [claim.lease for claim in claims if claim.lease_duration_seconds is not None]
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
+            return dict(zip(leases, threads.map(self._gateway.time_left, leases)))
+
+    def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
+        entries = sorted(map(parse_ticket, tickets.items))  # by their numbers
+        return tuple(e._replace(owner=self._keys.owner_of(e.owner)) for e in entries)
+
+    # Adding
+
+    def _check_untaken(self, new_in: str, names: Sequence[str]) -> None:
+        """Refuse a name that is in some pool, or given twice."""
+        taken: dict[str, str] = {}
+        for batch in _batches(names, MOST_OPERATIONS):
+            answers = self._gateway.read(*(read(self._keys.name(name)) for name in batch)).answers
+            found = {name_in(each.first): type_in(each.first) for each in answers if each.first}
+            for pool_type in set(found.values()):
+                if self._clear(pool_type, [absent(self._keys.pool(pool_type))]):
+                    found = {name: of for name, of in found.items() if of != pool_type}
+            taken.update(found)
+        for name in names:
+            if name in taken:
+                raise refusals.name_taken(name, taken[name])
+            taken[name] = new_in
+
+    def _add(self, pool_type: str, names: Sequence[str], born: int) -> None:
+        keys, taken_for = self._keys, encode_taken(pool_type, secrets.token_hex(8))
+        then: list[Json] = []
+        for name in names:
+            then.append(put(keys.name(name), taken_for))
+            then.append(put(keys.resource(pool_type, name), ""))
+            then.append(put(keys.free(pool_type, 0, name), encode_free(None, 0)))
+        outcome = self._gateway.commit(
+            [created_at(keys.pool(pool_type), born), *(absent(keys.name(name)) for name in names)],
+            then,
+            [read(keys.name(name)) for name in names],
+        )
+        if outcome.succeeded:
+            return
+        taken = [found.first for found in outcome.answers if found.first is not None]
+        if [kv.value for kv in taken] == [taken_for] * len(names):
+            return  # by the try whose answer was lost
+        if taken:
+            raise refusals.name_taken(name_in(taken[0]), type_in(taken[0]))
+        raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+
+    # Removing
+
+    def _look_at(self, pool_type: str, names: Sequence[str], *, force: bool) -> _Removal:
+        """See what has to go with some resources, or say why they can't."""
+        keys = self._keys
+        pool = self._pool(pool_type)
+        found, helds = self._gateway.read(
+            read_all(keys.resources(pool_type)), read_all(keys.helds(pool_type))
+        ).answers
+        resources = {name_in(kv): kv for kv in found.items}
+        claims = {kv: parse_claim(kv) for kv in helds.items}
+        holders = {name: claim for claim in claims.values() for name in claim.names}
+        for name in names:
+            if name not in resources:
+                raise refusals.no_resource(pool_type, name)
+            if name in holders and not force:
+                raise refusals.resource_held(name, holders[name].holder_identity)
+        chosen = frozenset(names)
+        return _Removal(
+            pool_type,
+            pool,
+            {name: resources[name] for name in names},
+            {kv: claim for kv, claim in claims.items() if not chosen.isdisjoint(claim.names)},
+        )
+
+    def _remove(self, removal: _Removal) -> bool:
+        """Take resources out, if everything is as it was seen; their holders are told."""
+        keys, pool_type = self._keys, removal.pool_type
+        names = frozenset(removal.resources)
+        # Writing the pool wakes the head, whose request may have become impossible.
+        then = [put(removal.pool.key, "")]
+        for name, resource in removal.resources.items():
+            then.append(delete(resource.key))
+            then.append(delete(keys.name(name)))
+            then.append(delete(keys.free(pool_type, last_fence(resource), name)))
+        for kv, claim in removal.claims.items():
+            then += self._claims.rewrite(pool_type, kv.key, claim.without(names))
+        seen = [removal.pool, *removal.resources.values(), *removal.claims]
+        outcome = self._gateway.commit(
+            [unchanged(kv.key, kv.mod_revision) for kv in seen],
+            then,
+            [read(kv.key) for kv in removal.resources.values()],
+        )
+        all_gone = not any(found.first for found in outcome.answers)
+        if not outcome.succeeded and not (outcome.repeated and all_gone):
+            return False
+        for claim in removal.claims.values():
+            self._lost(keys.owner_of(claim.owner), [name for name in claim.names if name in names])
+            if names.issuperset(claim.names):
+                self._claims.revoke(claim.lease)
+        return True
+
+    def _clear(self, pool_type: str, guards: Sequence[Json]) -> bool:
+        """Take away what is left of a pool, as long as the guards hold; returns whether they did.
+
+        Its holders are told. The resources go last: they are what shows that something is left.
+        """
+        keys = self._keys
+        helds, resources = self._gateway.read(
+            read_all(keys.helds(pool_type)), read_all(keys.resources(pool_type), keys_only=True)
+        ).answers
+        for kv in helds.items:
+            claim = parse_claim(kv)
+            mine = [*guards, unchanged(kv.key, kv.mod_revision)]
+            then = self._claims.rewrite(pool_type, kv.key, claim.without(frozenset(claim.names)))
+            if self._gateway.commit(mine, then).succeeded:
+                self._lost(keys.owner_of(claim.owner), claim.names)
+                self._claims.revoke(claim.lease)
+        for batch in _batches([name_in(kv) for kv in resources.items], MOST_OPERATIONS // 2):
+            then = [delete(keys.name(name)) for name in batch]
+            then += [delete(keys.resource(pool_type, name)) for name in batch]
+            if not self._gateway.commit(guards, then).succeeded:
+                return False
+        rest = [delete_all(keys.frees(pool_type)), delete(keys.grants(pool_type))]
+        return self._gateway.commit(guards, rest).succeeded
+
+
+class _Removal(NamedTuple):
+    """Resources that are to be taken out, as they were seen, and the claims on them."""
+
+    pool_type: str
+    pool: KeyValue
+    resources: dict[str, KeyValue]
+    claims: dict[KeyValue, Claim]
+
+
+def _batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), size):
+        yield names[start : start + size]

@@ -1,0 +1,275 @@
+"""How pools are written down in etcd: pairs of encode and parse.
+
+What is read back is checked before it is believed: whoever may write to etcd may write anything.
+Free text is never refused, it is made safe to show: what is printable depends on the Python, and
+one label of a newer one must not make a pool unreadable for the others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NamedTuple
+
+from leasectl.engines.etcd.gateway.requests import KeyValue
+from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.model import Claimant, Labels, Lease, QueueEntry, Request
+from leasectl.text.naming import is_name
+from leasectl.text.printable import printable
+
+# What one claim writes besides two operations for each resource leaves room for 60.
+MOST_AT_ONCE = 60
+_FENCES_PER_REVISION = 128
+# Labels have 200 characters at most, and a character that is escaped becomes ten.
+_LONGEST_SHOWN = 2000
+# What comes of reading a record that isn't one.
+_MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+
+
+class Claim(NamedTuple):
+    """One acquisition's claim, as ``held/`` has it.
+
+    Args:
+        lease: The etcd lease's id.
+        owner: Whose, with its place.
+        names: What it holds, in the order of the fences.
+        places: The place of each in the claim.
+        transitions: Of each.
+        revision: Of the claim; 0 while it is that of the key.
+        labels: As they were written, which may be unsafe to show; `leases` makes them safe.
+    """
+
+    lease: int
+    owner: str
+    holder_identity: str
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    transitions: tuple[int, ...]
+    revision: int
+    ticket: int
+    grant: int
+    acquire_time: float
+    lease_duration_seconds: float | None
+    labels: Labels
+
+    @property
+    def fences(self) -> tuple[int, ...]:
+        return tuple(fence(self.revision, place) for place in self.places)
+
+    def seconds_left(self, renewed: float, now: float) -> float:
+        """How long a holder may count on it that renewed it at a time; both are wall clock.
+
+        Returns:
+            Seconds, 0 when its time is over, and never more than the ttl, whatever clocks say.
+        """
+        ttl = self.lease_duration_seconds
+        return 0.0 if ttl is None else min(max(0.0, renewed + ttl - now), ttl)
+
+    def without(self, names: frozenset[str]) -> Claim:
+        """What is left when some names are taken out."""
+        kept = [n for n, name in enumerate(self.names) if name not in names]
+        return self._replace(
+            names=tuple(self.names[n] for n in kept),
+            places=tuple(self.places[n] for n in kept),
+            transitions=tuple(self.transitions[n] for n in kept),
+        )
+
+    def leases(self, renew_time: float) -> tuple[Lease, ...]:
+        """The leases of the claim; ``renew_time`` is wall clock, in seconds."""
+        labels = tuple((_shown(key), _shown(value)) for key, value in self.labels)
+        return tuple(
+            Lease(
+                name=name,
+                fence=fence,
+                ticket=self.ticket,
+                grant=self.grant,
+                holder_identity=self.holder_identity,
+                acquire_time=self.acquire_time,
+                renew_time=renew_time,
+                lease_duration_seconds=self.lease_duration_seconds,
+                lease_transitions=transitions,
+                labels=labels,
+            )
+            for name, fence, transitions in zip(self.names, self.fences, self.transitions)
+        )
+
+
+class Free(NamedTuple):
+    """A free resource, as ``free/`` has it, at the revision of its key.
+
+    Args:
+        last_holder: Its last holder's identity; None when there was none.
+        transitions: How often it went from one holder to another.
+    """
+
+    key: str
+    mod_revision: int
+    name: str
+    last_holder: str | None
+    transitions: int
+
+
+def fence(revision: int, place: int) -> int:
+    """The fence of a resource that was claimed at a revision of etcd."""
+    return revision * _FENCES_PER_REVISION + place
+
+
+def last_fence(resource: KeyValue) -> int:
+    """The fence of a resource's last claim; 0 when it was never claimed."""
+    return fence(resource.mod_revision, int(number_in(resource))) if resource.value else 0
+
+
+def check_count(request: Request) -> None:
+    """Refuse what one transaction can't do."""
+    if request.count > MOST_AT_ONCE:
+        raise InvalidRequest(
+            f"--count {request.count} is more than etcd grants at once: {MOST_AT_ONCE} at most, "
+            "because a transaction has 128 operations"
+        )
+
+
+def encode_free(last_holder: str | None, transitions: int) -> str:
+    """Write who had a free resource last; `parse_free` reads it back."""
+    return json.dumps({"last_holder": last_holder, "transitions": transitions})
+
+
+def parse_free(kv: KeyValue) -> Free:
+    """Read a key below ``free/``."""
+    try:
+        record = json.loads(kv.value)
+        last = record["last_holder"]
+        found = Free(
+            kv.key,
+            kv.mod_revision,
+            name_in(kv),
+            None if last is None else str(last),
+            int(record["transitions"]),
+        )
+    except _MALFORMED as error:
+        raise unreadable(kv, error) from error
+    return found
+
+
+def encode_claim(claim: Claim) -> str:
+    """Write a claim; `parse_claim` reads it back."""
+    record = claim._asdict()
+    del record["lease"]
+    return json.dumps(record)
+
+
+def parse_claim(kv: KeyValue) -> Claim:
+    """Read a key below ``held/``."""
+    try:
+        record = json.loads(kv.value)
+        names, places = tuple(map(str, record["names"])), tuple(map(int, record["places"]))
+        duration = record["lease_duration_seconds"]
+        if not names or not all(map(is_name, names)):
+            raise ValueError("a name is not allowed")
+        return Claim(
+            lease=lease_in(kv),
+            owner=_shown(_text(record["owner"])),
+            holder_identity=_shown(_text(record["holder_identity"])),
+            names=names,
+            places=places,
+            transitions=tuple(map(int, record["transitions"])),
+            revision=int(record["revision"]) or kv.mod_revision,
+            ticket=int(record["ticket"]),
+            grant=int(record["grant"]),
+            acquire_time=_number(record["acquire_time"]),
+            lease_duration_seconds=None if duration is None else _number(duration),
+            labels=tuple((_text(key), _text(value)) for key, value in record["labels"]),
+        )
+    except _MALFORMED as error:
+        raise unreadable(kv, error) from error
+
+
+def encode_ticket(claimant: Claimant, owner: str, since: float) -> str:
+    """Write a ticket; ``owner`` has its place, ``since`` is wall clock, in seconds."""
+    record: dict[str, Any] = {
+        "owner": owner,
+        "holder_identity": claimant.holder_identity,
+        "count": claimant.request.count,
+        "since": since,
+    }
+    return json.dumps(record)
+
+
+def parse_ticket(kv: KeyValue) -> QueueEntry:
+    """Read a key below ``ticket/``; the owner has its place."""
+    try:
+        record = json.loads(kv.value)
+        return QueueEntry(
+            ticket=kv.create_revision,
+            holder_identity=_shown(_text(record["holder_identity"])),
+            count=int(record["count"]),
+            since=_number(record["since"]),
+            owner=_shown(_text(record["owner"])),
+        )
+    except _MALFORMED as error:
+        raise unreadable(kv, error) from error
+
+
+def name_in(kv: KeyValue) -> str:
+    """The last part of a key, which is a type's or a resource's name."""
+    name = kv.key.rpartition("/")[2]
+    if not is_name(name):
+        raise unreadable(kv, "the name is not allowed")
+    return name
+
+
+def encode_taken(pool_type: str, by: str) -> str:
+    """Write what a resource's name is taken for, and a word of whoever took it.
+
+    `type_in` reads the type back; who took it knows the whole again.
+    """
+    return f"{pool_type} {by}"
+
+
+def type_in(kv: KeyValue) -> str:
+    """A pool's type, which is a value or its first word."""
+    pool_type = kv.value.partition(" ")[0]
+    if not is_name(pool_type):
+        raise unreadable(kv, "the type is not allowed")
+    return pool_type
+
+
+def lease_in(kv: KeyValue) -> int:
+    """The id of the etcd lease that is the last part of a key."""
+    try:
+        return int(kv.key.rpartition("/")[2], 16)
+    except ValueError as error:
+        raise unreadable(kv, error) from error
+
+
+def number_in(kv: KeyValue) -> float:
+    """A value that is a number."""
+    try:
+        return _number(kv.value)
+    except ValueError as error:
+        raise unreadable(kv, error) from error
+
+
+def unreadable(kv: KeyValue, error: object) -> CorruptState:
+    """The error for a key that nobody of ours has written so."""
+    return CorruptState(
+        f"etcd: {printable(kv.key)} can't be read: {printable(str(error), longest=80)}; "
+        "was it written by a newer version?"
+    )
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("a number has no end")
+    return number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is none")
+    return value
+
+
+def _shown(text: str) -> str:
+    """Text that ends up on somebody's terminal."""
+    return printable(text, longest=_LONGEST_SHOWN)

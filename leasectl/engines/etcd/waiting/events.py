@@ -1,0 +1,78 @@
+"""What is said on a stream of etcd's v3 gateway that carries watches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leasectl.engines.etcd.gateway.gateway import NoAnswer
+from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, parse_key_value
+from leasectl.engines.etcd.waiting.targets import Watched
+from leasectl.errors import NotAllowed
+from leasectl.text.printable import printable
+
+
+class Missed(Exception):
+    """Something has happened of which no stream will tell, however often it is made anew."""
+
+
+class Said(NamedTuple):
+    """One line of the stream.
+
+    Args:
+        watch: The number of the watch that it is about, as etcd gave it.
+        is_begun: It says that the watch has begun.
+        events: What it tells: keys as they were written, or were deleted (without a value).
+    """
+
+    watch: int
+    is_begun: bool
+    events: tuple[KeyValue, ...]
+
+
+def encode_watches(positions: Mapping[Watched, int]) -> str:
+    """One stream for several watches, each from right after its revision.
+
+    The gateway reads one request after the other, and etcd begins the watches in that order.
+    """
+    return "".join(
+        json.dumps({"create_request": _create(watched, revision + 1)})
+        for watched, revision in positions.items()
+    )
+
+
+def parse_line(line: str) -> Said:
+    """Read a line of the stream.
+
+    Raises:
+        Missed: A watch was to begin at a revision that etcd has forgotten, or somebody else wrote
+            what can't be read.
+        NoAnswer: It says nothing, or that a watch has ended.
+        NotAllowed: The user may not watch that, or not any more.
+    """
+    try:
+        result = json.loads(line)["result"]
+        if int(result.get("compact_revision", 0)):
+            raise Missed
+        reason = str(result.get("cancel_reason", ""))
+        if "permission denied" in reason:
+            raise NotAllowed(f"the watch was cancelled: {printable(reason)}")
+        if result.get("canceled"):
+            raise NoAnswer("the watch was cancelled")
+        changes = [event["kv"] for event in result.get("events", ())]
+        try:
+            events = tuple(map(parse_key_value, changes))
+        except UnicodeDecodeError as error:
+            raise Missed from error
+        return Said(int(result.get("watch_id", 0)), bool(result.get("created")), events)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NoAnswer(f"no event: {error!r}") from error
+
+
+def _create(watched: Watched, start_revision: int) -> dict[str, Any]:
+    unwanted = ("NOPUT",) * (not watched.puts) + ("NODELETE",) * (not watched.deletes)
+    request = {"key": encode(watched.key), "start_revision": str(start_revision)}
+    if watched.is_prefix:
+        request["range_end"] = encode(end_of(watched.key))
+    return {**request, "filters": list(unwanted)}

@@ -1,0 +1,135 @@
+"""Who listens for what on one stream of watches, and how far each watch has been heard.
+
+A waiter that is alone has watches for its own target. As soon as there is another, all of them
+listen through watches of whole pools, so that one more changes nothing about the stream. What
+comes is told by its key to those who wait for that key, and to nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from leasectl.engines.etcd.gateway.requests import KeyValue
+from leasectl.engines.etcd.waiting.targets import Target, Watched
+
+
+class Listener(Protocol):
+    """Who is to be woken."""
+
+    def wake(self, news: Sequence[KeyValue] = ()) -> None:
+        """Have it look again, and then say anew what it listens for.
+
+        Args:
+            news: What has changed, if that is known.
+        """
+
+
+class Listeners:
+    """The listeners on one stream; for one thread at a time.
+
+    A listener is woken once: it is told of nothing more until it has said anew what it waits for,
+    but for a sequel.
+
+    Attributes:
+        positions: The watches that the stream has to have, and the revision up to which each has
+            told everything.
+    """
+
+    def __init__(self) -> None:
+        self.positions: dict[Watched, int] = {}
+        self._targets: dict[Listener, Target] = {}  # also of those that have been woken
+        self._unwoken: set[Listener] = set()
+        self._by_key: dict[str, set[Listener]] = {}
+
+    def put(self, listener: Listener, target: Target) -> bool:
+        """Have somebody listen for a target, and for nothing else any more.
+
+        It is woken at once if the stream is ahead of what it has seen: it may have missed
+        something. What it has seen and the stream has not is no news to it when it comes.
+
+        Returns:
+            Whether the stream must have other watches from now on.
+        """
+        self._silence(listener)
+        self._targets[listener] = target
+        self._unwoken.add(listener)
+        for watched in target.watched:
+            self._by_key.setdefault(watched.key, set()).add(listener)
+        sources = self._sources(target)
+        is_changed = len(sources) < len(target.watched)
+        if is_changed:
+            self._change_watches(target.revision)
+            sources = self._sources(target)
+        if any(self.positions[source] > target.revision for source in sources):
+            self._wake(listener)
+        return is_changed
+
+    def remove(self, listener: Listener) -> None:
+        """Have somebody listen no more, if it does."""
+        self._silence(listener)
+        self._targets.pop(listener, None)
+
+    def hear(self, source: Watched, events: Sequence[KeyValue]) -> None:
+        """Tell of what a watch of the stream has told, those that have to know of it."""
+        news: dict[Listener, list[KeyValue]] = {}
+        for event in events:
+            for key in {event.key, source.key}:
+                for listener in self._by_key.get(key, ()):
+                    if event.mod_revision > self._targets[listener].revision:
+                        news.setdefault(listener, []).append(event)
+            self.positions[source] = max(self.positions[source], event.mod_revision)
+        for listener, told in news.items():
+            if source.has_sequel:
+                listener.wake()  # and it goes on listening
+            else:
+                self._wake(listener, told)
+
+    def lose(self) -> None:
+        """Have everybody look again: what came since is lost, and each goes on from its look."""
+        self.positions = {}
+        for listener in self._targets:
+            self._wake(listener)
+
+    def _sources(self, target: Target) -> list[Watched]:
+        """The watches that tell of a target: one for each that it wants, if there is one."""
+        found = []
+        for watched in target.watched:
+            possible = (watched, *target.shared)
+            found += [p for p in possible if p in self.positions and p.covers(watched)][:1]
+        return found
+
+    def _change_watches(self, revision: int) -> None:
+        """Have a stream that suits all; new watches of it begin after the revision.
+
+        The others go on where they were, or where the first begins who is still to be told by
+        them: etcd takes its time, up to 0.1 s, for a watch that begins in the past.
+        """
+        before, targets = self.positions, self._targets
+        wanted = [t.watched if len(targets) == 1 else t.shared for t in targets.values()]
+        self.positions = {w: before.get(w, revision) for each in wanted for w in each}
+        first = dict.fromkeys(self.positions, revision)
+        for listener in list(self._unwoken):
+            seen, sources = targets[listener].revision, self._sources(targets[listener])
+            if seen < revision and any(source not in before for source in sources):
+                self._wake(listener)
+                continue
+            for source in sources:
+                first[source] = min(first[source], seen)
+        for source, position in self.positions.items():
+            self.positions[source] = max(position, first[source])
+
+    def _wake(self, listener: Listener, news: Sequence[KeyValue] = ()) -> None:
+        if self._silence(listener):
+            listener.wake(news)
+
+    def _silence(self, listener: Listener) -> bool:
+        """Tell it of nothing more; returns whether it would have been told until now."""
+        if listener not in self._unwoken:
+            return False
+        self._unwoken.remove(listener)
+        for watched in self._targets[listener].watched:
+            self._by_key[watched.key].remove(listener)
+            if not self._by_key[watched.key]:
+                del self._by_key[watched.key]
+        return True

@@ -1,0 +1,177 @@
+"""The watches of all waiters of a process: one stream to one member, followed by one thread.
+
+A watch on a member that hangs or has lost its quorum stays silent and says nothing of it. So it
+is believed only as long as the same member answers keep-alives and keeps up with others; whoever
+finds that it doesn't calls `EtcdWatch.leave`, and the watches go on at the next member, each from
+where it was.
+
+The gateway takes all that is to be watched in one request, so that a change means a new stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from leasectl.engines.etcd.gateway.gateway import Gateway, NoAnswer
+from leasectl.engines.etcd.waiting.events import Missed, encode_watches, parse_line
+from leasectl.engines.etcd.waiting.listeners import Listener, Listeners
+from leasectl.engines.etcd.waiting.targets import Target, Watched
+from leasectl.errors import LeaseError
+
+_CONNECT_SECONDS = 1.0
+_HEADERS_SECONDS = 2.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
+
+
+class EtcdWatch:
+    """The stream, from its start to its close. Threads may share it.
+
+    Args:
+        gateway: The cluster.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._changed = threading.Condition()
+        # Under the lock of _changed:
+        self._listeners = Listeners()
+        self._is_closed = False
+        self._turn = 0  # one up whenever the stream has to be made anew
+        self._member = gateway.current
+        self._socket: socket.socket | None = None
+
+    @property
+    def member(self) -> int:
+        """The number of the member that is listened to."""
+        return self._member
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="leasectl_watch", daemon=True).start()
+
+    def close(self) -> None:
+        """Have the thread end, by itself: it may be waiting for a member that hangs."""
+        with self._changed:
+            self._is_closed = True
+            self._begin_anew()
+
+    def listen(self, listener: Listener, target: Target) -> None:
+        """As `Listeners.put`."""
+        with self._changed:
+            if self._listeners.put(listener, target):
+                self._begin_anew()
+
+    def remove(self, listener: Listener) -> None:
+        """As `Listeners.remove`. The stream stays as it is: what it tells too much is ignored."""
+        with self._changed:
+            self._listeners.remove(listener)
+
+    def leave(self, member: int) -> None:
+        """Move on to the next member, unless that one has been left already."""
+        with self._changed:
+            if self._member == member:
+                self._member = (member + 1) % len(self._gateway.endpoints)
+                self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Have the stream made anew; with the lock held."""
+        self._turn += 1
+        self._changed.notify_all()
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # Of the plain connection below: a TLS layer would first want to say goodbye.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    # The thread
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE_SECONDS
+        with self._gateway.client() as client:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._is_closed or self._listeners.positions)
+                    if self._is_closed:
+                        return
+                    turn, member = self._turn, self._member
+                    positions = dict(self._listeners.positions)
+                try:
+                    self._follow(client, turn, member, positions)
+                    pause = _FIRST_PAUSE_SECONDS
+                except Missed:
+                    self._lose(turn)
+                except LeaseError:
+                    with self._changed:
+                        self._rest(turn, pause)
+                    pause = _LONGEST_PAUSE_SECONDS
+                    self._lose(turn)  # those who wait ask for themselves, and get the same answer
+                except (httpx.HTTPError, httpx.StreamError, NoAnswer):
+                    with self._changed:
+                        if self._turn == turn:
+                            self._leave_soon(turn, pause)
+                            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _rest(self, turn: int, pause: float) -> None:
+        """Wait, unless the stream is to be made anew before; with the lock held."""
+        self._changed.wait_for(lambda: self._turn != turn, pause)
+
+    def _leave_soon(self, turn: int, pause: float) -> None:
+        """After a failure of the stream itself; with the lock held."""
+        self._rest(turn, pause)
+        if self._turn == turn:
+            self._member = (self._member + 1) % len(self._gateway.endpoints)
+            self._turn += 1
+
+    def _lose(self, turn: int) -> None:
+        with self._changed:
+            if self._turn == turn:
+                self._turn += 1
+                self._listeners.lose()
+
+    def _follow(
+        self, client: httpx.Client, turn: int, member: int, positions: Mapping[Watched, int]
+    ) -> None:
+        """Have listeners hear what the stream tells, until it has to be made anew."""
+
+        def note_socket(event: str, info: Mapping[str, Any]) -> None:
+            if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                with self._changed:
+                    self._socket = info["return_value"].get_extra_info("socket")
+                    if self._turn != turn:
+                        raise NoAnswer("left")
+
+        headers = self._headers(client, member)
+        stream = client.stream(
+            "POST",
+            self._gateway.endpoints[member] + "/v3/watch",
+            content=encode_watches(positions),
+            headers=headers,
+            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
+            extensions={"trace": note_socket},
+        )
+        to_begin = list(positions)
+        begun: dict[int, Watched] = {}  # by the numbers that etcd gave them
+        try:
+            with stream as response:
+                for line in response.iter_lines():
+                    said = parse_line(line)
+                    if said.is_begun and len(begun) < len(to_begin):
+                        begun[said.watch] = to_begin[len(begun)]
+                    with self._changed:
+                        if self._turn != turn:
+                            return
+                        if said.events and said.watch in begun:
+                            self._listeners.hear(begun[said.watch], said.events)
+            raise NoAnswer("the watch has ended")
+        finally:
+            with self._changed:
+                self._socket = None
+
+    def _headers(self, client: httpx.Client, member: int) -> dict[str, str]:
+        allowed = self._gateway.headers(client, member, _HEADERS_SECONDS)
+        # A stream's connection is never used again.
+        return {**allowed, "Connection": "close"}

@@ -1,0 +1,10 @@
+"""``python -m leasectl.keeper <state directory>``: what `leasectl.state.keeper` starts."""
+
+from __future__ import annotations
+
+import sys
+
+from leasectl.keeper.loop import main
+
+if __name__ == "__main__":
+    main(sys.argv[1])

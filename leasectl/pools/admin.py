@@ -1,0 +1,87 @@
+"""The use cases on pools: showing them, adding to them, making them as they are defined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from leasectl.errors import InvalidRequest
+from leasectl.leases.service import Service
+from leasectl.model import Overview, Pool, is_remote
+from leasectl.pools.changes import PoolChange, carry_out, plan
+from leasectl.pools.definitions import Definition
+from leasectl.text.naming import next_names
+
+
+class PoolService:
+    """The use cases on the pools of a service's backend.
+
+    Args:
+        service: On the state directory and backend.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def show(self, pool_type: str | None = None) -> tuple[Pool, ...]:
+        """The pools as they are, after everything that is over has been put right."""
+        self._service.recovery.release_abandoned()
+        return self._service.pools.pools(pool_type)
+
+    def overview(self, pool_type: str | None = None) -> Overview:
+        """The pools and who holds their resources, after everything that is over was put right.
+
+        Raises:
+            NotFound: No such type.
+            NotSupported: The backend has no pools of its own.
+        """
+        self._service.recovery.release_abandoned()
+        admin = self._service.pools
+        with admin.atomic():
+            pools = admin.pools(pool_type, expiries=True)
+            handles = {handle.claims_as: handle for handle in self._service.handles.active()}
+            return Overview(pools, handles, shared=is_remote(self._service.backend_url))
+
+    def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
+        """Add so many resources to a pool, named on from its highest number; returns the names.
+
+        Raises:
+            NotFound: No such type.
+            InvalidRequest: A name is taken, or would be too long.
+        """
+        admin = self._service.pools
+        names: tuple[str, ...] = ()
+        while True:
+            with admin.atomic():
+                (pool,) = admin.pools(pool_type)
+                before = names
+                names = next_names(pool_type, count, (each.name for each in pool.resources))
+                try:
+                    admin.add_resources(pool_type, names)
+                    return names
+                except InvalidRequest:
+                    if names == before:
+                        raise  # it isn't that somebody else has just added the same
+
+    def apply(
+        self, definitions: Iterable[Definition], *, dry_run: bool = False
+    ) -> tuple[PoolChange, ...]:
+        """Make pools as they are defined; what is held, and what none defines, is left alone.
+
+        On the embedded pool all of it happens at once.
+
+        Args:
+            definitions: One a pool.
+            dry_run: Only tell what would change.
+
+        Returns:
+            What has changed, or would, in the order of the definitions.
+
+        Raises:
+            InvalidRequest: A name is taken, or would be too long; nothing has changed.
+            NotSupported: The backend has no pools of its own.
+        """
+        self._service.recovery.release_abandoned()
+        admin = self._service.pools
+        with admin.atomic():
+            changes = plan(definitions, admin.pools())
+            return changes if dry_run else carry_out(changes, admin)

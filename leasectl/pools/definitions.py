@@ -1,0 +1,244 @@
+"""Definitions of pools, in the form that Boskos reads its resources from.
+
+::
+
+    resources:
+    - type: azure--install      # static: these names
+      state: free
+      names: [account-1, account-2]
+    - type: cluster             # dynamic: so many, whatever their names
+      state: dirty
+      min-count: 1
+      max-count: 4
+
+The form is that of ``ResourceEntry`` and ``ValidateConfig`` in kubernetes-sigs/boskos,
+common/common.go and common/config.go. What such a list asks of Boskos beyond pools (states,
+life spans, what Mason makes of it) is read over, and said to be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, Union
+
+from leasectl.errors import InvalidRequest
+from leasectl.pools.documents import Fields, Items, Part, Scalar, parse_document, refusal
+from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
+from leasectl.text.printable import printable
+from leasectl.text.wording import listed
+
+_READ = ("type", "state", "names", "min-count", "max-count")
+_READ_OVER = ("lifespan", "config", "needs")
+_COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+# What each can be; nothing is made up to max-count.
+_RANGES = {"min-count": (0, MOST_AT_ONCE), "max-count": (1, 999_999_999)}
+
+
+class NamedPool(NamedTuple):
+    """A pool of exactly these resources."""
+
+    type: str
+    names: tuple[str, ...]
+
+
+class CountedPool(NamedTuple):
+    """A pool of at least and at most so many resources, whatever their names."""
+
+    type: str
+    at_least: int
+    at_most: int
+
+
+Definition = Union[NamedPool, CountedPool]
+
+
+class Definitions(NamedTuple):
+    """What a file says; ``notes`` are lines about what in it means nothing here, in its order."""
+
+    pools: tuple[Definition, ...]
+    notes: tuple[str, ...] = ()
+
+
+def parse_definitions(text: str, where: str) -> Definitions:
+    """Read a file's text, YAML or JSON.
+
+    Args:
+        text: All of it.
+        where: What messages call the file.
+
+    Raises:
+        InvalidRequest: It isn't of this form; says in which line, except for JSON.
+        NotSupported: It is YAML, and nothing here can read that.
+    """
+    return _Reader(where).read(parse_document(text, where))
+
+
+class _Reader:
+    """Reads one document, and remembers what more than one of its entries may say."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._named: dict[str, list[str]] = {}
+        self._counted: dict[str, CountedPool] = {}
+        self._order: dict[str, None] = {}
+        self._seen: dict[str, tuple[str, int | None]] = {}
+        self._total = 0
+        self._notes: dict[str, dict[int | None, None]] = {}  # the lines of each
+
+    def read(self, document: Part) -> Definitions:
+        if not isinstance(document, Fields):
+            raise self._refused(document, 'a mapping with "resources" is expected')
+        top = self._fields(document, ("resources",), "the file")
+        entries = top.get("resources")
+        if not isinstance(entries, Items) or not entries.items:
+            at = document if entries is None else entries
+            raise self._refused(at, '"resources" must be a list of at least one entry')
+        for number, entry in enumerate(entries.items):
+            self._entry(entry, f"resources[{number}]")
+        pools: list[Definition] = [
+            self._counted[each]
+            if each in self._counted
+            else NamedPool(each, tuple(self._named[each]))
+            for each in self._order
+        ]
+        return Definitions(tuple(pools), self._notes_in_order())
+
+    def _entry(self, entry: Part, path: str) -> None:
+        if not isinstance(entry, Fields):
+            raise self._refused(entry, f"{path} must be a mapping with a type")
+        fields = self._fields(entry, (*_READ, *_READ_OVER), path)
+        pool_type = self._type(entry, fields, path)
+        self._note_what_is_read_over(entry, fields)
+        counts = [key for key in ("min-count", "max-count") if key in fields]
+        names = fields.get("names")
+        if isinstance(names, Items) and not names.items:
+            names = None
+        if names is not None and counts:
+            raise self._refused(fields[counts[0]], f"{path}: either names or {counts[0]}")
+        if names is None and not counts:
+            raise self._refused(
+                entry,
+                f'{path}: pool "{pool_type}" has neither names nor max-count; to delete a pool: '
+                f"leasectl pool delete {pool_type}",
+            )
+        if pool_type in self._counted or (counts and pool_type in self._order):
+            raise self._refused(
+                entry, f'{path}: pool "{pool_type}" is there twice, and not by names alone'
+            )
+        self._order[pool_type] = None
+        if names is None:
+            self._counted[pool_type] = self._counts(pool_type, entry, fields, path)
+        else:
+            self._add_names(pool_type, names, path)
+
+    def _type(self, entry: Fields, fields: Mapping[str, Part], path: str) -> str:
+        if "type" not in fields:
+            raise self._refused(entry, f"{path}: type is missing")
+        value = self._scalar(fields["type"], f"{path}.type")
+        try:
+            return check_type(value.text)
+        except InvalidRequest as error:
+            raise self._refused(value, f"{path}: {error}") from None
+
+    def _add_names(self, pool_type: str, names: Part, path: str) -> None:
+        if not isinstance(names, Items):
+            raise self._refused(names, f"{path}.names must be a list")
+        mine = self._named.setdefault(pool_type, [])
+        for number, item in enumerate(names.items):
+            value = self._scalar(item, f"{path}.names[{number}]")
+            try:
+                name = check_name(value.text)
+            except InvalidRequest as error:
+                raise self._refused(value, f"{path}.names[{number}]: {error}") from None
+            if name in self._seen:
+                first_type, line = self._seen[name]
+                at = f" in line {line}" if line else ""
+                raise self._refused(
+                    value,
+                    f'{path}.names[{number}]: "{name}" is already in pool "{first_type}"{at}',
+                )
+            self._seen[name] = (pool_type, value.line)
+            mine.append(name)
+        self._count_in(len(names.items), names)
+
+    def _counts(
+        self, pool_type: str, entry: Fields, fields: Mapping[str, Part], path: str
+    ) -> CountedPool:
+        if "max-count" not in fields:
+            raise self._refused(entry, f"{path}: max-count is missing, the most that there may be")
+        most = self._number(fields, "max-count", path)
+        least = self._number(fields, "min-count", path) if "min-count" in fields else 0
+        if least > most:
+            raise self._refused(entry, f"{path}: min-count {least} is more than max-count {most}")
+        self._count_in(least, entry)
+        if least < most:
+            self._note(
+                fields["max-count"],
+                'none are made on demand, up to max-count; "leasectl pool add" makes them',
+            )
+        return CountedPool(pool_type, least, most)
+
+    def _number(self, fields: Mapping[str, Part], key: str, path: str) -> int:
+        value = self._scalar(fields[key], f"{path}.{key}")
+        said = printable(value.text)
+        if not value.plain or not _COUNT.fullmatch(value.text):
+            raise self._refused(value, f'{path}.{key}: "{said}" is no whole number')
+        least, most = _RANGES[key]
+        if len(value.text) > len(str(most)) or not least <= int(value.text) <= most:
+            raise self._refused(value, f"{path}.{key} {said}: it can be {least} to {most}")
+        return int(value.text)
+
+    def _count_in(self, count: int, part: Part) -> None:
+        self._total += count
+        if self._total > MOST_AT_ONCE:
+            raise self._refused(part, f"more than {MOST_AT_ONCE} resources at a time")
+
+    def _note_what_is_read_over(self, entry: Fields, fields: Mapping[str, Part]) -> None:
+        for key, _ in entry.pairs:
+            if key.text in _READ_OVER and key.text in fields:
+                self._note(key, f"{key.text} means nothing here and is ignored")
+        state = fields.get("state")
+        if state is None:
+            return
+        if not isinstance(state, Scalar):
+            raise self._refused(state, "state must be a word")
+        if state.text != "free":
+            said = printable(state.text)
+            self._note(state, f"state {said} is ignored: new resources are free at once")
+
+    def _note(self, part: Part, text: str) -> None:
+        self._notes.setdefault(text, {})[part.line] = None
+
+    def _notes_in_order(self) -> tuple[str, ...]:
+        """One line for all that is the same, in the order of their first lines."""
+        found = sorted(self._notes.items(), key=lambda each: next(iter(each[1])) or 0)
+        return tuple(self._noted(text, *lines) for text, lines in found)
+
+    def _noted(self, text: str, first: int | None, *others: int | None) -> str:
+        lines = "lines" if len(others) > 1 else "line"
+        also = f" (also in {lines} {listed([str(line) for line in others])})" if others else ""
+        return str(refusal(self._where, first, text + also))
+
+    def _fields(self, part: Fields, known: tuple[str, ...], path: str) -> dict[str, Part]:
+        """The fields of a mapping, without those that are null."""
+        for key, _ in part.pairs:
+            if key.text not in known:
+                raise self._refused(
+                    key,
+                    f'{path}: "{printable(key.text)}" is unknown in a list of Boskos resources; '
+                    f"known: {', '.join(known)}",
+                )
+        return {
+            key.text: value
+            for key, value in part.pairs
+            if not (isinstance(value, Scalar) and value.is_null)
+        }
+
+    def _scalar(self, part: Part, path: str) -> Scalar:
+        if not isinstance(part, Scalar) or part.is_null:
+            raise self._refused(part, f"{path} must be a word")
+        return part
+
+    def _refused(self, part: Part, what: str) -> InvalidRequest:
+        return refusal(self._where, part.line, what)

@@ -1,0 +1,158 @@
+"""A command as a child process that starts only when it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from leasectl.errors import LeaseError
+from leasectl.system.signals import SignalDescriptor
+from leasectl.text.printable import printable
+
+
+class CannotExecute(LeaseError):
+    """The command is there but can't be executed."""
+
+    exit_code = 126
+
+
+class CommandNotFound(LeaseError):
+    """There is no such command."""
+
+    exit_code = 127
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a command ended: its exit code, or the signal that ended it."""
+
+    code: int | None
+    signum: int | None = None
+
+    def describe(self) -> str:
+        """Say it for people."""
+        if self.signum is not None:
+            return f"ended by {signal.Signals(self.signum).name}"
+        return f"exit code {self.code}"
+
+
+class Child:
+    """A forked process that waits for `start` before it becomes the command.
+
+    If this process dies before, so does the child.
+
+    Args:
+        path: The file to execute.
+        argv: The command and its arguments.
+        environ: Its environment.
+        signals: Whose signal mask on entry the command gets.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        signals: SignalDescriptor,
+    ) -> None:
+        go_read, self._go = os.pipe()
+        self._failure, failure_write = os.pipe()
+        self._argv = argv
+        self.pid = os.fork()
+        if self.pid == 0:
+            started = False
+            try:
+                os.close(self._go)
+                started = bool(os.read(go_read, 1))
+                if started:
+                    _become(path, argv, environ, signals.mask_before)
+            except OSError as error:
+                os.write(failure_write, str(error.errno).encode())
+            finally:
+                os._exit(126 if started else 0)
+        os.close(go_read)
+        os.close(failure_write)
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def start(self) -> None:
+        with contextlib.suppress(BrokenPipeError):  # killed already, which is about to be noticed
+            os.write(self._go, b"!")
+        os.close(self._go)
+
+    def abandon(self) -> None:
+        """End the process before it has become the command."""
+        os.close(self._go)
+        os.close(self._failure)
+        os.close(self.pidfd)
+        os.waitpid(self.pid, 0)
+
+    def signal(self, signum: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # ended, which is about to be noticed
+            signal.pidfd_send_signal(self.pidfd, signum)
+
+    def reap(self) -> Ending:
+        """Collect how it ended; CommandNotFound or CannotExecute when it never became anything."""
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.pidfd)
+        failure = os.read(self._failure, 16)
+        os.close(self._failure)
+        if failure:
+            raise _cannot(self._argv[0], int(failure))
+        if os.WIFSIGNALED(status):
+            return Ending(None, os.WTERMSIG(status))
+        return Ending(os.WEXITSTATUS(status))
+
+
+def find_command(name: str, search_path: str) -> str:
+    """Find the file that a command's name means, as execvp(3) does.
+
+    Args:
+        name: A path with a slash in it, or a name to look up.
+        search_path: Folders with colons between them.
+
+    Raises:
+        CommandNotFound: There is none.
+        CannotExecute: There is one that can't be executed.
+    """
+    folders = [""] if "/" in name else (search_path or os.defpath).split(os.pathsep)
+    refused = None
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            refused = errno.EACCES
+        elif os.path.isdir(path) and "/" in name:
+            refused = errno.EISDIR
+    raise _cannot(name, refused or errno.ENOENT)
+
+
+def _become(
+    path: str, argv: Sequence[str], environ: Mapping[str, str], mask: Iterable[int]
+) -> NoReturn:
+    # Python ignores these two for itself; a command expects the defaults.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    # Python's own handler would run as soon as the mask is lifted, and keep the command from
+    # starting; one that came while it was blocked is to end this process.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        os.execve(path, list(argv), environ)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:
+            raise
+    # A script without a #! line, which execvp(3) gives to the shell.
+    os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], environ)
+
+
+def _cannot(name: str, number: int) -> LeaseError:
+    if number == errno.ENOENT:
+        return CommandNotFound(f"{printable(name, longest=200)}: command not found")
+    return CannotExecute(f"{printable(name, longest=200)}: can't execute: {os.strerror(number)}")

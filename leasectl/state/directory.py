@@ -1,0 +1,340 @@
+"""The state directory, its lock and its database.
+
+Writers queue in the kernel, on ``state.lock``; the lock is held around one transaction and never
+while waiting for anything else. Names files change under the same lock: before the first one is
+touched, ``state.lock`` itself notes which, and the note goes when all are done. Whoever finds a
+note there knows that its writer was killed half-way and writes those files anew from the records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Callable
+
+from leasectl.errors import StateUnwritable
+from leasectl.state.database import connect, create, errors_of, translate, unlink
+from leasectl.system.process import boot_id
+from leasectl.system.signals import flock_exclusive
+
+_NOTE_BYTES = 8192  # room kept for a note; one about more files than usual needs more
+_NOTE_MARK = b"+"
+
+
+class State:
+    """An open state directory. One per process and thread; not to be used across a fork.
+
+    Attributes:
+        directory: Its absolute path.
+        db: The database, in autocommit mode; read through it at will, write in `transaction`.
+        on_close: Called by `close`.
+    """
+
+    def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
+        self.directory = directory
+        self.db = db
+        self._db_path = os.path.join(directory, "state.db")
+        self._lock_fd = lock_fd
+        self._depth = 0
+        self._wakers: list[int] = []
+        self._staged: dict[str, Sequence[str] | None] = {}
+        self.on_close: list[Callable[[], None]] = []
+
+    @classmethod
+    def open(cls, directory: str) -> State:
+        """Open the state directory, and make it when there is none.
+
+        Raises:
+            StateUnwritable: It can't be made or written, isn't ours, or isn't private.
+            CorruptState: Its database is damaged or from a newer version.
+        """
+        directory = os.path.abspath(directory)
+        check_directory(directory, create=True)
+        path = os.path.join(directory, "state.db")
+        lock_fd = _open_lock(directory)
+        try:
+            with errors_of(path):
+                if not os.path.exists(path):
+                    _create(path, lock_fd)
+                db = connect(path)
+        except BaseException:
+            os.close(lock_fd)
+            raise
+        state = cls(directory, lock_fd, db)
+        state._note_boot()
+        return state
+
+    def close(self) -> None:
+        """Close the database and the lock; only long-lived programs and tests need to."""
+        for let_go in self.on_close:
+            let_go()
+        self.db.close()
+        os.close(self._lock_fd)
+
+    def path(self, *parts: str) -> str:
+        return os.path.join(self.directory, *parts)
+
+    def place(self) -> str:
+        """What tells this state directory from all others, on whatever machine."""
+        ((place,),) = self.query("SELECT place FROM meta")
+        return str(place)
+
+    def names_path(self, handle_id: str) -> str:
+        """The path that scripts know the handle by."""
+        return f"{self.directory}/handles/{handle_id}"
+
+    def waiter_pipe(self, name: str) -> str:
+        """The named pipe that wakes who waits with a ticket of the embedded pool."""
+        return f"{self.directory}/waiters/{name}"
+
+    def runner_pipe(self, handle_id: str) -> str:
+        """The named pipe that tells the `run` process of a handle that its leases are lost."""
+        return self.waiter_pipe(f"{handle_id}.run")
+
+    def cancel_pipe(self, handle_id: str, acquisition: int) -> str:
+        """The named pipe that tells a remote acquisition to give up.
+
+        Each has its own: while one that was told so is on its way out, the next may wait already.
+        """
+        return self.waiter_pipe(f"{handle_id}.{acquisition}.cancel")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Change the database alone and at once; inside another transaction, be part of it.
+
+        Staged names files are put in place right after the commit, under the same lock. What was
+        to be woken is woken after the lock is free, whatever happens to this process.
+
+        Raises:
+            StateUnwritable: The disk is full or read-only; nothing has changed.
+            CorruptState: The database is damaged.
+        """
+        if self._depth:
+            yield self.db
+            return
+        self._depth = 1
+        try:
+            with errors_of(self._db_path):
+                flock_exclusive(self._lock_fd)
+                self._finish_for_the_dead()
+                self.db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self.db
+                    self._commit()
+                except BaseException:
+                    if self.db.in_transaction:
+                        self.db.execute("ROLLBACK")
+                    raise
+        finally:
+            self._depth = 0
+            self._staged.clear()
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+            wakers, self._wakers = self._wakers, []
+            for fd in wakers:
+                os.close(fd)
+
+    def wake(self, pipe: str) -> None:
+        """Wake whoever sleeps on a named pipe once this transaction has ended.
+
+        The pipe is opened now and closed after the commit: the hang-up is the wake-up, and the
+        kernel gives it also when this process is killed in between. A byte written after the
+        commit would be lost with its writer.
+        """
+        try:
+            self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            # Nobody listens, or nobody ever did: there is nobody to wake.
+            if error.errno not in (errno.ENXIO, errno.ENOENT):
+                raise
+
+    def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
+        """Have the handle's names file say this when the transaction commits; None removes it."""
+        self._staged[handle_id] = names
+
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Read outside a transaction, from the last committed state.
+
+        Raises:
+            CorruptState: The database is damaged.
+        """
+        try:
+            return self.db.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise translate(self._db_path, error) from error
+
+    def _commit(self) -> None:
+        if not self._staged:
+            self.db.execute("COMMIT")
+            return
+        try:
+            self._note(self._staged)
+            prepared = {h: self._prepare(h, names) for h, names in self._staged.items()}
+            self.db.execute("COMMIT")
+        except BaseException:
+            self._finish_for_the_dead()
+            raise
+        for handle_id, temporary in prepared.items():
+            self._put_in_place(handle_id, self._staged[handle_id], temporary)
+        os.pwrite(self._lock_fd, b"\0", 0)
+
+    def _note(self, handle_ids: Iterable[str]) -> None:
+        """Note in ``state.lock`` whose names files are about to change."""
+        note = _NOTE_MARK + "\n".join(handle_ids).encode() + b"\0"
+        if os.pwrite(self._lock_fd, note, 0) != len(note):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path("state.lock"))
+
+    def _prepare(self, handle_id: str, names: Sequence[str] | None) -> str | None:
+        """Do before the commit what may fail: writing, and making a file that isn't there yet.
+
+        Returns:
+            The file that is to replace the names file; None when there is none.
+        """
+        if names is None:
+            return None
+        path = self.names_path(handle_id)
+        fd = _open_new(path)
+        temporary = None
+        if fd is None and not names:
+            return None
+        if fd is None:
+            temporary = path + ".new"
+            unlink(temporary)
+            fd = _open_new(temporary)
+            assert fd is not None
+        try:
+            content = "\n".join(names).encode()
+            if os.write(fd, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary or path)
+        finally:
+            os.close(fd)
+        return temporary
+
+    def _put_in_place(
+        self, handle_id: str, names: Sequence[str] | None, temporary: str | None
+    ) -> None:
+        path = self.names_path(handle_id)
+        if names is None:
+            unlink(path)
+        elif temporary is not None:
+            os.rename(temporary, path)
+        elif not names:
+            os.truncate(path, 0)
+
+    def _finish_for_the_dead(self) -> None:
+        """Write the names files anew that a killed writer may have left half-way."""
+        if os.pread(self._lock_fd, 1, 0) != _NOTE_MARK:
+            return
+        # A writer killed while it noted has changed nothing yet; what it left may lack its end.
+        note = os.pread(self._lock_fd, os.fstat(self._lock_fd).st_size, 1).partition(b"\0")[0]
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
+        for handle_id in note.decode().split():
+            unlink(self.names_path(handle_id) + ".new")
+            known = self.db.execute("SELECT 1 FROM handle WHERE id = ?", (handle_id,)).fetchone()
+            rows = self.db.execute(
+                "SELECT name FROM lease WHERE handle = ? ORDER BY position", (handle_id,)
+            ).fetchall()
+            names = [name for (name,) in rows] if known else None
+            if names is None or not self._lists(handle_id, names):
+                self._put_in_place(handle_id, names, self._prepare(handle_id, names))
+        os.pwrite(self._lock_fd, b"\0", 0)
+
+    def _lists(self, handle_id: str, names: Sequence[str]) -> bool:
+        """Tell whether a names file is as it should be; then a full disk doesn't matter."""
+        try:
+            with open(self.names_path(handle_id), "rb") as file:
+                return file.read() == "\n".join(names).encode()
+        except OSError:
+            return False
+
+    def _note_boot(self) -> None:
+        """After a reboot, let everything that was due at some uptime be due at once.
+
+        What such a lease was held for can't have survived either.
+        """
+        if self.query("SELECT boot_id FROM meta") == [(boot_id(),)]:
+            return
+        with self.transaction() as db:
+            db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))
+            db.execute("UPDATE timer SET due = 0")
+            db.execute("UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL")
+            db.execute("UPDATE handle SET released_at = 0 WHERE released_at IS NOT NULL")
+
+
+def check_directory(directory: str, *, create: bool) -> None:
+    """Check that a state directory is a private folder of ours.
+
+    Args:
+        directory: Its path.
+        create: Make it, for us alone, when nothing is there.
+
+    Raises:
+        StateUnwritable: It is a symbolic link, no folder, somebody else's, or open to others.
+    """
+    where = f"state directory {directory}"
+    other = "or choose another with LEASECTL_STATE_DIR"
+    try:
+        found = os.lstat(directory)
+    except FileNotFoundError:
+        if not create:
+            raise StateUnwritable(f"{where} does not exist") from None
+        with errors_of(directory):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o700)
+            found = os.lstat(directory)
+    except OSError as error:
+        raise StateUnwritable(f"{where}: {error.strerror}; {other[3:]}") from None
+    if stat.S_ISLNK(found.st_mode):
+        raise StateUnwritable(f"{where} is a symbolic link; remove it {other}")
+    if not stat.S_ISDIR(found.st_mode):
+        raise StateUnwritable(f"{where} is not a directory; remove it {other}")
+    if found.st_uid != os.geteuid():
+        raise StateUnwritable(f"{where} belongs to user {found.st_uid}; choose {other[10:]}")
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise StateUnwritable(
+            f"{where} is open to others (mode {mode:04o}); run: chmod 700 {directory}"
+        )
+
+
+def _open_lock(directory: str) -> int:
+    """Open ``state.lock``, with room for the note: noting must not need space on a full disk."""
+    path = os.path.join(directory, "state.lock")
+    with errors_of(path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(fd).st_size < _NOTE_BYTES:
+                flock_exclusive(fd)
+                if os.fstat(fd).st_size < _NOTE_BYTES:
+                    os.pwrite(fd, bytes(_NOTE_BYTES), 0)
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _open_new(path: str) -> int | None:
+    """Make a file and open it for writing; None when it is there already."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return None
+
+
+def _create(path: str, lock_fd: int) -> None:
+    flock_exclusive(lock_fd)
+    try:
+        if not os.path.exists(path):
+            for folder in ("handles", "waiters"):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(os.path.join(os.path.dirname(path), folder), 0o700)
+            create(path)
+    finally:
+        fcntl.flock(lock_fd, fcntl.LOCK_UN)

@@ -1,0 +1,56 @@
+"""Releases that are under way on a server, and of which the outcome isn't certain yet.
+
+Every method that changes something belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.model import Handle, Process, parse_process
+from leasectl.state.directory import State
+from leasectl.system.process import is_dead
+
+
+class GivingBack:
+    """Who is releasing which names.
+
+    A server that releases by name alone can be told so by any handle; one that heeds owners only
+    by the acquisition that holds it.
+
+    Args:
+        state: The opened state directory.
+        handle: Whose names.
+    """
+
+    def __init__(self, state: State, handle: Handle) -> None:
+        self._state = state
+        by_name = handle.backend.startswith(("http://", "https://"))
+        self._backend = handle.backend if by_name else f"{handle.backend} {handle.claims_as}"
+
+    def start(self, names: Sequence[str], process: Process) -> None:
+        """Record that releases are about to be sent."""
+        self._state.db.executemany(
+            "INSERT OR REPLACE INTO giving_back VALUES (?, ?, ?)",
+            [(self._backend, name, process.encode()) for name in names],
+        )
+
+    def settled(self, name: str, process: Process) -> None:
+        """Record that this process's release of a name is certain, and with it the dead's."""
+        for other in self.processes(name):
+            if other == process or is_dead(other):
+                self.stopped([name], other)
+
+    def stopped(self, names: Sequence[str], process: Process) -> None:
+        """Record that this process no longer tries to release names, with whatever outcome."""
+        self._state.db.executemany(
+            "DELETE FROM giving_back WHERE backend = ? AND name = ? AND process = ?",
+            [(self._backend, name, process.encode()) for name in names],
+        )
+
+    def processes(self, name: str) -> list[Process]:
+        """Who is releasing, or died releasing, a name."""
+        rows = self._state.query(
+            "SELECT process FROM giving_back WHERE backend = ? AND name = ?", self._backend, name
+        )
+        return [parse_process(process) for (process,) in rows]

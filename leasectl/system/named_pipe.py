@@ -1,0 +1,74 @@
+"""Named pipes that wake their reader."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+
+
+class NamedPipe:
+    """A pipe that others open and close to wake its reader.
+
+    The hang-up of a writer is the wake-up. It stays until the descriptor is renewed, and a
+    renewed descriptor no longer sees writers that were there before; so whoever renews it has
+    to look at the database afterwards, not before.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = self._make()
+
+    def _make(self) -> int:
+        while True:
+            try:
+                os.mkfifo(self.path, 0o600)
+            except FileExistsError:
+                self.remove()
+                continue
+            try:
+                return self._open()
+            except FileNotFoundError:
+                continue  # it had no reader yet, and somebody took it for a dead one's
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def renew(self) -> None:
+        """Get ready for the next wake-up. The new descriptor is open before the old one closes:
+        in between no writer may find the pipe without a reader.
+
+        A pipe that has been removed has nobody left who would open it; what it stood for is gone,
+        as its owner is about to read in the database. The descriptor keeps its number: who polls it
+        would soon poll another file.
+        """
+        try:
+            fresh = self._open()
+        except FileNotFoundError:
+            return
+        os.dup2(fresh, self.fd, inheritable=False)
+        os.close(fresh)
+
+    def remove(self) -> None:
+        """Take it out of its folder: who opens a pipe of that name from here on finds another."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def restore(self) -> None:
+        """Put it back after all."""
+        self.remove()
+        os.mkfifo(self.path, 0o600)
+        self.renew()
+
+    def close(self) -> None:
+        os.close(self.fd)
+        self.remove()
+
+
+def is_read(path: str) -> bool:
+    """Tell whether a named pipe has a reader, who wakes by the question."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno not in (errno.ENXIO, errno.ENOENT)
+    return True

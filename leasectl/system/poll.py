@@ -1,0 +1,112 @@
+"""Sleeping in one poll(2): on named pipes, on processes, on whatever else ends the wait."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Collection, Generator, Sequence
+from typing import Callable, NamedTuple, TypeVar
+
+# poll(2) counts on a clock that stops in suspend; a longer sleep is cut into such pieces.
+_LONGEST_SLEEP_SECONDS = 6 * 3600.0
+
+
+class Interrupt(NamedTuple):
+    """A descriptor that ends a wait when it has something to say.
+
+    Args:
+        fd: A pollable descriptor.
+        events: A mask of poll(2) events; errors and hang-ups always count.
+        raise_: Called then; raises what the wait ends with.
+    """
+
+    fd: int
+    events: int
+    raise_: Callable[[], None]
+
+
+class Nap(NamedTuple):
+    """A sleep that somebody else is asked to do: until a descriptor can be read, or until a time.
+
+    What waits is written as a generator of naps that gets sent the descriptors which ended each,
+    so that it waits as well in a process of its own as beside thousands of others in one.
+    """
+
+    fds: frozenset[int]
+    until: float | None
+
+
+Result = TypeVar("Result")
+
+
+def sleep_through(
+    steps: Generator[Nap, set[int], Result],
+    *,
+    interrupts: Sequence[Interrupt],
+    now: Callable[[], float],
+) -> Result:
+    """Do the naps of a generator one after the other, blocking.
+
+    Args:
+        steps: What waits.
+        interrupts: Their events are raised inside it.
+        now: The clock, in seconds.
+
+    Returns:
+        What the generator returns.
+    """
+    try:
+        nap = next(steps)
+        while True:
+            try:
+                woken = sleep(wake_fds=nap.fds, interrupts=interrupts, until=nap.until, now=now)
+            except BaseException as reason:
+                nap = steps.throw(reason)
+            else:
+                nap = steps.send(woken)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+def sleep(
+    *,
+    wake_fds: Collection[int],
+    interrupts: Sequence[Interrupt],
+    until: float | None,
+    now: Callable[[], float],
+) -> set[int]:
+    """Sleep until a descriptor has something to say or the time has come.
+
+    Args:
+        wake_fds: Any event on these ends the sleep.
+        interrupts: Their events end it with whatever they raise.
+        until: A time of ``now``'s clock; None for none.
+        now: The clock, in seconds.
+
+    Returns:
+        Those of ``wake_fds`` that had an event; empty when the time has come.
+    """
+    poll = select.poll()
+    for fd in wake_fds:
+        poll.register(fd, select.POLLIN)
+    by_fd = {interrupt.fd: interrupt for interrupt in interrupts}
+    for interrupt in interrupts:
+        poll.register(interrupt.fd, interrupt.events)
+    while True:
+        events = poll.poll(milliseconds(until, now()))
+        for fd, _ in events:
+            if fd in by_fd:
+                by_fd[fd].raise_()
+        woken = {fd for fd, _ in events if fd not in by_fd}
+        if woken or (until is not None and now() >= until):
+            return woken
+
+
+def milliseconds(until: float | None, now: float) -> int | None:
+    """The timeout for poll(2) until a time; None for no limit.
+
+    Rounded up: waking a little early would mean spinning through the rest.
+    """
+    if until is None:
+        return None
+    return int(max(0.0, min(until - now, _LONGEST_SLEEP_SECONDS)) * 1000 + 0.999)

@@ -1,0 +1,121 @@
+"""Is that process still there?
+
+A pid alone says nothing: pids are reused, and the same number means another process in another
+pid namespace or after a reboot. A process is named by (boot id, pid namespace, pid, start time),
+checked together. A zombie is dead: it will never do anything again.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from functools import cache, lru_cache
+
+from leasectl.errors import NotFound
+from leasectl.model import Process
+
+
+class Liveness(enum.Enum):
+    """What can be said of a process.
+
+    UNKNOWN is said of processes in a pid namespace that isn't ours: nothing of theirs is ever
+    freed automatically.
+    """
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@cache
+def boot_id() -> str:
+    """The kernel's id of this boot."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+@cache
+def own_pid_namespace() -> int:
+    """Inode number of the pid namespace that this process lives in."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def identify(pid: int) -> Process:
+    """Name a process that lives now.
+
+    Args:
+        pid: A process id in our own pid namespace.
+
+    Raises:
+        NotFound: There is no such process, or it is a zombie.
+    """
+    start = _start_time(pid)
+    if start is None:
+        raise NotFound(f"no process {pid}")
+    return Process(boot_id(), own_pid_namespace(), pid, start)
+
+
+def this_process() -> Process:
+    """Name the calling process."""
+    return _own(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _own(pid: int) -> Process:
+    # By pid, because a forked child is somebody else.
+    return identify(pid)
+
+
+def liveness(process: Process) -> Liveness:
+    """Tell whether a process still runs."""
+    where = _where(process)
+    if where is not None:
+        return where
+    return Liveness.ALIVE if _start_time(process.pid) == process.start_time else Liveness.DEAD
+
+
+def is_dead(process: Process | None) -> bool:
+    """Tell whether a process has ended for certain; None hasn't."""
+    return process is not None and liveness(process) is Liveness.DEAD
+
+
+def open_pidfd(process: Process) -> int | None:
+    """Open a descriptor that becomes readable when the process ends.
+
+    The start time is compared *after* the descriptor is open, so that a pid that was reused in
+    between isn't watched by mistake.
+
+    Returns:
+        The descriptor, which the caller closes; None when the process is dead or unknown.
+    """
+    if _where(process) is not None:
+        return None
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return None
+    if _start_time(process.pid) == process.start_time:
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _where(process: Process) -> Liveness | None:
+    """Answer without looking at the process when it can't be one of ours; None when it can."""
+    if process.boot_id != boot_id():
+        return Liveness.DEAD
+    if process.pid_namespace != own_pid_namespace():
+        return Liveness.UNKNOWN
+    return None
+
+
+def _start_time(pid: int) -> int | None:
+    """Read a process's start time; None when there is none or it is a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read(1024)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The second field is the command in parentheses and may itself hold anything.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

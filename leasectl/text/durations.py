@@ -1,0 +1,71 @@
+"""Durations as people write them: ``90``, ``90s``, ``20m``, ``1h30m``, ``1.5h``, ``1d``."""
+
+from __future__ import annotations
+
+import re
+
+from leasectl.errors import InvalidRequest
+from leasectl.text.printable import printable
+
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd])", re.ASCII)
+_PLAIN = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
+
+# Far beyond any lease; keeps every sum of times exact and every timeout in range.
+LONGEST_SECONDS = 3660 * 86400.0
+
+
+def parse_duration(text: str) -> float:
+    """Read a duration.
+
+    Args:
+        text: A number of seconds, or numbers each with a unit ``s``, ``m``, ``h`` or ``d``.
+
+    Returns:
+        Seconds, zero or more.
+
+    Raises:
+        InvalidRequest: The text is no duration, is negative, or is longer than ten years.
+    """
+    seconds = _seconds(text)
+    if seconds is None:
+        raise InvalidRequest(f'"{printable(text)}" is no duration; write it like 90s, 20m or 1h30m')
+    if seconds > LONGEST_SECONDS:
+        raise InvalidRequest(f'duration "{printable(text)}" is longer than ten years')
+    return seconds
+
+
+def _seconds(text: str) -> float | None:
+    if _PLAIN.fullmatch(text):
+        return float(text)
+    total, position = 0.0, 0
+    for part in _PART.finditer(text):
+        if part.start() != position:
+            return None
+        total += float(part.group(1)) * _UNIT_SECONDS[part.group(2)]
+        position = part.end()
+    return total if position and position == len(text) else None
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration for people, in at most two units: ``47s``, ``20m``, ``1h30m``, ``2d4h``."""
+    whole = int(seconds)
+    for unit, size, lesser, lesser_size in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
+        if whole >= size:
+            rest = whole % size // lesser_size
+            return f"{whole // size}{unit}" + (f"{rest}{lesser}" if rest else "")
+    return f"{whole}s"
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a duration in which a fraction of a second matters: ``0.83s``, ``1.7s``, ``5s``.
+
+    From ten seconds on it is as `format_duration` has it.
+    """
+    if seconds < 10:
+        return f"{round(seconds, 2 if seconds < 1 else 1):g}s"
+    return format_duration(round(seconds))

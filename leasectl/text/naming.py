@@ -1,0 +1,66 @@
+"""What types, resource names and labels may look like, wherever they come from.
+
+Names reach paths, shell texts and terminals, so they are checked at every door: the command
+line, files, servers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from leasectl.errors import InvalidRequest
+from leasectl.text.printable import printable
+
+LONGEST_TYPE = 200
+LONGEST_NAME = 253
+MOST_AT_ONCE = 100_000  # resources, to make or take out by one command
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,250}", re.ASCII)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
+
+
+def is_name(text: str) -> bool:
+    """Tell whether text is a well-formed resource name."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
+
+
+def check_type(text: str) -> str:
+    """Return the type, or raise InvalidRequest when it isn't well-formed."""
+    return _check("type", text, LONGEST_TYPE)
+
+
+def check_name(text: str) -> str:
+    """Return the resource name, or raise InvalidRequest when it isn't well-formed."""
+    return _check("resource name", text, LONGEST_NAME)
+
+
+def _check(what: str, text: str, longest: int) -> str:
+    if len(text) > longest:
+        raise InvalidRequest(
+            f'{what} "{printable(text)}" has {len(text)} characters; at most {longest} are allowed'
+        )
+    if not _NAME.fullmatch(text):
+        raise InvalidRequest(
+            f'{what} "{printable(text)}" is not allowed; use letters, digits, ".", "_" and "-", '
+            "with a letter or digit first"
+        )
+    return text
+
+
+def slug(text: str) -> str:
+    """Turn free text (a job's name, a host's) into one path-safe word."""
+    return _UNSAFE.sub("-", text)[:LONGEST_TYPE] or "-"
+
+
+def next_names(pool_type: str, count: int, taken: Iterable[str]) -> tuple[str, ...]:
+    """Make up names for further resources of a pool: ``<type>--<nn>``, after the highest taken.
+
+    Raises:
+        InvalidRequest: A name would be too long.
+    """
+    prefix = f"{pool_type}--"
+    numbers = (name[len(prefix) :] for name in taken if name.startswith(prefix))
+    highest = max((int(each) for each in numbers if _NUMBER.fullmatch(each)), default=-1)
+    check_name(f"{prefix}{highest + count:02d}")
+    return tuple(f"{prefix}{highest + 1 + n:02d}" for n in range(count))

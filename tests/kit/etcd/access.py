@@ -1,0 +1,99 @@
+"""One participant's access to the pools in etcd, as tests use it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Callable
+
+from leasectl.backends.contract import Patience
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.engine import EtcdEngine
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.pools import EtcdPools
+from leasectl.model import Claimant, Lease, Pool, Request
+from leasectl.system.clock import Clock
+from tests.contract.world import NoJournal
+
+CLOCK = Clock()
+
+
+class Access:
+    """What one process has of a prefix.
+
+    Args:
+        endpoints: The members' addresses.
+        prefix: Below which everything is.
+        place: The host and its state directory, as it were.
+        seconds: How long a request may take.
+        pause: Sleeps between two rounds of all members.
+        lost: Told of losses that are noticed here; by default they are only kept.
+
+    Attributes:
+        lost: Who was told of which loss here.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        prefix: str,
+        *,
+        place: str = "host",
+        seconds: float = 10.0,
+        pause: Callable[[float], object] = lambda _: time.sleep(0.001),
+        lost: LostListener | None = None,
+    ) -> None:
+        self.lost: list[tuple[str, tuple[str, ...]]] = []
+        lost = lost or self._note
+        self.keys = Keys(prefix, place)
+        self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
+        claims = EtcdClaims(self.gateway, self.keys, lost=lost, clock=CLOCK)
+        self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
+        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=lost, clock=CLOCK)
+        self.backend = PoolBackend("etcd:", self.engine, self.pools, clock=CLOCK)
+
+    def acquire(
+        self,
+        owner: str,
+        request: Request,
+        *,
+        wait: float | None = None,
+        patience: Patience | None = None,
+    ) -> tuple[Lease, ...]:
+        """Acquire, with a wait of so many seconds or with all that patience consists of."""
+        claimant = Claimant(owner, f"job/1/host/{owner}", request)
+        patience = patience or Patience(wait_seconds=wait)
+        return self.backend.acquire(claimant, NoJournal(), patience)
+
+    def begin(
+        self, owner: str, request: Request, patience: Patience | None = None
+    ) -> Future[tuple[Lease, ...]]:
+        """Acquire in a thread; its end is in what is returned."""
+        ending: Future[tuple[Lease, ...]] = Future()
+
+        def run() -> None:
+            try:
+                ending.set_result(self.acquire(owner, request, patience=patience))
+            except BaseException as error:
+                ending.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return ending
+
+    def pool(self, pool_type: str = "T") -> Pool:
+        (pool,) = self.pools.pools(pool_type)
+        return pool
+
+    def held(self) -> list[str]:
+        return [each.name for each in self.pool().resources if each.lease]
+
+    def queue(self) -> list[str]:
+        return [entry.owner for entry in self.pool().queue]
+
+    def _note(self, owner: str, names: Sequence[str]) -> None:
+        self.lost.append((owner, tuple(names)))

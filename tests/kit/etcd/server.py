@@ -1,0 +1,192 @@
+"""A real etcd on loopback, of one member or more, in a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+from tests.kit.certificates import Certificates
+from tests.kit.support import eventually
+
+
+class Security(NamedTuple):
+    """What a cluster asks of its clients, and shows to them.
+
+    Args:
+        certificates: Of the members; with none it goes without TLS.
+        asks_clients: Whether clients have to show a certificate of the same CA.
+        token_seconds: How long a token for a user is good, since it was last used at a member.
+    """
+
+    certificates: Certificates | None = None
+    asks_clients: bool = False
+    token_seconds: int = 300
+
+    def options(self) -> dict[str, str]:
+        """As etcd takes them."""
+        options = {"auth-token-ttl": str(self.token_seconds)}
+        if self.certificates:
+            options["cert-file"], options["key-file"] = self.certificates.server
+            if self.asks_clients:
+                options["trusted-ca-file"] = self.certificates.ca.file
+        return options
+
+    def verify(self) -> ssl.SSLContext | bool:
+        """What httpx needs to be let in."""
+        if not self.certificates:
+            return False
+        context = ssl.create_default_context(cafile=self.certificates.ca.file)
+        context.load_cert_chain(*self.certificates.client)
+        return context
+
+
+OPEN = Security()
+
+
+class Leadership(NamedTuple):
+    """That a member leads; with each change the term grows."""
+
+    term: int
+    member: int
+
+
+class EtcdServer:
+    """One cluster.
+
+    Args:
+        folder: Where the members keep their data.
+        size: How many members.
+        security: What it asks of clients.
+
+    Attributes:
+        endpoints: Their addresses for clients.
+        verify: What httpx needs to talk to them.
+    """
+
+    def __init__(self, folder: Path, size: int = 1, security: Security = OPEN) -> None:
+        self.verify = security.verify()
+        self._options = security.options()
+        scheme = "https" if security.certificates else "http"
+        with contextlib.ExitStack() as reserved:
+            ports = [reserved.enter_context(_free_port()).getsockname()[1] for _ in range(2 * size)]
+        self.endpoints = tuple(f"{scheme}://127.0.0.1:{port}" for port in ports[:size])
+        self._peers = tuple(f"http://127.0.0.1:{port}" for port in ports[size:])
+        self._folder = folder
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        for member in range(size):
+            self.start(member)
+
+    def start(self, member: int) -> None:
+        """Start a member, for the first time or again."""
+        cluster = ",".join(f"m{n}={peer}" for n, peer in enumerate(self._peers))
+        options = {
+            "name": f"m{member}",
+            "data-dir": str(self._folder / f"m{member}"),
+            "listen-client-urls": self.endpoints[member],
+            "advertise-client-urls": self.endpoints[member],
+            "listen-peer-urls": self._peers[member],
+            "initial-advertise-peer-urls": self._peers[member],
+            "initial-cluster": cluster,
+            "initial-cluster-state": "new",
+            "logger": "zap",
+            **self._options,
+        }
+        with open(self._folder / f"m{member}.log", "ab") as log:
+            self._processes[member] = subprocess.Popen(
+                # With whoever started it, so that a run that is killed leaves nothing behind.
+                ["setpriv", "--pdeathsig", "KILL", "etcd", "--unsafe-no-fsync"]
+                + [f"--{name}={value}" for name, value in options.items()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait(self) -> None:
+        """Wait until all members answer, and agree on a leader."""
+        for endpoint in self.endpoints:
+            eventually(partial(_is_ready, endpoint, self.verify), timeout=30, what=endpoint)
+
+    def leader(self) -> int:
+        """The number of the member that leads."""
+        leadership = self.leadership()
+        assert leadership is not None
+        return leadership.member
+
+    def leadership(self) -> Leadership | None:
+        """Who leads, as far as those members know that answer at once; None when nobody does."""
+        found: list[Leadership] = []
+        for member, endpoint in enumerate(self.endpoints):
+            with contextlib.suppress(httpx.HTTPError):
+                url = f"{endpoint}/v3/maintenance/status"
+                said = httpx.post(
+                    url, json={}, timeout=1, verify=self.verify, trust_env=False
+                ).json()
+                if said["header"]["member_id"] == said.get("leader"):
+                    found.append(Leadership(int(said["raftTerm"]), member))
+        return max(found, default=None)
+
+    def alarm(self, *, on: bool) -> None:
+        """Have the first member say that its quota is reached, or that it isn't any more."""
+        url = f"{self.endpoints[0]}/v3/maintenance"
+        post = partial(httpx.post, timeout=5, verify=self.verify, trust_env=False)
+        member = post(f"{url}/status", json={}).json()["header"]["member_id"]
+        action = {"memberID": member, "alarm": "NOSPACE", "action": "DEACTIVATE"}
+        if on:
+            action["action"] = "ACTIVATE"
+        post(f"{url}/alarm", json=action).raise_for_status()
+
+    def signal(self, member: int, signum: int) -> None:
+        self._processes[member].send_signal(signum)
+
+    def kill(self, member: int) -> None:
+        self._processes[member].kill()
+        self._processes[member].wait()
+
+    def close(self) -> None:
+        for member in self._processes:
+            self.kill(member)
+
+
+@contextlib.contextmanager
+def etcd_server(size: int = 1, security: Security = OPEN) -> Iterator[EtcdServer]:
+    """A cluster for as long as the block lasts."""
+    folder = Path(tempfile.mkdtemp(prefix="etcd-"))
+    server = EtcdServer(folder, size, security)
+    try:
+        server.wait()
+        yield server
+    finally:
+        for member in range(size):
+            with contextlib.suppress(ProcessLookupError):
+                server.signal(member, signal.SIGCONT)
+        server.close()
+        shutil.rmtree(folder)
+
+
+def _is_ready(endpoint: str, verify: ssl.SSLContext | bool) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        # Health is answered by those who can write: not without a leader.
+        return "true" in httpx.get(f"{endpoint}/health", timeout=2, verify=verify).text
+    return False
+
+
+def _free_port() -> socket.socket:
+    """A port that the kernel gives to nobody by itself: not even while its member is down."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    listener = socket.socket()
+    while True:
+        with contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", random.randrange(first // 2, first)))
+            return listener

@@ -1,0 +1,98 @@
+"""The lease proxy as a process of its own, for pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.kit.faults.control import Control
+from tests.kit.faults.history import History
+from tests.kit.support import eventually
+
+_PROGRAM = Path(__file__).with_name("lease_proxy.py")
+
+
+class FaultProxy(Control):
+    """A running lease proxy.
+
+    Args:
+        port_file: Where it writes its URL; the log is beside it.
+        resources: ``T=3`` or ``T=name,name``.
+        rules: As `script.py` reads them.
+        options: More words of its command line.
+
+    Attributes:
+        url: For `LEASE_PROXY_SERVER_URL`.
+        log_path: Stays when it is gone.
+    """
+
+    def __init__(
+        self,
+        port_file: Path,
+        resources: Sequence[str],
+        *,
+        rules: Sequence[object] = (),
+        options: Sequence[str] = (),
+    ) -> None:
+        self.log_path = Path(f"{port_file}.log")
+        command = [sys.executable, "-SE", str(_PROGRAM), "--port-file", str(port_file)]
+        command += [f"--resources={each}" for each in resources]
+        command += ["--script", json.dumps(rules), "--parent", str(os.getpid()), *options]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        eventually(
+            lambda: port_file.exists() or self.process.poll() is not None, what="a lease proxy"
+        )
+        assert self.process.poll() is None, f"ended with {self.process.returncode}: {command}"
+        super().__init__(port_file)
+        self.url = port_file.read_text(encoding="ascii").strip()
+
+    @property
+    def leased(self) -> list[str]:
+        return self._list("leased")
+
+    @property
+    def waiting(self) -> list[dict[str, object]]:
+        """The requests that wait for a resource."""
+        return self._list("waiting")
+
+    @property
+    def hanging(self) -> list[dict[str, object]]:
+        """The requests that hang, as their fault says."""
+        return self._list("hanging")
+
+    def history(self) -> History:
+        """What has happened so far; also when the process is gone."""
+        return History.read(self.log_path)
+
+    def pause(self) -> None:
+        """STOP it: the kernel still takes connections, and nobody answers."""
+        os.kill(self.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def go_on(self) -> None:
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """KILL it, as when its machine goes."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """End it, paused or not."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.go_on()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def _list(self, key: str) -> list:  # type: ignore[type-arg]
+        found = self.state()[key]
+        assert isinstance(found, list)
+        return found

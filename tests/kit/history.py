@@ -1,0 +1,251 @@
+"""What participants saw, written down by themselves, and whether it can be true.
+
+Each event is one line, appended with one write(2) to one file, outside of our database. A grant is
+written after `acquire` has returned and a release before `release` is called, so what a participant
+seems to hold is never longer than what it held: an overlap here is an overlap there.
+
+Where leases expire, a holder also writes until when it believes in its lease (``until``), and
+``lost`` when it stopped because of that. That it died, others write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Callable, NamedTuple, TypeVar
+
+from leasectl.model import Lease
+from leasectl.system.clock import boottime_seconds
+
+K = TypeVar("K")
+
+
+class Event(NamedTuple):
+    """One line of a history.
+
+    Args:
+        at: CLOCK_BOOTTIME, nanoseconds.
+        kind: Of a holder ``granted``, ``renewed``, then ``releasing`` or ``lost``; after a release
+            ``released`` for each caller that was told so, ``unreleased`` when nobody was. Of others
+            ``died``, and ``expired`` when the store took it back. More kinds are for those who
+            read the history.
+        handle: Whose event it is: the handle and its acquisition, ``<participant>.<number>``. The
+            participant alone when it died.
+        name: The resource.
+        fence: As granted.
+        ticket: As granted.
+        grant: As granted.
+        wanted: How many resources were asked for together.
+        until: When its holder stops using it unless it renews before, on the same clock; 0: never.
+    """
+
+    at: int
+    kind: str
+    handle: str
+    name: str
+    fence: int
+    ticket: int
+    grant: int
+    wanted: int
+    until: int = 0
+
+    @property
+    def lease(self) -> tuple[str, str, int]:
+        """What tells this lease from all others."""
+        return (self.handle, self.name, self.fence)
+
+    def encode(self) -> str:
+        """Write it as one line; `parse_event` reads it back."""
+        return " ".join(map(str, self)) + "\n"
+
+
+def parse_event(line: str) -> Event:
+    """Read what `Event.encode` wrote."""
+    at, kind, handle, name, *numbers = line.split()
+    return Event(int(at), kind, handle, name, *map(int, numbers))
+
+
+def participant_of(handle: str) -> str:
+    """Who a handle was."""
+    return handle.rpartition(".")[0] or handle
+
+
+class Recorder:
+    """Appends to a history; any number of processes may, each with a recorder of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def write(self, kind: str, handle: str, leases: Sequence[Lease], *, until: float = 0.0) -> None:
+        """Write an event for each of some leases; ``until`` is CLOCK_BOOTTIME, in seconds."""
+        now, end = _nanoseconds(boottime_seconds()), _nanoseconds(until)
+        self._append(
+            Event(now, kind, handle, x.name, x.fence, x.ticket, x.grant, len(leases), end)
+            for x in leases
+        )
+
+    def note(
+        self,
+        kind: str,
+        handle: str,
+        name: str = "-",
+        *,
+        ticket: int = 0,
+        wanted: int = 0,
+        at: float | None = None,
+        until: float = 0.0,
+    ) -> None:
+        """Write an event that is about no lease; ``at`` is now unless given, in seconds."""
+        now = boottime_seconds() if at is None else at
+        end = _nanoseconds(until)
+        self._append([Event(_nanoseconds(now), kind, handle, name, 0, ticket, 0, wanted, end)])
+
+    def _append(self, events: Iterable[Event]) -> None:
+        lines = "".join(event.encode() for event in events).encode()
+        # One write, or lines of several processes could mix.
+        assert os.write(self._fd, lines) == len(lines)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def read_history(path: Path) -> list[Event]:
+    """All events, in the order of their times."""
+    return sorted(map(parse_event, path.read_text().splitlines()))
+
+
+class Hold(NamedTuple):
+    """A grant and when its use ended; None when its holder was killed, and nobody wrote when."""
+
+    start: int
+    end: int | None
+    event: Event
+
+
+def violations(history: Iterable[Event], *, capacity: int) -> list[str]:
+    """Say what in a history breaks exclusion, the order of fences, or the order of grants."""
+    events = sorted(history)
+    holds = uses(events)
+    return [
+        *_overlaps(holds),
+        *_too_many(holds, capacity),
+        *_shrinking_fences(holds),
+        *_out_of_order(events),
+        *_incomplete(events),
+        *_released_twice(events),
+        *_released_by_nobody(events),
+    ]
+
+
+def uses(events: Sequence[Event]) -> list[Hold]:
+    """Every use of a resource, in the order of their starts.
+
+    A lease that its holder couldn't believe in any more when it was told of the grant has none.
+    """
+    limits = _limits(events)
+    died = _first(events, "died", lambda e: e.handle)
+    stopped = _first(events, "releasing", lambda e: e.lease)
+    lost = _first(events, "lost", lambda e: e.lease)
+    found = []
+    for e in events:
+        if e.kind == "granted":
+            ends = (
+                limits.get(e.lease),
+                stopped.get(e.lease),
+                lost.get(e.lease),
+                died.get(participant_of(e.handle)),
+            )
+            end = min((each for each in ends if each is not None), default=None)
+            if end is None or end > e.at:
+                found.append(Hold(e.at, end, e))
+    return found
+
+
+def _first(events: Iterable[Event], kind: str, key: Callable[[Event], K]) -> dict[K, int]:
+    """When something of a kind happened for the first time, for each key."""
+    found: dict[K, int] = {}
+    for event in events:
+        if event.kind == kind:
+            found.setdefault(key(event), event.at)
+    return found
+
+
+def _limits(events: Iterable[Event]) -> dict[tuple[str, str, int], int]:
+    """Until when each holder at most believed in each of its leases."""
+    found: dict[tuple[str, str, int], int] = {}
+    for event in events:
+        if event.kind in ("granted", "renewed") and event.until:
+            found[event.lease] = max(event.until, found.get(event.lease, 0))
+    return found
+
+
+def _overlaps(holds: Sequence[Hold]) -> Iterator[str]:
+    last: dict[str, Hold] = {}
+    for hold in holds:
+        name = hold.event.name
+        before = last.get(name)
+        # Whoever has written no release was killed, at a time that nobody wrote down.
+        if before is not None and before.end is not None and before.end > hold.start:
+            yield f"{name} was granted to {hold.event.handle} while {before.event.handle} held it"
+        if before is None or (before.end or 0) <= (hold.end or hold.start):
+            last[name] = hold
+
+
+def _too_many(holds: Sequence[Hold], capacity: int) -> list[str]:
+    changes = [(h.start, 1) for h in holds if h.end is not None]
+    changes += [(h.end, -1) for h in holds if h.end is not None]
+    held = most = 0
+    for _, change in sorted(changes):
+        held += change
+        most = max(most, held)
+    return [f"{most} held at once, of {capacity}"] if most > capacity else []
+
+
+def _shrinking_fences(holds: Sequence[Hold]) -> Iterator[str]:
+    last: dict[str, int] = {}
+    for hold in holds:
+        name, fence = hold.event.name, hold.event.fence
+        if fence <= last.get(name, 0):
+            yield f"{name} got fence {fence} after fence {last[name]}"
+        last[name] = fence
+
+
+def _out_of_order(events: Sequence[Event]) -> list[str]:
+    grants = sorted({(e.ticket, e.grant) for e in events if e.kind == "granted"})
+    return [
+        f"ticket {later[0]} has grant {later[1]}, but ticket {earlier[0]} has grant {earlier[1]}"
+        for earlier, later in zip(grants, grants[1:])
+        if later[1] <= earlier[1]
+    ]
+
+
+def _incomplete(events: Sequence[Event]) -> list[str]:
+    names: dict[tuple[str, int], set[str]] = {}
+    wanted: dict[tuple[str, int], int] = {}
+    for event in events:
+        if event.kind == "granted":
+            names.setdefault((event.handle, event.ticket), set()).add(event.name)
+            wanted[event.handle, event.ticket] = event.wanted
+    return [
+        f"{handle} got {sorted(some)} with one grant, and wanted {wanted[handle, ticket]}"
+        for (handle, ticket), some in names.items()
+        if len(some) != wanted[handle, ticket]
+    ]
+
+
+def _released_twice(events: Sequence[Event]) -> Iterator[str]:
+    told: set[tuple[str, str, int]] = set()
+    for event in events:
+        if event.kind == "released":
+            if event.lease in told:
+                yield f"two callers were told that they released {event.name} of {event.handle}"
+            told.add(event.lease)
+
+
+def _released_by_nobody(events: Sequence[Event]) -> Iterator[str]:
+    expired = {(event.handle, event.name) for event in events if event.kind == "expired"}
+    for event in events:
+        if event.kind == "unreleased" and (event.handle, event.name) not in expired:
+            yield f"nobody was told of the release of {event.name} of {event.handle}"

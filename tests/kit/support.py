@@ -1,0 +1,317 @@
+"""What tests of several parts need: a command line of their own, patience, a clock to set."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, NoReturn, TypeVar
+
+from leasectl.backends.contract import Patience
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Caller
+from leasectl.model import Handle, Request, parse_process
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock
+from leasectl.system.process import open_pidfd
+
+T = TypeVar("T")
+
+# What a CI job that the tests run in may have set, and a command under test must not see.
+_FOREIGN = ("LEASECTL_", "LEASE_PROXY_", "CLUSTER_PROFILE_")
+_FOREIGN_NAMES = ("SHARED_DIR", "JOB_NAME", "BUILD_ID")
+
+
+def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+    """Wait until a condition is truthy and return what it says; fail after the timeout."""
+    deadline = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout:g}s: {what or condition}")
+        time.sleep(0.005)
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what would change how leasectl behaves."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_FOREIGN) and name not in _FOREIGN_NAMES
+    }
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def handle(self) -> str:
+        """The handle that an `acquire` printed."""
+        assert self.code == 0, self
+        return self.out.rstrip("\n")
+
+
+class Started:
+    """A command that runs, in a session of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    def kill(self) -> None:
+        """KILL it and see it gone. What it started may live on, and hold its output open."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def signal(self, signum: int) -> None:
+        self.process.send_signal(signum)
+
+    def finish(self, timeout: float = 20.0) -> Finished:
+        """Wait for its end; a negative code is the signal that ended it."""
+        out, err = self.process.communicate(timeout=timeout)
+        return Finished(self.process.returncode, out, err)
+
+
+@dataclass
+class Cli:
+    """``leasectl`` as scripts run it: real processes, on a state directory of its own.
+
+    Args:
+        state_dir: What `LEASECTL_STATE_DIR` says.
+        cwd: Where commands run: not where the source is, so that the installed package runs.
+        env: Their environment.
+    """
+
+    state_dir: Path
+    cwd: Path
+    env: dict[str, str] = field(default_factory=clean_environment)
+    _started: list[Started] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.env["LEASECTL_STATE_DIR"] = str(self.state_dir)
+
+    def command(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "leasectl", *args]
+
+    def __call__(self, *args: str, **env: str | None) -> Finished:
+        """Run a command to its end. Keywords are environment variables; None unsets one."""
+        return self.start(*args, **env).finish()
+
+    def ok(self, *args: str, **env: str | None) -> str:
+        """Run a command that has to succeed; returns its stdout."""
+        finished = self(*args, **env)
+        assert finished.code == 0, finished
+        return finished.out
+
+    def start(self, *args: str, **env: str | None) -> Started:
+        """Start a command; it is killed at the end of the test if it still runs."""
+        return self.spawn(self.command(*args), **env)
+
+    def spawn(self, argv: Sequence[str], **env: str | None) -> Started:
+        """Start any program in the same surroundings."""
+        started = Started(
+            subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=self.cwd,
+                env=with_changes(self.env, env),
+                start_new_session=True,
+            )
+        )
+        self._started.append(started)
+        return started
+
+    def pool(self, pool_type: str, *names: str) -> None:
+        """Make a pool; its resources are ``<type>--00`` to ``--01`` unless named."""
+        with self.service() as service:
+            service.pools.create_pool(
+                pool_type, names or [f"{pool_type}--{number:02d}" for number in range(2)]
+            )
+
+    def hold(self, request: Request | str, *, owner: str = "test@host") -> Handle:
+        """Acquire a lease that stays, without starting a process; a type alone will do."""
+        request = Request(request) if isinstance(request, str) else request
+        with self.service(owner=owner) as service:
+            handle = service.acquire(request, patience=Patience(wait_seconds=0))
+            service.told(handle)
+            return handle
+
+    @contextlib.contextmanager
+    def service(
+        self, *, owner: str = "test@host", host: str = "host", backend: str = "local:"
+    ) -> Iterator[Service]:
+        """The state directory from inside this process."""
+        state = State.open(str(self.state_dir))
+        try:
+            yield Service(state, backend_url=backend, caller=Caller(owner, host))
+        finally:
+            state.close()
+
+    def snapshot(self) -> dict[str, object]:
+        """All that a command could change: every row, and every file with what it holds."""
+        return {"rows": self._rows(), "files": self._files()}
+
+    def _rows(self) -> list[str] | None:
+        if not (self.state_dir / "state.db").is_file():
+            return None
+        uri = f"file:{self.state_dir}/state.db?mode=ro"
+        try:
+            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
+                return list(db.iterdump())
+        except sqlite3.DatabaseError:
+            return None  # damaged; its bytes are compared
+
+    def _files(self) -> dict[str, tuple[int, bytes | None]]:
+        found = {}
+        for path in [self.state_dir, *self.state_dir.rglob("*")]:
+            # SQLite's own files change when somebody only reads.
+            if not path.name.startswith(("state.db-", "state.lock")):
+                mode = path.lstat().st_mode
+                content = path.read_bytes() if stat.S_ISREG(mode) else None
+                if path.name == "state.db" and self._rows() is not None:
+                    content = None
+                found[str(path)] = (mode, content)
+        return found
+
+    def query(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        """Read the database, changing nothing: not by any code of leasectl."""
+        uri = f"file:{self.state_dir}/state.db?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
+            return db.execute(sql, values).fetchall()
+
+    def held(self) -> dict[str, str]:
+        """The held resources and the ids of the handles that hold them."""
+        rows = self.query("SELECT name, owner FROM resource WHERE owner IS NOT NULL ORDER BY name")
+        return {str(name): str(owner) for name, owner in rows}
+
+    def waiting(self) -> list[str]:
+        """The ids of the handles in queues, in the order of their tickets."""
+        return [str(owner) for (owner,) in self.query("SELECT owner FROM ticket ORDER BY number")]
+
+    def keepers(self) -> list[int]:
+        """The pids of this state directory's keepers that live."""
+        if not (self.state_dir / "state.db").exists():
+            return []
+        with contextlib.suppress(sqlite3.Error):
+            processes = [parse_process(str(text)) for (text,) in self.query(_KEEPERS)]
+            pidfds = {process.pid: open_pidfd(process) for process in processes}
+            for pidfd in pidfds.values():
+                if pidfd is not None:
+                    os.close(pidfd)
+            return [pid for pid, pidfd in pidfds.items() if pidfd is not None]
+        return []
+
+    def close(self) -> None:
+        """End what the test started and left running, the keeper included."""
+        for started in self._started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+            if started.process.poll() is None:
+                started.kill()
+        for pid in self.keepers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+_KEEPERS = "SELECT process FROM keeper"
+
+
+def with_changes(env: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """An environment with some variables set and, for None, unset."""
+    merged = {**env, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+class ManualClock:
+    """A clock that stands still until a test moves it.
+
+    Attributes:
+        clock: What components take their time from.
+    """
+
+    def __init__(self, elapsed: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
+        self._elapsed = elapsed
+        self._wall = wall
+        self.clock = Clock(elapsed=lambda: self._elapsed, wall=lambda: self._wall)
+
+    def advance(self, seconds: float) -> None:
+        self._elapsed += seconds
+        self._wall += seconds
+
+
+def fork(work: Callable[[], object]) -> int:
+    """Run something in a child process that ends with it, and return its pid.
+
+    The child's exit code is 0 if the work returned and 1 if it raised.
+    """
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return pid
+
+
+def ending_of(pid: int) -> int:
+    """Wait for a child's end; a negative number is the signal that ended it."""
+    status = os.waitpid(pid, 0)[1]
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def kill_this_process(*_: object, **__: object) -> NoReturn:
+    """Stand in for a function at whose call a process is to be killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+# Imports everything while it still may read it, then becomes another user.
+_AS_ANOTHER_USER = """
+import codecs, importlib, json, difflib, os, pkgutil, pwd, random, resource, shlex, sys
+import leasectl
+for module in pkgutil.walk_packages(leasectl.__path__, "leasectl."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+codecs.lookup("ascii")
+uid = int(sys.argv.pop(1))
+os.setgroups([])
+os.setresgid(uid, uid, uid)
+os.setresuid(uid, uid, uid)
+sys.modules["leasectl.cli.app"].main()
+"""
+
+
+@dataclass
+class CliOfAnotherUser(Cli):
+    """``leasectl`` as a user without a passwd entry runs it; needs root, and starts no keeper."""
+
+    uid: int = 54321
+
+    def command(self, *args: str) -> list[str]:
+        return [sys.executable, "-c", _AS_ANOTHER_USER, str(self.uid), *args]

@@ -1,0 +1,108 @@
+"""The loop that installs: leases given back early, anew for each attempt, and after a death."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.kit.hosts import Hosts, Script, fence
+from tests.kit.support import Cli, eventually
+
+INSTALLER = """
+say attempt "$LEASECTL_ATTEMPT" "$LEASECTL_NAMES" "$LEASECTL_FENCE"
+await "end-$LEASECTL_ATTEMPT"
+((LEASECTL_ATTEMPT == 3)) || exit 4
+"""
+
+
+def _renewed_at(hosts: Hosts) -> float:
+    (resource,) = hosts.access.pool().resources
+    assert resource.lease is not None
+    return resource.lease.renew_time
+
+
+def _has_another_keeper(cli: Cli, than: int) -> bool:
+    return bool(set(cli.keepers()) - {than})
+
+
+def test_a_lease_is_given_back_while_the_installer_runs_and_had_anew_for_each_attempt(
+    hosts: Hosts,
+) -> None:
+    hosts.pool("a")
+    here, there = hosts.new(), hosts.new()
+    script = Script(here.cwd, INSTALLER)
+    run = here.start(
+        *("run", "-q", "-t", "T", "--release-after", "1s", "--attempts", "3", "--retry-on", "4"),
+        *("--", str(script.path)),
+    )
+    script.wait_for("attempt")
+    eventually(hosts.is_free, what="given back while the installer runs")
+    assert run.process.poll() is None
+    other = there("acquire", "-t", "T", "-w", "0").handle
+    script.tell("end-1")
+    eventually(lambda: hosts.waiting() == 1, what="the second attempt needs a lease of its own")
+    between = fence(there, other)
+    there.ok("release", "--handle", other)
+    for attempt in (2, 3):
+        script.wait_for("attempt", times=attempt)
+        script.tell(f"end-{attempt}")
+    assert run.finish().code == 0
+    fences = [int(line.words[3]) for line in script.said]
+    assert [line.words[1:3] for line in script.said] == [("1", "a"), ("2", "a"), ("3", "a")]
+    assert fences[0] < between < fences[1] < fences[2]
+    assert hosts.is_free()
+    assert here.query("SELECT id FROM handle") == []
+
+
+def test_the_keeper_gives_back_what_a_killed_script_held(hosts: Hosts) -> None:
+    hosts.pool("a", "b")
+    here = hosts.new()
+    command = " ".join(here.command("acquire", "-t", "T", "-c", "2", "--guard-pid", "$$"))
+    script = here.spawn(["bash", "-c", f"{command} && sleep 1000; :"])
+    eventually(lambda: here.state_dir.exists() and len(hosts.held()) == 2)
+    eventually(lambda: here.query("SELECT 1 FROM handle WHERE waiter IS NULL"))
+    os.kill(script.pid, signal.SIGKILL)
+    eventually(hosts.is_free)
+
+
+def test_the_next_command_starts_a_keeper_that_goes_on_renewing(hosts: Hosts) -> None:
+    hosts.pool("a")
+    here = hosts.new()
+    held = here("acquire", "-t", "T", "--ttl", "4s").handle
+    (first,) = here.keepers()
+    granted = _renewed_at(hosts)
+    os.kill(first, signal.SIGKILL)
+    here.ok("status")
+    eventually(lambda: _has_another_keeper(here, first))
+    eventually(lambda: _renewed_at(hosts) > granted + 4, what="it has outlived its ttl")
+    assert here.ok("release", "--handle", held) == "a\n"
+
+
+def test_a_run_starts_a_keeper_and_renews_its_lease_itself(hosts: Hosts) -> None:
+    hosts.pool("a")
+    here = hosts.new()
+    script = Script(here.cwd, "say begin; await end")
+    run = here.start("run", "-q", "-t", "T", "--ttl", "3s", "--", str(script.path))
+    script.wait_for("begin")
+    (first,) = eventually(here.keepers)
+    granted = _renewed_at(hosts)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: _has_another_keeper(here, first))
+    eventually(lambda: _renewed_at(hosts) > granted + 3, what="it has outlived its ttl")
+    script.tell("end")
+    assert run.finish().code == 0
+    assert hosts.is_free()
+
+
+def test_what_a_killed_run_had_follows_its_command(hosts: Hosts) -> None:
+    hosts.pool("a")
+    here = hosts.new()
+    script = Script(here.cwd, "say begin $$; await end")
+    run = here.start("run", "-q", "-t", "T", "--ttl", "3s", "--", str(script.path))
+    script.wait_for("begin")
+    eventually(lambda: here.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
+    granted = _renewed_at(hosts)
+    os.kill(run.pid, signal.SIGKILL)
+    eventually(lambda: _renewed_at(hosts) > granted + 3, what="the keeper renews it")
+    script.tell("end")
+    eventually(hosts.is_free, what="the command's end frees it")

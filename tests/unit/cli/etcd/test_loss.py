@@ -1,0 +1,160 @@
+"""Leases that are lost in use, and holders that are cut off: who may go on, and until when."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.kit.etcd.relay import Relay
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.hosts import Hosts, Script
+from tests.kit.support import Cli, Started, eventually
+
+LOST = 79
+# Whoever can't release gives that up soon.
+HASTY = {"LEASECTL_RELEASE_TIMEOUT": "1s"}
+# Writes down that it lives, again and again, and what it is told.
+OBEDIENT = """
+trap 'say told; exit 0' TERM
+say begin "$LEASECTL_FENCE"
+while :; do say alive; sleep 0.02; done
+"""
+# The same, but only KILL ends it.
+STUBBORN = OBEDIENT.replace("; exit 0", "")
+
+
+def start(cli: Cli, script: Script, *options: str) -> Started:
+    """Start a script under a lease, and see it begin."""
+    run = cli.start("run", "-t", "T", *options, "--", str(script.path))
+    script.wait_for("begin")
+    eventually(lambda: cli.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
+    return run
+
+
+class TestInTheMiddleOfARun:
+    @pytest.fixture
+    def here(self, hosts: Hosts) -> Cli:
+        hosts.pool("a")
+        return hosts.new()
+
+    def test_the_command_is_told_and_run_says_so(self, hosts: Hosts, here: Cli) -> None:
+        script = Script(here.cwd, OBEDIENT)
+        run = start(here, script, "--ttl", "3s")
+        hosts.revoke_all()
+        finished = run.finish()
+        assert finished.code == LOST
+        assert "the lease of T was lost while" in finished.err
+        assert len(script.times("told")) == 1
+        assert hosts.is_free(), "it isn't kept until its time would have been over"
+
+    def test_the_command_is_killed_if_so_wanted(self, hosts: Hosts, here: Cli) -> None:
+        script = Script(here.cwd, STUBBORN)
+        run = start(here, script, "--ttl", "3s", "--on-lost", "kill")
+        hosts.revoke_all()
+        assert run.finish().code == LOST
+        assert script.times("told") == []
+
+    def test_the_command_goes_on_if_so_wanted(self, hosts: Hosts, here: Cli) -> None:
+        script = Script(here.cwd, "trap 'say told' TERM; say begin; await end; exit 3")
+        run = start(here, script, "--ttl", "3s", "--on-lost", "ignore")
+        hosts.revoke_all()
+        eventually(lambda: here.query("SELECT 1 FROM handle WHERE lost = 1"), what="it is known")
+        script.tell("end")
+        finished = run.finish()
+        assert finished.code == 3
+        assert f"lost the lease on a: {script.path} goes on without it" in finished.err
+        assert script.times("told") == []
+
+    def test_it_is_told_of_a_force_on_another_host(self, hosts: Hosts, here: Cli) -> None:
+        script = Script(here.cwd, OBEDIENT)
+        run = start(here, script, "--ttl", "3s")
+        hosts.new().ok("pool", "remove", "T", "--names", "a", "--force")
+        assert run.finish().code == LOST
+        assert len(script.times("told")) == 1
+        assert hosts.access.pool().capacity == 0
+
+
+def test_renew_says_what_to_do_about_a_lost_lease(hosts: Hosts) -> None:
+    hosts.pool("a")
+    here = hosts.new()
+    held = here("acquire", "-t", "T").handle
+    hosts.revoke_all()
+    refused = here("renew", "--handle", held)
+    assert (refused.code, refused.out) == (LOST, "")
+    assert f"leasectl reacquire --handle {held}" in refused.err
+    assert here.ok("cat", "--handle", held) == ""
+    assert Path(held).read_text() == ""
+    assert here.ok("release", "--handle", held) == ""
+
+
+class TestCutOff:
+    """A holder that can't renew has ended before anybody else is granted its lease."""
+
+    @pytest.mark.parametrize("body", [OBEDIENT, STUBBORN], ids=["obedient", "stubborn"])
+    def test_by_the_network(self, hosts: Hosts, network: Relay, body: str) -> None:
+        hosts.pool("a")
+        here, there = hosts.new(through=network.endpoint, **HASTY), hosts.new()
+        mine, theirs = Script(here.cwd, body), Script(there.cwd, 'say begin "$LEASECTL_FENCE"')
+        run = start(here, mine, "--ttl", "3s")
+        other = hosts.start_waiting(there, "run", "-q", "-t", "T", "--", str(theirs.path))
+        network.cut()
+        assert other.finish().code == 0
+        assert run.finish().code == LOST
+        _check_order(mine, theirs)
+        network.mend()
+        eventually(lambda: hosts.is_free() and not here.keepers())
+
+    def test_by_a_server_that_hangs(self, own_etcd: EtcdServer, tmp_path: Path) -> None:
+        hosts = Hosts(own_etcd.endpoints[0], tmp_path)
+        hosts.pool("a")
+        here, there = hosts.new(**HASTY), hosts.new()
+        mine, theirs = Script(here.cwd, STUBBORN), Script(there.cwd, 'say begin "$LEASECTL_FENCE"')
+        try:
+            run = start(here, mine, "--ttl", "3s")
+            other = hosts.start_waiting(there, "run", "-q", "-t", "T", "--", str(theirs.path))
+            own_etcd.signal(0, signal.SIGSTOP)
+            eventually(lambda: not _lives(run), what="the command has ended, and run")
+            own_etcd.signal(0, signal.SIGCONT)
+            assert run.finish().code == LOST
+            assert other.finish().code == 0
+            _check_order(mine, theirs)
+        finally:
+            own_etcd.signal(0, signal.SIGCONT)
+            hosts.close()
+
+    def test_and_back_in_time_nobody_notices(self, hosts: Hosts, network: Relay) -> None:
+        hosts.pool("a")
+        here = hosts.new(through=network.endpoint)
+        script = Script(here.cwd, "say begin; await end")
+        run = start(here, script, "--ttl", "6s")
+        (resource,) = hosts.access.pool().resources
+        assert resource.lease is not None
+        network.cut()
+        seen = len(network.paths)
+        network.mend()
+        granted = resource.lease.acquire_time
+
+        def renewed() -> bool:
+            (now,) = hosts.access.pool().resources
+            return now.lease is not None and now.lease.renew_time > granted + 6
+
+        eventually(renewed, timeout=20, what=f"it has outlived its ttl ({seen} requests)")
+        script.tell("end")
+        assert run.finish().code == 0
+
+
+def _lives(started: Started) -> bool:
+    return started.process.poll() is None
+
+
+def _check_order(mine: Script, theirs: Script) -> None:
+    """The one whose lease it was had been told, and was gone, before the other began."""
+    told, alive = mine.times("told"), mine.times("alive")
+    (begin,) = theirs.times("begin")
+    assert len(told) == 1
+    assert told[0] <= begin
+    assert alive[-1] <= begin
+    fences = [int(script.said[0].words[1]) for script in (mine, theirs)]
+    assert fences[0] < fences[1]

@@ -1,0 +1,152 @@
+"""``pool``, ``status`` and ``serve`` on etcd, from several state directories."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.kit.hosts import Hosts, fence
+from tests.kit.serving import Serving
+from tests.kit.support import Cli
+
+USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
+
+DEFINED = """
+resources:
+- type: T
+  state: free
+  min-count: 3
+  max-count: 3
+- type: U
+  state: free
+  names: [x]
+"""
+
+
+@pytest.fixture
+def here(hosts: Hosts) -> Cli:
+    return hosts.new()
+
+
+def names(hosts: Hosts, pool_type: str = "T") -> list[str]:
+    return [each.name for each in hosts.access.pool(pool_type).resources]
+
+
+def test_of_pools_made_at_once_there_is_one(hosts: Hosts) -> None:
+    creating = [hosts.new().start("pool", "create", "T", "-c", "2") for _ in range(4)]
+    finished = [each.finish() for each in creating]
+    assert sorted(each.code for each in finished) == [0, USAGE, USAGE, USAGE], finished
+    assert names(hosts) == ["T--00", "T--01"]
+
+
+def test_resources_added_at_once_are_all_there(hosts: Hosts, here: Cli) -> None:
+    here.ok("pool", "create", "T", "--names", "T--00")
+    adding = [hosts.new().start("pool", "add", "T", "--count", "3") for _ in range(4)]
+    finished = [each.finish() for each in adding]
+    assert {each.code for each in finished} == {0}, finished
+    assert names(hosts) == [f"T--{number:02d}" for number in range(13)]
+
+
+def test_what_is_added_goes_to_who_waits_elsewhere(hosts: Hosts, here: Cli) -> None:
+    here.ok("pool", "create", "T", "--names", "a")
+    here.ok("acquire", "-t", "T")
+    waiter = hosts.start_waiting(hosts.new(), "acquire", "-t", "T", "--output", "names")
+    here.ok("pool", "add", "T", "--names", "b")
+    assert waiter.finish().out == "b\n"
+
+
+def test_what_is_held_elsewhere_is_not_removed_or_deleted(hosts: Hosts, here: Cli) -> None:
+    here.ok("pool", "create", "T", "--names", "a,b")
+    held = hosts.new()("acquire", "-t", "T", "--name", "a").handle
+    removing = here("pool", "remove", "T", "--names", "b,a")
+    deleting = here("pool", "delete", "T")
+    for refused in (removing, deleting):
+        assert refused.code == NOT_ALLOWED
+        assert "--force" in refused.err
+    assert os.path.basename(held) in removing.err
+    assert "1 held, 0 waiting" in deleting.err
+    assert names(hosts) == ["a", "b"]
+    here.ok("pool", "remove", "T", "--names", "b")
+    here.ok("pool", "delete", "T", "--force")
+    assert here("acquire", "-t", "T").code == NOT_FOUND
+
+
+def test_who_waits_for_a_pool_that_is_deleted_is_told(hosts: Hosts, here: Cli) -> None:
+    here.ok("pool", "create", "T", "--names", "a")
+    here.ok("acquire", "-t", "T")
+    waiter = hosts.start_waiting(hosts.new(), "acquire", "-q", "-t", "T")
+    here.ok("pool", "delete", "T", "--force")
+    finished = waiter.finish()
+    assert (finished.code, finished.out) == (NOT_FOUND, "")
+    assert 'no pool "T"' in finished.err
+
+
+def test_list_and_apply(hosts: Hosts, here: Cli) -> None:
+    definitions = here.cwd / "pools.yaml"
+    definitions.write_text(DEFINED)
+    here.ok("pool", "create", "T", "-c", "1")
+    planned = here("pool", "apply", "-f", str(definitions), "--dry-run")
+    assert planned.code == 0, planned
+    assert names(hosts) == ["T--00"]
+    here.ok("pool", "apply", "-f", str(definitions))
+    listed = json.loads(hosts.new().ok("pool", "list", "--json"))
+    assert listed["backend"] == hosts.url
+    assert [(each["type"], each["capacity"]) for each in listed["pools"]] == [("T", 3), ("U", 1)]
+    again = here("pool", "apply", "-f", str(definitions))
+    assert (again.code, again.out) == (0, "")
+
+
+class TestStatusFromElsewhere:
+    def test_in_json(self, hosts: Hosts, here: Cli) -> None:
+        here.ok("pool", "create", "T", "--names", "a,b")
+        held = here("acquire", "-t", "T", "--ttl", "30s").handle
+        there = hosts.new()
+        there.ok("acquire", "-t", "T")
+        waiter = hosts.start_waiting(here, "acquire", "-q", "-t", "T")
+        found = json.loads(there.ok("status", "--json"))
+        (pool,) = found["pools"]
+        foreign, own = pool["resources"]
+        assert found["backend"] == hosts.url
+        assert (pool["held"], pool["free"], pool["waiting"]) == (2, 0, 1)
+        assert foreign["holder_identity"].endswith(os.path.basename(held))
+        assert foreign["host"] == foreign["holder_identity"].split("/")[-2] == own["host"]
+        assert 0 < foreign["expires_in_seconds"] <= 30 < own["expires_in_seconds"] <= 60
+        assert foreign["fence"] == fence(here, held)
+        waiter.kill()
+
+    def test_in_a_table(self, hosts: Hosts, here: Cli) -> None:
+        here.ok("pool", "create", "T", "--names", "a,b")
+        here.ok("acquire", "-t", "T", "--name", "a", "--ttl", "30s")
+        there = hosts.new()
+        there.ok("acquire", "-t", "T", "--name", "b", "--guard-pid", str(os.getpid()))
+        rows = {line.split()[0]: line for line in there.ok("status").splitlines() if line.split()}
+        assert "elsewhere" in rows["a"]
+        assert "unless renewed" in rows["a"]
+        assert f"pid {os.getpid()}" in rows["b"]
+        assert "renewed (ttl 1m)" in rows["b"]
+
+
+def test_servers_on_two_hosts_hand_out_the_same_pools(hosts: Hosts, here: Cli) -> None:
+    hosts.pool("a")
+    there = hosts.new()
+    one, other = Serving(here), Serving(there)
+    clients: list[Cli] = []
+    for number, serving in enumerate((one, one, other)):
+        client = hosts.new(LEASECTL_BACKEND=serving.url, JOB_NAME="job", BUILD_ID=str(number))
+        clients.append(client)
+    held = clients[0]("acquire", "-t", "T", "--output", "names").out
+    assert held == "a\n"
+    waiters = []
+    for client in clients[1:]:
+        waiters.append(hosts.start_waiting(client, "acquire", "-q", "-t", "T"))
+    clients[0].ok("release", "--all")
+    first = waiters[0].finish()
+    assert Path(first.handle).read_text() == "a"
+    clients[1].ok("release", "--handle", first.handle)
+    second = waiters[1].finish()
+    assert Path(second.handle).read_text() == "a"
+    clients[2].ok("release", "--handle", second.handle)
+    assert hosts.is_free()

@@ -1,0 +1,494 @@
+"""``acquire``, ``cat``, ``release``, ``reacquire`` and ``renew``, as scripts run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.kit.support import Cli, Started, eventually
+
+NO_LEASE, USAGE, NOT_FOUND, NOT_ALLOWED = 75, 64, 66, 77
+RFC3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+
+
+@pytest.fixture
+def cli(cli: Cli) -> Cli:
+    cli.pool("T")  # T--00 and T--01
+    return cli
+
+
+def waiting(cli: Cli, *args: str) -> Started:
+    """Start a command that has to wait, and see it in the queue."""
+    before = len(cli.waiting())
+    started = cli.start(*args)
+    eventually(lambda: len(cli.waiting()) > before)
+    return started
+
+
+class TestTheMainLine:
+    def test_stdout_carries_a_path_a_name_and_the_released_name(self, cli: Cli) -> None:
+        handle = cli.ok("acquire", "-t", "T")
+        path = re.escape(str(cli.state_dir / "handles"))
+        assert re.fullmatch(rf"{path}/T-[A-Za-z0-9]{{6}}\n", handle)
+        handle = handle.rstrip("\n")
+        assert cli.ok("cat", "--handle", handle) == "T--00\n"
+        assert cli.ok("release", "--handle", handle) == "T--00\n"
+        assert cli.held() == {}
+
+    def test_nothing_but_a_waiters_progress_goes_to_stderr(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T")
+        assert handle.err == ""
+        for command in ("cat", "release"):
+            assert cli(command, "--handle", handle.handle).err == ""
+
+    def test_a_second_release_prints_nothing_and_frees_nothing(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "--name", "T--00").handle
+        cli.ok("release", "--handle", handle)
+        cli.ok("acquire", "-t", "T", "--name", "T--00")
+        again = cli("release", "--handle", handle)
+        assert (again.code, again.out, again.err) == (0, "", "")
+        assert list(cli.held()) == ["T--00"]
+
+    def test_of_twenty_releases_at_once_exactly_one_prints(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        releases = [cli.start("release", "--handle", handle) for _ in range(20)]
+        finished = [release.finish() for release in releases]
+        assert {each.code for each in finished} == {0}
+        assert sorted(each.out for each in finished) == [""] * 19 + ["T--00\nT--01\n"]
+
+    def test_the_names_file_has_no_final_newline(self, cli: Cli) -> None:
+        handle = Path(cli("acquire", "-t", "T", "-c", "2").handle)
+        assert handle.read_bytes() == b"T--00\nT--01"
+        cli.ok("release", "--handle", str(handle))
+        assert handle.read_bytes() == b""
+
+    def test_a_handle_may_be_locked_beside_itself_by_scripts(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        Path(handle + ".lock").touch()
+        assert cli.ok("release", "--handle", handle) == "T--00\n"
+
+    def test_the_empty_handle_of_an_optional_lease_holds_nothing(self, cli: Cli) -> None:
+        for command in ("release", "cat"):
+            finished = cli(command, "--handle", "")
+            assert (finished.code, finished.out) == (0, "")
+
+    def test_a_handle_may_be_named_by_its_last_component(self, cli: Cli) -> None:
+        handle = os.path.basename(cli("acquire", "-t", "T").handle)
+        assert cli.ok("cat", "--handle", handle) == "T--00\n"
+        assert cli.ok("release", "--handle", handle) == "T--00\n"
+
+
+class TestOutput:
+    def test_names(self, cli: Cli) -> None:
+        assert cli.ok("acquire", "-t", "T", "-c", "2", "--output", "names") == "T--00\nT--01\n"
+
+    def test_csv(self, cli: Cli) -> None:
+        assert cli.ok("acquire", "-t", "T", "-c", "2", "--output", "csv") == "T--00,T--01\n"
+
+    def test_json_is_what_cat_says(self, cli: Cli) -> None:
+        said = json.loads(cli.ok("acquire", "-t", "T", "--output", "json"))
+        catted = json.loads(cli.ok("cat", "--handle", said["handle"], "--format", "json"))
+        assert said == catted
+        assert said["state"] == "held"
+
+    def test_env_is_for_eval(self, cli: Cli) -> None:
+        script = (
+            'out=$("$@") && eval "$out" && '
+            'printf "%s|%s|%s\\n" "$LEASECTL_HANDLE" "$LEASECTL_NAMES" "$LEASECTL_FENCE"'
+        )
+        command = cli.command("acquire", "-t", "T", "-c", "2", "--output", "env")
+        finished = cli.spawn(["bash", "-euc", script, "-", *command]).finish()
+        handle, names, fences = finished.out.rstrip("\n").split("|")
+        assert (names, fences) == ("T--00,T--01", "1,2")
+        assert Path(handle).read_text() == "T--00\nT--01"
+
+    def test_env_is_safe_whatever_the_path_is(self, tmp_path: Path) -> None:
+        odd = Cli(tmp_path / 'it\'s $(touch pwned) "odd"', tmp_path)
+        odd.pool("T")
+        script = 'out=$("$@") && eval "$out" && cat "$LEASECTL_HANDLE"'
+        command = odd.command("acquire", "-t", "T", "--output", "env")
+        finished = odd.spawn(["bash", "-euc", script, "-", *command]).finish()
+        assert (finished.code, finished.out) == (0, "T--00")
+        assert not (tmp_path / "pwned").exists()
+
+
+class TestCat:
+    def test_formats(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        assert cli.ok("cat", "--handle", handle, "--format", "plain") == "T--00\nT--01\n"
+        assert cli.ok("cat", "--handle", handle, "--format", "csv") == "T--00,T--01\n"
+
+    def test_of_a_released_handle_prints_nothing(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        cli.ok("release", "--handle", handle)
+        for form in ("plain", "csv"):
+            assert cli.ok("cat", "--handle", handle, "--format", form) == ""
+        said = json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))
+        assert (said["state"], said["leases"]) == ("released", [])
+
+    def test_json_says_all_there_is_to_say(self, cli: Cli) -> None:
+        guard = str(os.getpid())
+        args = ("--guard-pid", guard, "--label", "pr=7", "--release-after", "1h", "--ttl", "90s")
+        handle = cli("acquire", "-t", "T", *args).handle
+        said = json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))
+        (lease,) = said.pop("leases")
+        assert re.fullmatch(RFC3339, said.pop("release_at"))
+        assert said == {
+            "handle": handle,
+            "backend": "local:",
+            "type": "T",
+            "count": 1,
+            "scope": "step",
+            "state": "held",
+            "acquisition": 1,
+        }
+        assert re.fullmatch(RFC3339, lease.pop("acquire_time"))
+        assert re.fullmatch(RFC3339, lease.pop("renew_time"))
+        assert lease.pop("holder_identity").endswith(os.path.basename(handle))
+        assert lease == {
+            "name": "T--00",
+            "lease_duration_seconds": 90,
+            "lease_transitions": 0,
+            "fence": 1,
+            "grant": 1,
+            "ticket": 1,
+            "guard_pid": os.getpid(),
+            "labels": {"pr": "7"},
+        }
+
+    def test_of_a_copy_shows_its_names(self, cli: Cli, tmp_path: Path) -> None:
+        copy = tmp_path / "copy"
+        copy.write_bytes(Path(cli("acquire", "-t", "T", "-c", "2").handle).read_bytes())
+        assert cli.ok("cat", "--handle", str(copy), "--format", "csv") == "T--00,T--01\n"
+        assert cli("cat", "--handle", str(copy), "--format", "json").code == NOT_FOUND
+
+
+class TestHolders:
+    def identity(self, cli: Cli, **env: str | None) -> str:
+        handle = cli("acquire", "-t", "T", **env).handle
+        ((identity,),) = cli.query(
+            "SELECT holder_identity FROM handle WHERE id = ?", os.path.basename(handle)
+        )
+        return str(identity).replace(os.path.basename(handle), "HANDLE")
+
+    def test_a_holder_is_named_by_job_and_build(self, cli: Cli) -> None:
+        host = os.uname().nodename
+        job = self.identity(cli, JOB_NAME="pull-ci e2e/x", BUILD_ID="17")
+        assert job == f"pull-ci-e2e-x/17/{host}/HANDLE"
+
+    def test_outside_a_job_by_user_and_host(self, cli: Cli) -> None:
+        host = os.uname().nodename
+        assert self.identity(cli, JOB_NAME="only").endswith(f"@{host}/{host}/HANDLE")
+
+    def test_a_release_by_name_is_for_the_same_job_and_build_only(self, cli: Cli) -> None:
+        mine = {"JOB_NAME": "job", "BUILD_ID": "1"}
+        cli.ok("acquire", "-t", "T", **mine)
+        for other in ({"JOB_NAME": "job", "BUILD_ID": "2"}, {"JOB_NAME": "j", "BUILD_ID": "1"}, {}):
+            finished = cli("release", "--names", "T--00", **other)
+            assert (finished.code, finished.out) == (NOT_ALLOWED, ""), other
+            assert "is held by job/1/" in finished.err
+        assert cli.ok("release", "--names", "T--00", **mine) == "T--00\n"
+
+
+class TestReleaseForms:
+    def test_by_names(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        assert cli.ok("release", "--names", "T--01") == "T--01\n"
+        assert cli.ok("release", "-n", "T--00,T--01") == "T--00\n"
+        assert cli.ok("release", "--names", "T--00,T--01") == ""
+
+    def test_by_names_of_several_handles(self, cli: Cli) -> None:
+        first, second = cli("acquire", "-t", "T").handle, cli("acquire", "-t", "T").handle
+        assert cli.ok("release", "--names", "T--01,T--00") == "T--01\nT--00\n"
+        assert Path(first).read_text() == Path(second).read_text() == ""
+
+    def test_by_a_copy_of_the_names_file(self, cli: Cli, tmp_path: Path) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        copy = tmp_path / "copy"
+        copy.write_bytes(Path(handle).read_bytes())
+        assert cli.ok("release", "--handle", str(copy)) == "T--00\n"
+        assert cli.ok("release", "--handle", handle) == ""
+
+    def test_of_everything(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T")
+        cli.ok("acquire", "-t", "T")
+        assert sorted(cli.ok("release", "--all").split()) == ["T--00", "T--01"]
+        assert cli.ok("release", "--all") == ""
+
+    def test_of_the_scope_test(self, cli: Cli, tmp_path: Path) -> None:
+        env = {"SHARED_DIR": str(tmp_path)}
+        cli.ok("acquire", "-t", "T", "--scope", "test", **env)
+        step = cli("acquire", "-t", "T", **env).handle
+        assert (tmp_path / "leases").read_text() == "T--00\n"
+        assert cli.ok("release", "--scope", "test", **env) == "T--00\n"
+        assert (tmp_path / "leases").read_text() == ""
+        assert list(cli.held().values()) == [os.path.basename(step)]
+
+    def test_later_in_the_foreground(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        assert cli.ok("release", "--handle", handle, "--delay", "0.05") == "T--00\n"
+        assert cli.ok("release", "--handle", handle, "--delay", "0") == ""
+
+    def test_later_in_the_foreground_is_void_after_a_reacquire(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        later = cli.start("release", "--handle", handle, "--delay", "0.5")
+        eventually(lambda: is_asleep(later.pid))
+        cli.ok("reacquire", "--handle", handle)
+        finished = later.finish()
+        assert (finished.code, finished.out) == (0, "")
+        assert len(cli.held()) == 1
+
+    def test_later_by_the_keeper(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        finished = cli("release", "--handle", handle, "--delay", "0.2", "--detach")
+        assert (finished.code, finished.out) == (0, "")
+        eventually(lambda: not cli.held())
+
+
+class TestReacquire:
+    def test_prints_the_path_and_gets_the_same_again(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        assert cli.ok("reacquire", "--handle", handle) == f"{handle}\n"
+        said = json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))
+        assert (said["acquisition"], len(said["leases"])) == (2, 2)
+
+    def test_in_vain_has_an_exit_code_of_its_own_choice(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        cli.ok("release", "--handle", handle)
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        assert cli("reacquire", "--handle", handle, "-w", "0").code == NO_LEASE
+        assert cli("reacquire", "--handle", handle, "-w", "0", "-E", "7").code == 7
+
+    def test_of_a_copy_is_refused(self, cli: Cli, tmp_path: Path) -> None:
+        copy = tmp_path / "copy"
+        copy.write_bytes(Path(cli("acquire", "-t", "T").handle).read_bytes())
+        for command, done in (("reacquire", "reacquired"), ("renew", "renewed")):
+            finished = cli(command, "--handle", str(copy))
+            assert finished.code == NOT_FOUND
+            assert f"no handle of {cli.state_dir}; only those can be {done}: " in finished.err
+
+
+class TestRenew:
+    def test_prints_the_new_expiry(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "--ttl", "1h").handle
+        assert re.fullmatch(RFC3339 + "\n", cli.ok("renew", "--handle", handle))
+
+    def test_of_what_never_expires_says_so(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        assert cli.ok("renew", "--handle", handle) == "never\n"
+
+    def test_of_what_was_given_back_is_refused(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        cli.ok("release", "--handle", handle)
+        assert cli("renew", "--handle", handle).code == NOT_ALLOWED
+
+
+class TestInVain:
+    def test_the_exit_code_says_so(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        finished = cli("acquire", "-t", "T", "-w", "0")
+        assert (finished.code, finished.out) == (NO_LEASE, "")
+        assert finished.err == (
+            'leasectl: no lease of "T": 2 of 2 held, 0 others waiting; '
+            "see who with: leasectl status -t T\n"
+        )
+
+    @pytest.mark.parametrize("code", ["0", "1", "255"])
+    def test_the_exit_code_can_be_chosen(self, cli: Cli, code: str) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        assert cli("acquire", "-t", "T", "-w", "0", "-E", code).code == int(code)
+
+    def test_a_chosen_exit_code_is_for_that_only(self, cli: Cli) -> None:
+        assert cli("acquire", "-t", "U", "-E", "7").code == NOT_FOUND
+
+    def test_a_timeout_leaves_no_ticket(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        finished = cli("acquire", "-t", "T", "-w", "0.1", "-q")
+        assert (finished.code, finished.out) == (NO_LEASE, "")
+        assert cli.waiting() == []
+
+    def test_an_optional_lease_is_done_without(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        finished = cli("acquire", "-t", "T", "-w", "0", "--optional")
+        assert (finished.code, finished.out) == (0, "")
+        assert "going on without a lease, as it is optional" in finished.err
+        assert finished.err.count("\n") == 1
+
+    def test_an_optional_lease_is_also_done_without_where_nothing_works(self, cli: Cli) -> None:
+        cli.state_dir.chmod(0o777)
+        finished = cli("acquire", "-t", "T", "--optional")
+        assert (finished.code, finished.out) == (0, "")
+        assert "chmod 700" in finished.err
+
+    def test_an_optional_lease_that_is_free_is_taken(self, cli: Cli) -> None:
+        assert cli("acquire", "-t", "T", "--optional").handle
+        assert list(cli.held()) == ["T--00"]
+
+
+class TestWaiting:
+    def test_a_waiter_gets_what_is_released(self, cli: Cli) -> None:
+        first = cli("acquire", "-t", "T", "-c", "2").handle
+        waiter = waiting(cli, "acquire", "-t", "T")
+        cli.ok("release", "--handle", first)
+        assert Path(waiter.finish().handle).read_text() == "T--00"
+
+    def test_a_log_gets_one_line_at_the_start(self, cli: Cli) -> None:
+        first = cli("acquire", "-t", "T", "-c", "2").handle
+        waiter = waiting(cli, "acquire", "-t", "T", "-w", "1h")
+        cli.ok("release", "--handle", first)
+        finished = waiter.finish()
+        assert finished.err.count("\n") == 1
+        assert re.search(r"waiting for T: place 1, 2/2 held, .*gives up in 1h", finished.err)
+
+    def test_a_quiet_waiter_says_nothing(self, cli: Cli) -> None:
+        first = cli("acquire", "-t", "T", "-c", "2").handle
+        waiter = waiting(cli, "acquire", "-t", "T", "-q")
+        cli.ok("release", "--handle", first)
+        assert waiter.finish().err == ""
+
+    def test_a_release_of_its_handle_ends_the_wait(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        waiter = waiting(cli, "acquire", "-t", "T", "-q")
+        (handle,) = cli.waiting()
+        assert cli("release", "--handle", handle).out == ""
+        finished = waiter.finish()
+        assert (finished.code, finished.out) == (NO_LEASE, "")
+
+    def test_the_end_of_its_guard_ends_the_wait(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        guard = cli.spawn(["sleep", "1000"])
+        waiter = waiting(cli, "acquire", "-t", "T", "-q", "--guard-pid", str(guard.pid))
+        guard.kill()
+        finished = waiter.finish()
+        assert (finished.code, finished.out) == (NO_LEASE, "")
+        assert str(guard.pid) in finished.err
+        assert cli.waiting() == []
+
+    def test_the_end_of_whoever_reads_the_answer_ends_the_wait(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        waiter = waiting(cli, "acquire", "-t", "T", "-q")
+        assert waiter.process.stdout is not None
+        waiter.process.stdout.close()
+        assert waiter.process.wait(10) == 1
+        assert cli.waiting() == []
+
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    def test_a_signal_ends_the_wait_and_the_process(self, cli: Cli, signum: int) -> None:
+        cli.ok("acquire", "-t", "T", "-c", "2")
+        waiter = waiting(cli, "acquire", "-t", "T", "-q")
+        waiter.signal(signum)
+        finished = waiter.finish()
+        assert (finished.code, finished.out) == (-signum, "")
+        assert cli.waiting() == []
+        assert len(os.listdir(cli.state_dir / "handles")) == 1
+
+    def test_a_signal_that_was_ignored_stays_ignored(self, cli: Cli) -> None:
+        first = cli("acquire", "-t", "T", "-c", "2").handle
+        argv = ["bash", "-c", 'trap "" HUP; exec "$@"', "-", *cli.command("acquire", "-t", "T")]
+        waiter = cli.spawn(argv)
+        eventually(cli.waiting)
+        waiter.signal(signal.SIGHUP)
+        cli.ok("release", "--handle", first)
+        assert waiter.finish().code == 0
+
+    def test_a_killed_waiter_holds_up_nobody(self, cli: Cli) -> None:
+        first = cli("acquire", "-t", "T", "-c", "2").handle
+        killed = waiting(cli, "acquire", "-t", "T", "-q")
+        next_one = waiting(cli, "acquire", "-t", "T", "-q")
+        killed.kill()
+        cli.ok("release", "--handle", first)
+        assert next_one.finish().code == 0
+
+
+class TestJitter:
+    def test_a_short_one_only_delays(self, cli: Cli) -> None:
+        assert cli("acquire", "-t", "T", "--jitter", "0.05").code == 0
+
+    def test_it_comes_before_the_queue(self, cli: Cli) -> None:
+        started = cli.start("acquire", "-t", "T", "--jitter", "3660d")
+        eventually(lambda: is_asleep(started.pid))
+        assert (cli.waiting(), cli.held()) == ([], {})
+
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_ends_it(self, cli: Cli, signum: int) -> None:
+        started = cli.start("acquire", "-t", "T", "--jitter", "3660d")
+        eventually(lambda: is_asleep(started.pid))
+        started.signal(signum)
+        finished = started.finish()
+        assert (finished.code, finished.out) == (-signum, "")
+        assert cli.held() == {}
+
+    def test_the_end_of_the_guard_ends_it(self, cli: Cli) -> None:
+        guard = cli.spawn(["sleep", "1000"])
+        args = ("--jitter", "3660d", "--guard-pid", str(guard.pid))
+        started = cli.start("acquire", "-t", "T", *args)
+        eventually(lambda: is_asleep(started.pid))
+        guard.kill()
+        assert started.finish().code == NO_LEASE
+
+    def test_the_handle_of_a_reacquire_is_held_meanwhile(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T").handle
+        started = cli.start("reacquire", "--handle", handle, "--jitter", "3660d")
+        eventually(lambda: is_asleep(started.pid))
+        assert list(cli.held()) == ["T--00"]
+        started.signal(signal.SIGTERM)
+        assert started.finish().code == -signal.SIGTERM
+        assert list(cli.held()) == ["T--00"]
+
+
+class TestTheDryRun:
+    def test_needs_no_pool_and_leases_nothing(self, cli: Cli) -> None:
+        finished = cli("acquire", "-t", "no-such-type", "-c", "9", LEASECTL_BACKEND="none:")
+        assert "dry run" in finished.err
+        handle = finished.handle
+        assert cli.ok("cat", "--handle", handle) == ""
+        assert json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))["state"] == "held"
+        assert cli.ok("reacquire", "--handle", handle) == f"{handle}\n"
+        assert cli.ok("release", "--handle", handle) == ""
+        assert cli.held() == {}
+
+    def test_prints_nothing_where_names_are_asked_for(self, cli: Cli) -> None:
+        args = ("acquire", "-t", "T", "--backend", "none:", "--output")
+        assert cli.ok(*args, "names") == ""
+        assert "LEASECTL_NAMES=\n" in cli.ok(*args, "env")
+        assert cli.ok(*args, "csv") == "\n"
+
+
+def test_labels_are_kept_in_their_order(cli: Cli) -> None:
+    args = ("--label", "b=2", "--label", "a=1", "--label", "c=x=y z")
+    handle = cli("acquire", "-t", "T", *args).handle
+    said = json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))
+    assert list(said["leases"][0]["labels"].items()) == [("b", "2"), ("a", "1"), ("c", "x=y z")]
+
+
+def test_a_guard_that_dies_gives_back_its_leases(cli: Cli) -> None:
+    guard = cli.spawn(["sleep", "1000"])
+    cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
+    guard.kill()
+    eventually(lambda: not cli.held(), timeout=5)
+
+
+def test_stdout_ends_when_the_command_ends_though_a_keeper_lives(cli: Cli) -> None:
+    """As in ``$(leasectl acquire …)``: a keeper that kept stdout open would hang it."""
+    finished = cli.start("acquire", "-t", "T", "--release-after", "1h").finish(timeout=5)
+    assert finished.code == 0
+    assert len(cli.keepers()) == 1
+
+
+def is_asleep(pid: int) -> bool:
+    """Tell whether a process waits in poll(2), which leasectl does in one place only."""
+    try:
+        return Path(f"/proc/{pid}/syscall").read_text().split()[0] in POLL
+    except PermissionError:  # nothing else sleeps for long
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    except (OSError, IndexError):
+        return False
+
+
+# The numbers of poll(2) and ppoll(2) on x86-64 and on aarch64.
+POLL = {"x86_64": ("7", "271"), "aarch64": ("73",)}.get(os.uname().machine, ())

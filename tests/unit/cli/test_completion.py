@@ -1,0 +1,182 @@
+"""Shell completion, by the protocol that the shells speak with the installed command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.support import Cli, Finished
+
+# The command that an install puts beside Python.
+LEASECTL = Path(sys.executable).parent / "leasectl"
+
+
+def complete(cli: Cli, shell: str, *words: str, **env: str | None) -> Finished:
+    """Ask as the shell's script does: the last word is the one that is being typed."""
+    line = ["leasectl", *words]
+    typed = words[-1] if shell == "fish" else str(len(line) - 1)
+    text = shlex.join(line[:-1]) + " " + words[-1]
+    return cli.spawn(
+        [str(LEASECTL)],
+        _LEASECTL_COMPLETE=f"{shell}_complete",
+        COMP_WORDS=text,
+        COMP_CWORD=typed,
+        **env,
+    ).finish()
+
+
+def offered(cli: Cli, *words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    finished = complete(cli, "bash", *words)
+    assert (finished.code, finished.err) == (0, "")
+    return [line.partition(",")[2] for line in finished.out.splitlines() if line]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_is_offered_commands(cli: Cli, shell: str) -> None:
+    finished = complete(cli, shell, "re")
+    assert (finished.code, finished.err) == (0, "")
+    for name in ("release", "reacquire", "renew"):
+        assert name in finished.out
+    assert "acquire\n" not in finished.out.replace("reacquire\n", "")
+
+
+def test_options_and_their_choices_are_offered(cli: Cli) -> None:
+    assert "--release-after" in offered(cli, "acquire", "--re")
+    assert offered(cli, "acquire", "--scope", "") == ["step", "test"]
+    assert offered(cli, "pool", "li") == ["list"]
+
+
+def test_types_are_offered_wherever_one_is_asked_for(cli: Cli) -> None:
+    cli.pool("azure--install")
+    cli.pool("aws--install")
+    cli.pool("lab")
+    for words in (["acquire", "-t"], ["run", "--type"], ["status", "-t"], ["pool", "add"]):
+        assert offered(cli, *words, "a") == ["aws--install", "azure--install"]
+    assert offered(cli, "pool", "create", "a") == []
+
+
+def test_the_types_are_those_of_the_chosen_backend(cli: Cli, etcd: EtcdServer, prefix: str) -> None:
+    url = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
+    cli.pool("azure--here")
+    cli.ok("pool", "create", "azure--there", "--count", "1", "--backend", url)
+    assert offered(cli, "acquire", "-t", "a") == ["azure--here"]
+    assert offered(cli, "acquire", "--backend", url, "-t", "a") == ["azure--there"]
+    cli.env["LEASECTL_BACKEND"] = url
+    assert offered(cli, "acquire", "-t", "a") == ["azure--there"]
+    assert offered(cli, "status", "-t", "aws") == []
+    assert offered(cli, "acquire", "--backend", "local:", "-t", "a") == ["azure--here"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9",
+        "none:",
+        "etcd://127.0.0.1:9",
+        "etcds://127.0.0.1:9",
+        "etcd://user:password@h",
+        "nonsense:",
+    ],
+)
+def test_what_no_backend_tells_is_not_offered_and_nothing_is_said(cli: Cli, url: str) -> None:
+    cli.pool("T")
+    cli.env["LEASECTL_BACKEND"] = url
+    cli.env["LEASECTL_CA_FILE"] = "/nowhere"
+    assert offered(cli, "acquire", "-t", "") == []
+
+
+def test_a_cluster_that_is_silent_holds_nobody_up_for_long(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        cli.env["LEASECTL_BACKEND"] = f"etcd://127.0.0.1:{silent.getsockname()[1]}"
+        since = time.monotonic()
+        assert offered(cli, "acquire", "-t", "") == []
+        assert 0.9 < time.monotonic() - since < 5
+
+
+def test_handles_are_offered_by_their_ids(cli: Cli) -> None:
+    cli.pool("T")
+    held, released = (os.path.basename(cli.ok("acquire", "-t", "T").strip()) for _ in range(2))
+    cli.ok("release", "--handle", released)
+    for command in ("release", "renew", "cat"):
+        assert offered(cli, command, "--handle", "") == [held]
+    assert offered(cli, "reacquire", "--handle", "T-") == sorted([held, released])
+    assert cli.ok("release", "--handle", held) == "T--00\n"
+
+
+def test_a_path_of_a_handle_is_left_to_the_shell(cli: Cli) -> None:
+    finished = complete(cli, "bash", "cat", "--handle", "/tmp/")
+    assert finished.out == "file,/tmp/\n"
+
+
+@pytest.mark.parametrize("words", [("acquire", "-t", ""), ("cat", "--handle", "")])
+def test_without_a_state_directory_nothing_is_offered_and_none_is_made(
+    cli: Cli, words: tuple[str, ...]
+) -> None:
+    assert offered(cli, *words) == []
+    assert not cli.state_dir.exists()
+
+
+def test_where_the_records_cant_be_read_nothing_is_offered_and_nothing_said(cli: Cli) -> None:
+    cli.state_dir.mkdir(mode=0o700)
+    database = cli.state_dir / "state.db"
+    for content in (b"", b"x" * 8192):
+        database.write_bytes(content)
+        assert offered(cli, "acquire", "-t", "") == []
+        assert database.read_bytes() == content
+    database.unlink()
+    cli.pool("T")
+    cli.state_dir.chmod(0o777)
+    assert offered(cli, "acquire", "-t", "") == []
+
+
+def test_bash_completes_with_the_script_that_is_sourced(cli: Cli) -> None:
+    cli.pool("azure--install")
+    script = """
+      set -eu
+      source <(leasectl completion bash)
+      complete -p leasectl
+      COMP_WORDS=(leasectl acquire -t az) COMP_CWORD=3
+      _leasectl_completion leasectl
+      printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    path = f"{LEASECTL.parent}:{cli.env['PATH']}"
+    finished = cli.spawn(["bash", "--norc", "-c", script], PATH=path).finish()
+    assert (finished.code, finished.err) == (0, "")
+    registered, completed = finished.out.splitlines()
+    assert registered.endswith("-F _leasectl_completion leasectl")
+    assert completed == "azure--install"
+
+
+@pytest.mark.parametrize(
+    ("shell", "registers"),
+    [
+        ("bash", "complete -o nosort -F _leasectl_completion leasectl"),
+        ("zsh", "compdef _leasectl_completion leasectl"),
+        ("fish", "complete --no-files --command leasectl"),
+    ],
+)
+def test_the_script_of_each_shell_registers_the_command(
+    cli: Cli, shell: str, registers: str
+) -> None:
+    script = cli.ok("completion", shell)
+    assert registers in script
+    assert "_LEASECTL_COMPLETE" in script
+    found = shutil.which(shell)
+    if found is not None:
+        path = cli.cwd / "script"
+        path.write_text(script)
+        assert cli.spawn([found, "-n", str(path)]).finish().err == ""
+
+
+def test_an_unknown_shell_is_refused(cli: Cli) -> None:
+    finished = cli("completion", "tcsh")
+    assert (finished.code, finished.out, finished.err.count("\n")) == (64, "", 1)

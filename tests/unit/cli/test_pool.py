@@ -1,0 +1,301 @@
+"""``leasectl pool``, as people and scripts run it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.kit.support import Cli, eventually
+
+USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
+
+
+def names(cli: Cli, pool_type: str) -> list[str]:
+    rows = cli.query("SELECT name FROM resource WHERE type = ?", pool_type)
+    return sorted(str(name) for (name,) in rows)
+
+
+def capacity(cli: Cli, pool_type: str) -> object:
+    ((found,),) = cli.query("SELECT capacity FROM pool WHERE type = ?", pool_type)
+    return found
+
+
+def test_a_new_pool_numbers_its_resources_from_00(cli: Cli) -> None:
+    cli.ok("pool", "create", "T", "--count", "3")
+    assert names(cli, "T") == ["T--00", "T--01", "T--02"]
+
+
+def test_a_new_pool_can_be_of_named_resources(cli: Cli) -> None:
+    cli.ok("pool", "create", "lab", "--names", "rack-7,rack-8")
+    assert names(cli, "lab") == ["rack-7", "rack-8"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            ("create", "U", "--count", "1"),
+            'leasectl: made pool "U" of 1 resource, U--00\n',
+        ),
+        (
+            ("add", "T", "--count", "2"),
+            'leasectl: added to pool "T": 2 resources, T--02 and T--03\n',
+        ),
+        (
+            ("add", "T", "--names", "a,b,c"),
+            'leasectl: added to pool "T": 3 resources, a … c\n',
+        ),
+        (
+            ("remove", "T", "--names", "T--00"),
+            'leasectl: removed from pool "T": 1 resource, T--00\n',
+        ),
+        (("delete", "T"), 'leasectl: deleted pool "T"\n'),
+    ],
+)
+def test_a_change_is_confirmed_on_stderr_unless_quiet(
+    cli: Cli, args: tuple[str, ...], said: str
+) -> None:
+    cli.pool("T")
+    finished = cli("pool", *args)
+    assert (finished.code, finished.out, finished.err) == (0, "", said)
+    cli("pool", "delete", "T")
+    cli("pool", "delete", "U")
+    cli.pool("T")
+    quiet = cli("pool", *args, "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_adding_continues_after_the_highest_number(cli: Cli) -> None:
+    cli.ok("pool", "create", "T", "--names", "T--07,T--9,other,T--x1,S--99")
+    cli.ok("pool", "add", "T", "--count", "2")
+    assert {"T--10", "T--11"} <= set(names(cli, "T"))
+    assert capacity(cli, "T") == 7
+
+
+def test_numbers_go_on_after_99(cli: Cli) -> None:
+    cli.ok("pool", "create", "T", "--names", "T--98")
+    cli.ok("pool", "add", "T", "--count", "3")
+    assert names(cli, "T") == ["T--100", "T--101", "T--98", "T--99"]
+
+
+def test_two_additions_at_once_both_get_numbers_of_their_own(cli: Cli) -> None:
+    cli.pool("T")
+    started = [cli.start("pool", "add", "T", "--count", "5") for _ in range(6)]
+    assert [each.finish().code for each in started] == [0] * 6
+    assert names(cli, "T") == [f"T--{number:02d}" for number in range(32)]
+
+
+def test_an_addition_serves_who_waits(cli: Cli) -> None:
+    cli.pool("T", "only")
+    cli.ok("acquire", "-t", "T")
+    waiter = cli.start("acquire", "-t", "T", "--output", "names")
+    eventually(cli.waiting)
+    cli.ok("pool", "add", "T", "--names", "more")
+    assert waiter.finish().out == "more\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--count", "0"),
+        ("--count", "-1"),
+        ("--count", "many"),
+        ("--count", "100001"),
+        ("--count", "1" + "0" * 40),
+        (),
+        ("--count", "1", "--names", "a"),
+        ("--names", "a,a"),
+        ("--names", ""),
+        ("--names", "a,,b"),
+        ("--names", "a,"),
+        ("--names", "a/b"),
+        ("--names", "-a"),
+        ("--names", "a\nb"),
+        ("--names", "$(id)"),
+        ("--names", "n" * 254),
+        ("--count",),
+    ],
+)
+@pytest.mark.parametrize("command", ["create", "add"])
+def test_what_cant_be_meant_is_one_line_and_changes_nothing(
+    cli: Cli, command: str, args: tuple[str, ...]
+) -> None:
+    finished = cli("pool", command, "T", *args)
+    assert (finished.code, finished.out) == (USAGE, "")
+    assert finished.err.startswith("leasectl: ")
+    assert finished.err.count("\n") == 1
+    assert not cli.state_dir.exists()
+
+
+@pytest.mark.parametrize("pool_type", ["a/b", "-a", "", "a\nb", "$(id)", "t" * 201, "ä"])
+def test_a_type_that_isnt_allowed_is_refused(cli: Cli, pool_type: str) -> None:
+    finished = cli("pool", "create", "--count", "1", "--", pool_type)
+    assert (finished.code, finished.err.count("\n")) == (USAGE, 1)
+    assert not cli.state_dir.exists()
+
+
+def test_the_longest_type_and_name_are_allowed(cli: Cli) -> None:
+    longest = "t" * 200
+    cli.ok("pool", "create", longest, "--count", "2")
+    assert names(cli, longest) == [f"{longest}--00", f"{longest}--01"]
+    cli.ok("pool", "create", "T", "--names", "n" * 253)
+    handle = cli.ok("acquire", "-t", longest).strip()
+    assert cli.ok("cat", "--handle", handle) == f"{longest}--00\n"
+
+
+def test_a_number_that_makes_a_name_too_long_is_refused(cli: Cli) -> None:
+    last = "T--" + "9" * 250
+    cli.ok("pool", "create", "T", "--names", last)
+    finished = cli("pool", "add", "T", "--count", "1")
+    assert (finished.code, names(cli, "T")) == (USAGE, [last])
+
+
+def test_a_pool_that_is_there_isnt_made_again(cli: Cli) -> None:
+    cli.pool("T")
+    finished = cli("pool", "create", "T", "--count", "5")
+    assert finished.code == USAGE
+    assert "leasectl pool add T" in finished.err
+    assert len(names(cli, "T")) == 2
+
+
+def test_a_name_that_another_pool_has_is_refused_and_nothing_is_made(cli: Cli) -> None:
+    cli.pool("T", "a")
+    assert cli("pool", "create", "U", "--names", "b,a").code == USAGE
+    assert cli.query("SELECT name FROM resource") == [("a",)]
+    assert cli.query("SELECT type FROM pool") == [("T",)]
+
+
+@pytest.mark.parametrize(
+    "args", [("add", "--count", "1"), ("remove", "--names", "a"), ("delete",)], ids=lambda a: a[0]
+)
+def test_an_unknown_type_gets_a_suggestion(cli: Cli, args: tuple[str, ...]) -> None:
+    cli.pool("azure--install")
+    finished = cli("pool", args[0], "azure--instal", *args[1:])
+    assert finished.code == NOT_FOUND
+    assert 'did you mean "azure--install"?' in finished.err
+
+
+def test_a_resource_of_another_pool_isnt_removed(cli: Cli) -> None:
+    cli.pool("T", "a")
+    cli.pool("U", "b")
+    assert cli("pool", "remove", "T", "--names", "a,b").code == NOT_FOUND
+    assert cli.query("SELECT name FROM resource") == [("a",), ("b",)]
+
+
+def test_a_held_resource_is_only_removed_by_force(cli: Cli) -> None:
+    cli.pool("T", "a", "b")
+    handle = cli.ok("acquire", "-t", "T", "--name", "a").strip()
+    refused = cli("pool", "remove", "T", "--names", "b,a")
+    assert (refused.code, names(cli, "T")) == (NOT_ALLOWED, ["a", "b"])
+    assert "--force" in refused.err
+    cli.ok("pool", "remove", "T", "--names", "b,a", "--force")
+    assert (names(cli, "T"), capacity(cli, "T")) == ([], 0)
+    assert cli.ok("cat", "--handle", handle) == ""
+    assert json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))["state"] == "released"
+
+
+def test_a_pool_in_use_is_only_deleted_by_force(cli: Cli) -> None:
+    cli.pool("T", "a")
+    cli.ok("acquire", "-t", "T")
+    waiter = cli.start("acquire", "-t", "T")
+    eventually(cli.waiting)
+    assert cli("pool", "delete", "T").code == NOT_ALLOWED
+    cli.ok("pool", "delete", "T", "--force")
+    assert waiter.finish().code == NOT_FOUND
+    assert cli.query("SELECT type FROM pool") == []
+
+
+def test_an_expired_lease_doesnt_keep_a_resource_in_its_pool(cli: Cli) -> None:
+    cli.pool("T", "a", "b")
+    cli.ok("acquire", "-t", "T", "--scope", "test", "--ttl", "2s", SHARED_DIR=str(cli.cwd))
+    eventually(lambda: cli("pool", "remove", "T", "--names", "a").code == 0)
+    assert names(cli, "T") == ["b"]
+
+
+def test_what_a_dead_guard_held_doesnt_keep_a_pool_from_being_deleted(cli: Cli) -> None:
+    cli.pool("T", "a")
+    guard = cli.spawn(["sleep", "1000"])
+    cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
+    guard.kill()
+    eventually(lambda: cli("pool", "delete", "T").code == 0)
+
+
+def test_pools_are_listed_with_their_numbers(cli: Cli) -> None:
+    cli.pool("azure--install", "a", "b", "c")
+    cli.pool("lab", "d")
+    cli.ok("acquire", "-t", "azure--install", "-c", "2")
+    assert cli.ok("pool", "list").splitlines() == [
+        "POOL            CAPACITY  FREE  HELD  WAITING",
+        "azure--install         3     1     2        0",
+        "lab                    1     1     0        0",
+    ]
+    assert json.loads(cli.ok("pool", "list", "--json")) == {
+        "backend": "local:",
+        "pools": [
+            {"type": "azure--install", "capacity": 3, "free": 1, "held": 2, "waiting": 0},
+            {"type": "lab", "capacity": 1, "free": 1, "held": 0, "waiting": 0},
+        ],
+    }
+
+
+def test_no_pools_are_a_hint_on_stderr(cli: Cli) -> None:
+    finished = cli("pool", "list")
+    assert (finished.code, finished.out) == (0, "")
+    assert "leasectl pool create TYPE --count N" in finished.err
+    assert json.loads(cli.ok("pool", "list", "--json")) == {"backend": "local:", "pools": []}
+
+
+def test_a_backend_without_pools_says_so(cli: Cli) -> None:
+    finished = cli("pool", "list", "--backend", "none:")
+    assert (finished.code, finished.out) == (USAGE, "")
+    assert "local:" in finished.err
+
+
+@pytest.mark.parametrize("args", [(), ("pool",)])
+def test_without_a_command_the_help_goes_to_stderr(cli: Cli, args: tuple[str, ...]) -> None:
+    finished = cli(*args)
+    assert (finished.code, finished.out) == (USAGE, "")
+    assert finished.err.startswith("Usage: leasectl")
+
+
+@pytest.mark.parametrize(
+    ("args", "suggestion"), [(("aquire",), "acquire"), (("pool", "creat", "T"), "create")]
+)
+def test_a_misspelt_command_gets_a_suggestion(
+    cli: Cli, args: tuple[str, ...], suggestion: str
+) -> None:
+    finished = cli(*args)
+    assert finished.code == USAGE
+    assert f'did you mean "{suggestion}"?' in finished.err
+
+
+def test_a_command_like_no_other_gets_no_suggestion(cli: Cli) -> None:
+    finished = cli("xyzzy")
+    assert (finished.code, finished.err) == (
+        USAGE,
+        'leasectl: no command "xyzzy"; see: leasectl --help\n',
+    )
+
+
+def test_no_error_message_controls_the_terminal(cli: Cli) -> None:
+    for args in (
+        ("\x1b[31m",),
+        ("status", "--\x1b[31m"),
+        ("pool", "create", "T", "--names", "\x1b"),
+    ):
+        finished = cli(*args)
+        assert finished.code == USAGE
+        assert "\x1b" not in finished.err
+
+
+def test_where_there_is_none_both_ways_to_make_one_are_named(cli: Cli) -> None:
+    finished = cli("pool", "list")
+    assert (finished.code, finished.out) == (0, "")
+    assert "leasectl pool create TYPE" in finished.err
+    assert "leasectl pool apply -f FILE" in finished.err
+
+
+def test_a_request_for_more_than_one_resource_is_told_that_there_is_one(cli: Cli) -> None:
+    cli.ok("pool", "create", "T", "--count", "1")
+    assert 'pool "T" has 1 resource, so' in cli("acquire", "-t", "T", "-c", "2").err

@@ -1,0 +1,373 @@
+"""``leasectl pool apply``, as people and scripts run it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import NotAllowed
+from leasectl.leases.targets import whole
+from leasectl.model import Request
+from leasectl.pools.admin import PoolService
+from leasectl.pools.definitions import NamedPool
+from tests.kit.support import Cli, CliOfAnotherUser, Finished, ending_of, eventually, fork
+
+USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
+
+LIST = """\
+# What the jobs of this cluster may use.
+resources:
+  - type: "azure--install"
+    state: free
+    names:
+    - azure-1    # rented until May
+    - azure-2
+  - type: lab
+    state: dirty
+    names: [rack-7, rack-8]
+"""
+
+
+def apply(cli: Cli, text: str, *args: str) -> Finished:
+    path = cli.cwd / "pools.yaml"
+    path.write_text(text)
+    return cli("pool", "apply", "-f", "pools.yaml", *args)
+
+
+def pools(cli: Cli) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {str(t): [] for (t,) in cli.query("SELECT type FROM pool")}
+    for pool_type, name in cli.query("SELECT type, name FROM resource ORDER BY name"):
+        found[str(pool_type)].append(str(name))
+    sizes = cli.query("SELECT type, capacity FROM pool")
+    assert sizes == [(pool_type, len(names)) for pool_type, names in found.items()]
+    return found
+
+
+def test_a_list_of_boskos_moves_over_as_it_is(cli: Cli) -> None:
+    finished = apply(cli, LIST)
+    assert (finished.code, finished.out) == (0, "")
+    assert finished.err.splitlines() == [
+        "leasectl: pools.yaml:9: state dirty is ignored: new resources are free at once",
+        'leasectl: pool "azure--install": created with 2 resources (azure-1 and azure-2)',
+        'leasectl: pool "lab": created with 2 resources (rack-7 and rack-8)',
+    ]
+    assert pools(cli) == {"azure--install": ["azure-1", "azure-2"], "lab": ["rack-7", "rack-8"]}
+    assert cli.ok("acquire", "-t", "lab", "--name", "rack-7")
+
+
+def test_applying_twice_changes_nothing(cli: Cli) -> None:
+    apply(cli, LIST)
+    cli.hold("lab")
+    before = cli.snapshot()
+    finished = apply(cli, LIST)
+    after = cli.snapshot()
+    assert (finished.code, finished.out) == (0, "")
+    unchanged = [
+        'leasectl: pool "azure--install": unchanged',
+        'leasectl: pool "lab": unchanged',
+    ]
+    assert finished.err.splitlines() == unchanged
+    assert after == before
+    looked = apply(cli, LIST, "--dry-run").err.splitlines()
+    assert "state dirty is ignored" in looked[0]
+    assert looked[1:] == [f"{line} (dry run)" for line in unchanged]
+
+
+def test_a_pool_becomes_what_the_list_says_and_others_stay(cli: Cli) -> None:
+    cli.pool("azure--install", "azure-0", "azure-1")
+    cli.pool("other", "x")
+    finished = apply(cli, LIST)
+    assert 'pool "azure--install": 1 added (azure-2), 1 removed (azure-0)\n' in finished.err, (
+        finished
+    )
+    assert pools(cli) == {
+        "azure--install": ["azure-1", "azure-2"],
+        "lab": ["rack-7", "rack-8"],
+        "other": ["x"],
+    }
+
+
+def test_a_held_resource_stays_until_it_is_free_and_the_list_applied_again(cli: Cli) -> None:
+    cli.pool("lab", "old", "rack-7")
+    handle = cli.ok("acquire", "-t", "lab", "--name", "old").strip()
+    for _ in range(2):
+        finished = apply(cli, LIST, "--quiet")
+        assert (finished.code, finished.out) == (0, "")
+        assert finished.err == (
+            'leasectl: pool "lab": 1 resource to remove is held (old); '
+            "apply again once it is free\n"
+        )
+        assert pools(cli)["lab"] == ["old", "rack-7", "rack-8"]
+    assert cli.ok("release", "--handle", handle) == "old\n"
+    assert apply(cli, LIST, "--quiet") == Finished(0, "", "")
+    assert pools(cli)["lab"] == ["rack-7", "rack-8"]
+
+
+def test_what_the_dead_held_is_free(cli: Cli) -> None:
+    cli.pool("lab", "old")
+    guard = cli.spawn(["sleep", "1000"])
+    cli.ok("acquire", "-t", "lab", "--guard-pid", str(guard.pid))
+    guard.kill()
+    assert apply(cli, LIST, "--quiet") == Finished(0, "", "")
+    assert pools(cli)["lab"] == ["rack-7", "rack-8"]
+
+
+def test_a_resource_moves_from_pool_to_pool_once_it_is_free(cli: Cli) -> None:
+    cli.pool("lab", "azure-2", "azure-1")
+    handle = cli.ok("acquire", "-t", "lab", "--name", "azure-2").strip()
+    finished = apply(cli, LIST)
+    assert finished.code == 0
+    assert finished.err.splitlines()[1:] == [
+        'leasectl: pool "azure--install": created with 1 resource (azure-1)',
+        'leasectl: pool "azure--install": 1 resource to add is held in another pool (azure-2); '
+        "apply again once it is free",
+        'leasectl: pool "lab": 2 added (rack-7 and rack-8), 1 removed (azure-1)',
+        'leasectl: pool "lab": 1 resource to remove is held (azure-2); apply again once it is free',
+    ]
+    cli.ok("release", "--handle", handle)
+    assert apply(cli, LIST, "-q") == Finished(0, "", "")
+    assert pools(cli) == {"azure--install": ["azure-1", "azure-2"], "lab": ["rack-7", "rack-8"]}
+
+
+def test_a_name_of_a_pool_that_isnt_listed_is_refused_and_nothing_changes(cli: Cli) -> None:
+    cli.pool("azure--install", "azure-0")
+    cli.pool("other", "rack-8")
+    before = cli.snapshot()
+    finished = apply(cli, LIST)
+    assert finished == Finished(
+        USAGE,
+        "",
+        'leasectl: pool "lab" is to have "rack-8", which is in pool "other"; list the names of '
+        "that pool in the file too, without it, or first run: "
+        "leasectl pool remove other --names rack-8\n",
+    )
+    assert cli.snapshot() == before
+
+
+def test_pools_by_number_grow_to_the_least_and_shrink_to_the_most(cli: Cli) -> None:
+    text = "resources: [{type: T, state: free, min-count: 2, max-count: 3}]"
+    apply(cli, text)
+    assert pools(cli)["T"] == ["T--00", "T--01"]
+    cli.ok("pool", "add", "T", "--count", "1")
+    assert 'pool "T": unchanged\n' in apply(cli, text).err
+    cli.ok("pool", "add", "T", "--count", "2")
+    held = cli.ok("acquire", "-t", "T", "--name", "T--04").strip()
+    assert 'pool "T": 2 removed (T--02 and T--03)\n' in apply(cli, text).err
+    assert pools(cli)["T"] == ["T--00", "T--01", "T--04"]
+    assert cli.ok("cat", "--handle", held) == "T--04\n"
+
+
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_dry_run_says_what_would_change_and_changes_nothing(cli: Cli, existing: bool) -> None:
+    cli.pool("other")
+    if existing:
+        cli.pool("azure--install", "azure-0", "azure-1")
+    rows = cli.snapshot()["rows"]
+    finished = apply(cli, LIST, "--dry-run")
+    did = "1 added (azure-2), 1 removed (azure-0)"
+    did = did if existing else "created with 2 resources (azure-1 and azure-2)"
+    assert (finished.code, finished.out) == (0, "")
+    assert f'pool "azure--install": {did} (dry run)\n' in finished.err
+    assert cli.snapshot()["rows"] == rows
+    assert f'pool "azure--install": {did}\n' in apply(cli, LIST).err
+
+
+def test_a_list_comes_from_stdin_and_from_a_pipe(cli: Cli) -> None:
+    text = json.dumps({"resources": [{"type": "T", "names": ["a"]}]})
+    for redirect in ("-f - <<<", "--filename - <<<", "-f /dev/stdin <<<"):
+        script = f"{' '.join(cli.command())} pool apply {redirect} '{text}'"
+        finished = cli.spawn(["bash", "-c", script]).finish()
+        assert finished.code == 0, finished
+    script = f"{' '.join(cli.command())} pool apply -q -f <(printf '%s' '{text}')"
+    assert cli.spawn(["bash", "-c", script]).finish() == Finished(0, "", "")
+    assert pools(cli) == {"T": ["a"]}
+    finished = cli("pool", "apply", "-f", "-")
+    assert finished.code == USAGE
+    assert finished.err.startswith('leasectl: stdin: a mapping with "resources" is expected')
+
+
+def test_a_byte_order_mark_and_carriage_returns_are_no_part_of_names(cli: Cli) -> None:
+    path = cli.cwd / "pools.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + LIST.replace("\n", "\r\n").encode())
+    cli.ok("pool", "apply", "-f", "pools.yaml")
+    assert pools(cli)["azure--install"] == ["azure-1", "azure-2"]
+    path.write_bytes(b'\xef\xbb\xbf{"resources": [{"type": "T", "names": ["a"]}]}\r\n')
+    cli.ok("pool", "apply", "-f", "pools.yaml")
+    assert pools(cli)["T"] == ["a"]
+
+
+def test_it_serves_who_waits(cli: Cli) -> None:
+    cli.pool("lab", "rack-7")
+    cli.hold("lab")
+    waiter = cli.start("acquire", "-t", "lab", "--output", "names")
+    eventually(cli.waiting)
+    apply(cli, LIST)
+    assert waiter.finish().out == "rack-8\n"
+
+
+def test_who_waits_isnt_refused_while_all_names_are_exchanged(cli: Cli) -> None:
+    cli.pool("lab", "old-1", "old-2")
+    cli.hold(Request("lab", name="old-1"))
+    waiter = cli.start("acquire", "-t", "lab", "--count", "2", "--output", "csv")
+    eventually(cli.waiting)
+    apply(cli, LIST)
+    assert waiter.finish().out.strip() == "rack-7,rack-8"
+
+
+BAD: dict[str, tuple[bytes, int]] = {
+    "empty": (b"", USAGE),
+    "no mapping": (b"hello", USAGE),
+    "no YAML": (b"resources: [", USAGE),
+    "a tab": (b"resources:\n\t- type: T\n", USAGE),
+    "another form": (b"kind: ConfigMap\ndata: {}\n", USAGE),
+    "no names": (b"resources: [{type: lab}]", USAGE),
+    "an unknown key": (b"resources: [{type: lab, name: [a]}]", USAGE),
+    "a slash": (b"resources: [{type: lab, names: [a/b]}]", USAGE),
+    "a newline": (b'resources: [{type: lab, names: ["a\\nb"]}]', USAGE),
+    "an escape": (b'resources: [{type: lab, names: ["\\e[31m"]}]', USAGE),
+    "a substitution": (b"resources: [{type: lab, names: [$(touch pwned)]}]", USAGE),
+    "300 characters": (b"resources: [{type: lab, names: [" + b"x" * 300 + b"]}]", USAGE),
+    "a name twice": (b"resources: [{type: lab, names: [a, b, a]}]", USAGE),
+    "a good pool before a bad one": (b"resources: [{type: T, names: [a]}, {type: U}]", USAGE),
+    "a command in a tag": (b"resources: !!python/object/apply:os.system [touch pwned]", USAGE),
+    "not UTF-8": (b"resources:\n- type: \xff\n", USAGE),
+    "binary": (bytes(range(256)) * 40, USAGE),
+    "deep": (b"resources: " + b"[" * 200_000, USAGE),
+    "too many": (b"resources: [{type: T, min-count: 100001, max-count: 100001}]", USAGE),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_file_is_one_line_and_changes_nothing(cli: Cli, what: str) -> None:
+    cli.pool("lab", "rack-7")
+    content, code = BAD[what]
+    path = cli.cwd / "bad.yaml"
+    path.write_bytes(content)
+    before = cli.snapshot()
+    assert_refused(cli("pool", "apply", "-f", str(path)), code, str(path))
+    assert cli.snapshot() == before
+    assert not (cli.cwd / "pwned").exists()
+
+
+def assert_refused(finished: Finished, code: int, said: str) -> None:
+    assert (finished.code, finished.out) == (code, ""), finished
+    assert finished.err.startswith(f"leasectl: {said}"), finished
+    assert finished.err.count("\n") == 1
+    assert finished.err[:-1].isprintable()
+
+
+def test_a_file_that_cant_be_read_is_one_line_and_makes_no_state_directory(
+    cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text(LIST)
+    for path, code in (
+        ("nowhere.yaml", NOT_FOUND),
+        ("file/pools.yaml", NOT_FOUND),
+        (".", USAGE),
+        ("/dev/zero", USAGE),
+        ("x" * 300, USAGE),
+    ):
+        assert_refused(cli("pool", "apply", "-f", path), code, path[:50])
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        assert_refused(cli("pool", "apply", "-f", "socket"), USAGE, "socket")
+    assert_refused(cli("pool", "apply", "-f", ""), USAGE, "--filename is empty")
+    assert_refused(cli("pool", "apply"), USAGE, "Missing option")
+    assert_refused(cli("pool", "apply", "-f", "file", "-f", "file"), USAGE, "--filename: only one")
+    assert not cli.state_dir.exists()
+
+
+def test_a_file_of_somebody_else_is_not_allowed(other_user: CliOfAnotherUser) -> None:
+    path = other_user.state_dir.parent / "pools.json"
+    path.write_text('{"resources": [{"type": "T", "names": ["a"]}]}')
+    os.chmod(path, 0o600)
+    assert_refused(other_user("pool", "apply", "-f", str(path)), NOT_ALLOWED, str(path))
+
+
+def test_a_backend_without_pools_says_so(cli: Cli) -> None:
+    finished = apply(cli, LIST, "--backend", "none:")
+    assert (finished.code, finished.out) == (USAGE, "")
+    assert finished.err.count("\n") == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_hundred_thousand_resources_take_seconds(cli: Cli) -> None:
+    names = "".join(f"  - account-number-{number:06d}\n" for number in range(100_000))
+    text = f"resources:\n- type: T\n  state: free\n  names:\n{names}"
+    assert apply(cli, text).err == (
+        'leasectl: pool "T": created with 100000 resources '
+        "(account-number-000000 … account-number-099999)\n"
+    )
+    assert apply(cli, text).err == 'leasectl: pool "T": unchanged\n'
+    assert_refused(apply(cli, text + "  - one-more\n"), USAGE, "pools.yaml:5: more than 100000")
+
+
+def test_what_is_acquired_while_a_list_is_applied_is_never_dropped(cli: Cli) -> None:
+    cli.pool("T", "a", "b", "c", "d")
+
+    def take_turns() -> None:
+        with cli.service(owner=f"test@{os.getpid()}") as service:
+            for _ in range(60):
+                handle = service.acquire(Request("T", count=2), patience=Patience())
+                service.told(handle)
+                assert set(service.release(whole(handle))) == set(handle.names)
+
+    workers = [fork(take_turns) for _ in range(3)]
+    with cli.service() as service:
+        for round_ in range(60):
+            wanted = ("a", "b", "c", "d") if round_ % 2 else ("c", "d", "e", "f")
+            PoolService(service).apply([NamedPool("T", wanted)])
+    assert [ending_of(pid) for pid in workers] == [0, 0, 0]
+    with cli.service() as service:
+        PoolService(service).apply([NamedPool("T", ("a", "b"))])
+    assert pools(cli) == {"T": ["a", "b"]}
+
+
+def test_a_refusal_within_a_larger_change_has_changed_nothing(cli: Cli) -> None:
+    cli.pool("T", "a", "b")
+    cli.hold(Request("T", name="b"))
+    with cli.service() as service, service.state.transaction():
+        with pytest.raises(NotAllowed):
+            service.pools.remove_resources("T", ["a", "b"], force=False)
+        assert service.pools.pools("T")[0].capacity == 2
+    assert pools(cli) == {"T": ["a", "b"]}
+
+
+def test_interrupted_while_it_reads_it_has_changed_nothing(cli: Cli) -> None:
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as writer:
+        process = subprocess.Popen(
+            cli.command("pool", "apply", "-f", "-"), stdin=read, cwd=cli.cwd, env=cli.env
+        )
+        os.close(read)
+        writer.write(LIST.encode())
+        writer.flush()
+        eventually(lambda: unread(writer.fileno()) == 0)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == -signal.SIGTERM
+    assert not cli.state_dir.exists()
+
+
+def unread(pipe: int) -> int:
+    """How many bytes of a pipe nobody has read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_files_are_completed(cli: Cli) -> None:
+    completed = cli.spawn(
+        cli.command(),
+        _LEASECTL_COMPLETE="bash_complete",
+        COMP_WORDS="leasectl pool apply -f pool",
+        COMP_CWORD="4",
+    ).finish()
+    assert completed.out == "file,pool\n"

@@ -1,0 +1,332 @@
+"""``leasectl status``, as people and programs read it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import sqlite3
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leasectl.text.suggestions import NO_POOLS
+from tests.kit.support import Cli, Started, eventually
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+def status(cli: Cli, *args: str) -> Any:
+    return json.loads(cli.ok("status", "--json", *args))
+
+
+def wait_for(cli: Cli, number: int) -> None:
+    eventually(lambda: len(cli.waiting()) == number)
+
+
+class TestJson:
+    def test_it_is_exactly_what_the_contract_says(self, cli: Cli) -> None:
+        cli.pool("T", "a", "b")
+        guard = cli.spawn(["sleep", "1000"])
+        handle = cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid), "--ttl", "30s")
+        cli.start("acquire", "-t", "T", "-c", "2")
+        wait_for(cli, 1)
+        found = status(cli)
+        (pool,) = found["pools"]
+        held, free = pool["resources"]
+        (entry,) = pool["queue"]
+        assert list(found) == ["backend", "pools"]
+        assert found["backend"] == "local:"
+        assert [*pool] == ["type", "capacity", "free", "held", "waiting", "resources", "queue"]
+        assert (pool["type"], pool["capacity"], pool["free"], pool["held"], pool["waiting"]) == (
+            "T",
+            2,
+            1,
+            1,
+            1,
+        )
+        assert [*held] == [
+            *("name", "state", "holder_identity", "acquire_time", "renew_time"),
+            *("lease_duration_seconds", "lease_transitions", "fence", "grant", "ticket"),
+            *("guard_pid", "host", "expires_in_seconds"),
+        ]
+        assert TIME.fullmatch(held.pop("acquire_time"))
+        assert TIME.fullmatch(held.pop("renew_time"))
+        host = os.path.join(held.pop("host"), os.path.basename(handle.strip()))
+        assert held.pop("holder_identity").endswith(f"/{host}")
+        assert 0 < held.pop("expires_in_seconds") <= 30
+        assert held == {
+            "name": "a",
+            "state": "held",
+            "lease_duration_seconds": 30,
+            "lease_transitions": 0,
+            "fence": 1,
+            "grant": 1,
+            "ticket": 1,
+            "guard_pid": guard.pid,
+        }
+        assert free.pop("name") == "b"
+        assert free.pop("state") == "free"
+        assert set(free.values()) == {None}
+        assert [*entry] == ["ticket", "holder_identity", "count", "since"]
+        assert TIME.fullmatch(entry["since"])
+        assert (entry["ticket"], entry["count"]) == (2, 2)
+
+    def test_of_one_type(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.pool("U")
+        assert [pool["type"] for pool in status(cli)["pools"]] == ["T", "U"]
+        assert [pool["type"] for pool in status(cli, "-t", "U")["pools"]] == ["U"]
+
+    def test_without_pools(self, cli: Cli) -> None:
+        assert status(cli) == {"backend": "local:", "pools": []}
+
+    def test_it_shows_no_holder_whose_guard_is_dead(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        guard = cli.spawn(["sleep", "1000"])
+        cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
+        for keeper in cli.keepers():
+            os.kill(keeper, signal.SIGKILL)
+        guard.kill()
+        assert status(cli)["pools"][0]["held"] == 0
+
+    def test_it_shows_no_waiter_that_is_dead(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        cli.ok("acquire", "-t", "T")
+        waiter = cli.start("acquire", "-t", "T")
+        wait_for(cli, 1)
+        waiter.kill()
+        assert status(cli)["pools"][0]["queue"] == []
+
+
+class TestTable:
+    def test_it_shows_numbers_holders_and_the_queue(self, cli: Cli) -> None:
+        cli.pool("T", "a", "b")
+        cli.pool("U", "c")
+        cli.ok("acquire", "-t", "T", "--label", "team=x", "--label", "why=test")
+        cli.ok("acquire", "-t", "T", "--release-after", "20m", "--ttl", "1h")
+        cli.start("acquire", "-t", "T", "-c", "2")
+        wait_for(cli, 1)
+        lines = cli.ok("status").splitlines()
+        assert lines[:5] == [
+            "POOL  CAPACITY  FREE  HELD  WAITING",
+            "T            2     0     2        1",
+            "U            1     1     0        0",
+            "",
+            "T",
+        ]
+        assert re.split(r"  +", lines[5].strip()) == [
+            *("RESOURCE", "HELD FOR", "GUARD", "ENDS", "HOLDER", "LABELS")
+        ]
+        assert re.fullmatch(r"  a +\d+s  unguarded  - +\S+/T-\w{6}  team=x why=test", lines[6])
+        ends = r"in (19m\d*s?|20m) \(release\), renewed \(ttl 1h\)"
+        assert re.fullmatch(rf"  b +\d+s  unguarded  ({ends})  \S+/T-\w{{6}}", lines[7])
+        assert lines[8] == ""
+        assert re.split(r"  +", lines[9].strip()) == ["PLACE", "WAITING FOR", "COUNT", "HOLDER"]
+        assert re.fullmatch(r" +1 +\d+s +2  \S+/T-\w{6}", lines[10])
+        assert len(lines) == 11
+
+    def test_a_ttl_that_nobody_renews_is_shown_as_what_is_left(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        shared = str(cli.cwd)
+        cli.ok("acquire", "-t", "T", "--ttl", "1h", "--scope", "test", SHARED_DIR=shared)
+        assert re.search(r"unguarded  in (59m\d*s?|1h)  ", cli.ok("status"))
+
+    def test_a_guard_is_shown_by_its_pid(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        guard = cli.spawn(["sleep", "1000"])
+        cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
+        assert f"  pid {guard.pid}  " in cli.ok("status")
+
+    def test_resources_are_in_the_order_of_their_numbers(self, cli: Cli) -> None:
+        cli.pool("T", "T--9", "T--10", "T--100", "other")
+        cli.ok("acquire", "-t", "T", "-c", "4")
+        names = re.findall(r"^  (T--\d+|other) ", cli.ok("status"), re.MULTILINE)
+        assert names == ["T--9", "T--10", "T--100", "other"]
+
+    @pytest.mark.parametrize("columns", [30, 60, 80, 100, 132, 400])
+    def test_it_fits_the_width_and_spares_names(self, cli: Cli, columns: int) -> None:
+        cli.pool("azure--install")
+        job = {
+            "JOB_NAME": "pull-ci-openshift-installer-main-e2e-azure-ovn" * 3,
+            "BUILD_ID": "1" * 19,
+        }
+        cli.ok("acquire", "-t", "azure--install", "--label", "note=" + "x" * 150, **job)
+        cli.ok("acquire", "-t", "azure--install", "--release-after", "1d", "--ttl", "1h", **job)
+        cli.start("acquire", "-t", "azure--install", **job)
+        wait_for(cli, 1)
+        out = cli.ok("status", COLUMNS=str(columns))
+        assert max(map(len, out.splitlines())) <= columns
+        if columns >= 60:
+            assert "azure--install--00" in out
+            assert "…" in out
+
+    def test_a_pipe_has_any_width(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("acquire", "-t", "T", JOB_NAME="j" * 200, BUILD_ID="b" * 200)
+        assert "j" * 200 + "/" + "b" * 200 in cli.ok("status")
+
+    def test_what_is_in_the_database_cant_control_the_terminal(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        cli.ok("acquire", "-t", "T")
+        with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as database, database:
+            database.execute(
+                "UPDATE resource SET labels = 'k=\x1b[31m', holder_identity = 'a\x1bb'"
+            )
+        out = cli.ok("status")
+        assert "\x1b" not in out
+        assert "k=\\x1b[31m" in out
+
+    def test_without_pools_there_is_a_hint_on_stderr(self, cli: Cli) -> None:
+        finished = cli("status")
+        assert (finished.code, finished.out) == (0, "")
+        assert finished.err == (f"leasectl: {NO_POOLS}\n")
+
+    @pytest.mark.parametrize("args", [(), ("--json",), ("--watch",)])
+    def test_an_unknown_type_gets_a_suggestion(self, cli: Cli, args: tuple[str, ...]) -> None:
+        cli.pool("azure--install")
+        finished = cli("status", "-t", "azure--instal", *args)
+        assert (finished.code, finished.out) == (66, "")
+        assert 'did you mean "azure--install"?' in finished.err
+
+    def test_a_reader_that_has_seen_enough_ends_it_as_it_ends_others(self, cli: Cli) -> None:
+        cli.pool("T")
+        script = f"{{ {' '.join(cli.command('status'))}; echo $? >&2; }} | :"
+        finished = cli.spawn(["bash", "-c", script]).finish()
+        assert finished.err in ("141\n", "0\n")
+
+    def test_a_full_disk_is_a_failure(self, cli: Cli) -> None:
+        cli.pool("T")
+        finished = cli.spawn(
+            ["bash", "-c", f"{' '.join(cli.command('status'))} >/dev/full"]
+        ).finish()
+        assert finished.code == 1
+        assert "No space left" in finished.err
+
+
+class TestWatchOnAPipe:
+    def test_it_prints_again_when_and_only_when_something_changes(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        watch = cli.start("status", "--watch", "--json")
+        assert next_object(watch)["pools"][0]["held"] == 0
+        handle = cli.ok("acquire", "-t", "T").strip()
+        assert next_object(watch)["pools"][0]["held"] == 1
+        cli.ok("release", "--handle", handle)
+        assert next_object(watch)["pools"][0]["held"] == 0
+        # Long enough for a refresh; nothing has changed, so nothing may be there to be read.
+        assert not readable(watch, 2.5)
+
+    def test_it_notices_what_no_command_wrote_down(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        cli.ok("acquire", "-t", "T")
+        waiter = cli.start("acquire", "-t", "T")
+        wait_for(cli, 1)
+        watch = cli.start("status", "--watch", "--json")
+        assert next_object(watch)["pools"][0]["waiting"] == 1
+        waiter.kill()
+        assert next_object(watch)["pools"][0]["waiting"] == 0
+
+    def test_tables_are_dated(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        watch = cli.start("status", "--watch")
+        assert TIME.fullmatch(next_line(watch))
+        assert next_line(watch).startswith("POOL")
+
+    @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_ends_it_by_that_signal(self, cli: Cli, signum: int) -> None:
+        cli.pool("T")
+        watch = cli.start("status", "--watch", "--json")
+        next_object(watch)
+        watch.signal(signum)
+        finished = watch.finish()
+        assert (finished.code, finished.err) == (-signum, "")
+
+    def test_it_ends_when_nobody_reads_it_any_more(self, cli: Cli) -> None:
+        cli.pool("T")
+        watch = cli.start("status", "--watch", "--json")
+        next_object(watch)
+        assert watch.process.stdout is not None
+        watch.process.stdout.close()
+        assert watch.process.wait(10) == 0
+        assert watch.process.stderr is not None
+        assert watch.process.stderr.read() == ""
+
+    def test_it_ends_when_its_pool_is_deleted(self, cli: Cli) -> None:
+        cli.pool("T")
+        watch = cli.start("status", "--watch", "--json", "-t", "T")
+        next_object(watch)
+        cli.ok("pool", "delete", "T")
+        assert watch.finish().code == 66
+
+
+class TestWatchOnATerminal:
+    def test_it_shows_a_change_and_fits_the_screen(self, cli: Cli) -> None:
+        cli.pool("T", *(f"r{number:02d}" for number in range(20)))
+        with terminal(cli, "status", "--watch", rows=8, columns=40) as (watch, read):
+            eventually(lambda: " 20     0 " in read(), what="the first screen")
+            cli.ok("acquire", "-t", "T", "-c", "20", JOB_NAME="j" * 100, BUILD_ID="1")
+            eventually(lambda: " 0    20 " in read(), what="the change")
+            last = read().split("\x1b[H")[-1].replace("\x1b[K", "").replace("\x1b[J", "")
+            lines = last.splitlines()
+            assert len(lines) <= 8
+            assert max(map(len, lines)) <= 40
+            assert lines[-1] == "… 21 more lines"
+            os.kill(watch.pid, signal.SIGINT)
+            assert watch.wait(10) == -signal.SIGINT
+
+    def test_it_is_refreshed_though_nothing_changes(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("acquire", "-t", "T")
+        with terminal(cli, "status", "--watch", rows=24, columns=80) as (_, read):
+            eventually(lambda: read().count("\x1b[H") >= 2, what="a second screen")
+
+
+def next_line(started: Started) -> str:
+    assert started.process.stdout is not None
+    return started.process.stdout.readline().rstrip("\n")
+
+
+def next_object(started: Started) -> Any:
+    return json.loads(next_line(started))
+
+
+def readable(started: Started, seconds: float) -> bool:
+    return bool(select.select([started.process.stdout], [], [], seconds)[0])
+
+
+@contextlib.contextmanager
+def terminal(
+    cli: Cli, *args: str, rows: int, columns: int
+) -> Iterator[tuple[subprocess.Popen[bytes], Any]]:
+    """Run a command with a terminal as its stdout; `read` returns all that it has shown."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    os.set_blocking(master, False)
+    env = {name: value for name, value in cli.env.items() if name not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        cli.command(*args), stdin=subprocess.DEVNULL, stdout=slave, cwd=cli.cwd, env=env
+    )
+    os.close(slave)
+    shown = bytearray()
+
+    def read() -> str:
+        with contextlib.suppress(BlockingIOError, OSError):
+            while True:
+                shown.extend(os.read(master, 65536))
+        return shown.decode().replace("\r\n", "\n")
+
+    try:
+        yield process, read
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)

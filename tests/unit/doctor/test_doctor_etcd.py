@@ -1,0 +1,103 @@
+"""What ``leasectl doctor`` says of a cluster of etcd, and of what is held there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import sqlite3
+
+import pytest
+
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.hosts import catted
+from tests.kit.support import Cli, eventually
+
+NOBODY = "127.0.0.1:9"  # discard: nothing listens there
+
+
+@pytest.fixture
+def url(etcd: EtcdServer, cli: Cli) -> str:
+    """Where a pool of two is, which commands use."""
+    url = f"{etcd.endpoints[0].replace('http', 'etcd')}/{secrets.token_hex(8)}"
+    cli.env["LEASECTL_BACKEND"] = url
+    cli.ok("pool", "create", "T", "--count", "2")
+    return url
+
+
+def findings(cli: Cli, *args: str, **env: str | None) -> dict[str, dict[str, str]]:
+    """What it found, by the names of the checks."""
+    return {
+        each["name"]: each
+        for each in json.loads(cli("doctor", "--json", *args, **env).out)["checks"]
+    }
+
+
+def test_a_cluster_that_works_is_fine(cli: Cli, url: str) -> None:
+    cli.ok("acquire", "-t", "T")
+    found = findings(cli)
+    assert found["etcd members"]["status"] == "ok"
+    assert found["etcd members"]["what"].startswith("1 of 1 answer, etcd 3.")
+    assert found["etcd pools"]["what"] == "1 pool, 1 held, 0 waiting"
+    assert found["etcd claims"]["what"] == "1 claim of this state directory, as recorded"
+
+
+def test_a_member_that_does_not_answer_is_named(cli: Cli, url: str) -> None:
+    both = url.replace("etcd://", f"etcd://{NOBODY},")
+    members = findings(cli, LEASECTL_BACKEND=both)["etcd members"]
+    assert members["status"] == "warn"
+    assert members["what"].startswith("1 of 2 answer")
+    assert f"http://{NOBODY}: " in members["what"]
+
+
+def test_a_cluster_that_nobody_answers_for_fails_it(cli: Cli, url: str) -> None:
+    finished = cli("doctor", LEASECTL_BACKEND=f"etcd://{NOBODY}")
+    assert finished.code == 69
+    assert "fail  etcd members     0 of 1 answer" in finished.out
+    assert "-> check the addresses, and whether etcd runs" in finished.out
+    assert finished.out.count(NOBODY) == 2  # the backend, and its only member
+
+
+def test_a_claim_that_no_record_knows_is_given_back_with_fix(cli: Cli, url: str) -> None:
+    handle = cli.ok("acquire", "-t", "T").rstrip().rpartition("/")[2]
+    _forget_all_handles(cli)
+    claims = findings(cli)["etcd claims"]
+    assert (claims["status"], claims["what"]) == (
+        "warn",
+        f"{handle}/1 in etcd without a handle here",
+    )
+    fixed = findings(cli, "--fix")["etcd claims"]
+    assert fixed["fixed"] == "gave back T--00; recorded as lost: none"
+    assert json.loads(cli.ok("status", "--json"))["pools"][0]["free"] == 2
+
+
+def test_a_claim_of_a_handle_that_names_the_cluster_differently_is_left_alone(
+    cli: Cli, url: str
+) -> None:
+    cli.ok("acquire", "-t", "T")
+    other = findings(cli, "--fix", LEASECTL_BACKEND=url.replace("127.0.0.1", "localhost"))
+    assert other["etcd claims"]["status"] == "ok"
+    assert json.loads(cli.ok("status", "--json"))["pools"][0]["held"] == 1
+
+
+def test_a_record_without_its_claim_is_marked_as_lost_with_fix(cli: Cli, url: str) -> None:
+    path = cli.ok("acquire", "-t", "T").rstrip()
+    # The keeper renews at once what it is given, and would find out; the next time is far off.
+    eventually(lambda: _is_renewed(cli, path))
+    cli.ok("pool", "delete", "T", "--force", LEASECTL_STATE_DIR=f"{cli.state_dir}-of-another")
+    claims = findings(cli)["etcd claims"]
+    assert claims["what"] == f"{path.rpartition('/')[2]} without a claim in etcd: lost"
+    findings(cli, "--fix")
+    assert cli("renew", "--handle", path).code == 79
+
+
+def _is_renewed(cli: Cli, handle: str) -> bool:
+    (lease,) = catted(cli, handle)["leases"]
+    return bool(lease["renew_time"] > lease["acquire_time"])
+
+
+def _forget_all_handles(cli: Cli) -> None:
+    with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db:
+        db.execute("DELETE FROM handle")
+        db.execute("DELETE FROM lease")
+        db.commit()

@@ -1,0 +1,62 @@
+"""leasectl.engines.local.engine"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.errors import NoLease
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Caller
+from leasectl.model import Claimant, Request
+from leasectl.pools.admin import PoolService
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock, boottime_seconds
+from leasectl.system.named_pipe import is_read
+from leasectl.system.poll import sleep
+
+
+def waits(service: Service) -> None:
+    with pytest.raises(NoLease):
+        service.acquire(Request("T"), patience=Patience(wait_seconds=0.001))
+
+
+def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir: Path) -> None:
+    state = State.open(str(state_dir))
+    service = Service(state, backend_url="local:", caller=Caller("test@host", "host"))
+    service.pools.create_pool("T", ["only"])
+    service.told(service.acquire(Request("T"), patience=Patience()))
+    pipes = state_dir / "waiters"
+    waits(service)
+    assert os.listdir(pipes) == []
+    waits(service)
+    (kept,) = os.listdir(pipes)
+    waits(service)
+    PoolService(service).show()  # tidies up, and leaves alone what somebody listens to
+    assert os.listdir(pipes) == [kept]
+    assert is_read(str(pipes / kept))
+    state.close()
+    assert os.listdir(pipes) == []
+
+
+def test_a_reused_pipe_has_forgotten_who_woke_it_too_late(state_dir: Path) -> None:
+    state = State.open(str(state_dir))
+    engine = LocalEngine(state, lost=lambda owner, names: None, clock=Clock())
+    claimant = Claimant("T-abcdef", "test@host/host/T-abcdef", Request("T"))
+    for _ in range(2):
+        waiter = engine.waiter(claimant)
+        waiter.open()
+        waiter.close()
+    os.close(os.open(state.waiter_pipe(waiter.name), os.O_WRONLY | os.O_NONBLOCK))
+    again = engine.waiter(claimant)
+    again.open()
+    assert again is waiter
+    fds, _ = again.listen(predecessor=None, processes=())
+    now = boottime_seconds()
+    assert sleep(wake_fds=fds, interrupts=(), until=now, now=boottime_seconds) == set()
+    again.close()
+    state.close()

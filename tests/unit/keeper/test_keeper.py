@@ -1,0 +1,441 @@
+"""The keeper: one background process, there as long as something needs it, quiet, and no longer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import StateUnwritable
+from leasectl.keeper.loop import Keeper, Log
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Caller, Target
+from leasectl.model import Handle, Request, parse_process
+from leasectl.state import keeper as keeping
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock, boottime_seconds
+from leasectl.system.process import identify
+from tests.kit.support import Cli, Started, eventually
+
+
+@pytest.fixture
+def pool(cli: Cli) -> str:
+    cli.pool("T", "T--00", "T--01")
+    return "T"
+
+
+def guard(cli: Cli) -> Started:
+    """A process that lives until it is killed."""
+    return cli.spawn(["sleep", "1000"])
+
+
+def acquire(cli: Cli, *options: str) -> str:
+    """Take a lease of T, at once; returns the handle's path."""
+    return cli("acquire", "-q", "-w", "0", "-t", "T", *options).handle
+
+
+def acquire_guarded(cli: Cli, guard: Started) -> str:
+    return acquire(cli, "--guard-pid", str(guard.pid))
+
+
+def the_keeper(cli: Cli) -> int:
+    """The pid of the one keeper, once it has begun to keep."""
+    (pid,) = eventually(cli.keepers, what="there is a keeper")
+    eventually(lambda: f"[{pid}] started" in log(cli), what="the keeper has started")
+    return pid
+
+
+def log(cli: Cli) -> str:
+    path = cli.state_dir / "keeper.log"
+    return path.read_text() if path.exists() else ""
+
+
+def free(cli: Cli) -> bool:
+    return cli.held() == {}
+
+
+def ended(cli: Cli) -> bool:
+    return cli.keepers() == []
+
+
+def sleeps(pid: int) -> int:
+    """How often a process has gone to sleep of its own accord."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("voluntary_ctxt_switches"):
+            return int(line.split()[1])
+    raise AssertionError(f"no context switches in the status of {pid}")
+
+
+def is_quiet(pid: int) -> bool:
+    """Whether a process sleeps through 0.3 s, and uses no time of a CPU."""
+    before = sleeps(pid), cpu_ticks(pid)
+    time.sleep(0.3)
+    return (sleeps(pid), cpu_ticks(pid)) == before
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def nudge(cli: Cli) -> None:
+    """Have the keeper look now, and not within a minute, whether it is still needed."""
+    with contextlib.suppress(OSError):
+        pipe = cli.state_dir / f"keeper.{os.stat('/proc/self/ns/pid').st_ino}"
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+
+# How it lives
+
+
+def test_it_lets_go_of_everything_that_was_the_callers(cli: Cli, pool: str) -> None:
+    read, write = os.pipe()
+    os.set_inheritable(write, True)
+    holder = guard(cli)
+    argv = cli.command("acquire", "-t", pool, "--guard-pid", str(holder.pid))
+    env = {**cli.env, "AWS_SECRET_ACCESS_KEY": "hush", "HOME": "/somewhere"}
+    subprocess.run(
+        argv, env=env, cwd=cli.cwd, pass_fds=[write], check=True, stdout=subprocess.DEVNULL
+    )
+    os.close(write)
+    keeper = the_keeper(cli)
+    assert os.read(read, 1) == b"", "the keeper holds a pipe of its caller's open"
+    os.close(read)
+    assert os.getsid(keeper) not in (os.getsid(0), os.getsid(os.getppid()))
+    assert os.readlink(f"/proc/{keeper}/cwd") == "/"
+    environment = Path(f"/proc/{keeper}/environ").read_bytes()
+    assert b"hush" not in environment
+    assert b"LEASECTL" not in environment
+    assert [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in range(3)] == ["/dev/null"] * 3
+    ours = [str(cli.state_dir), "pipe:", "anon_inode:"]
+    opened = [os.readlink(fd) for fd in Path(f"/proc/{keeper}/fd").iterdir() if int(fd.name) > 2]
+    assert [path for path in opened if not path.startswith(tuple(ours))] == []
+
+
+def test_a_command_substitution_that_starts_it_ends_at_once(cli: Cli, pool: str) -> None:
+    leasectl = " ".join(cli.command())
+    script = f'h=$({leasectl} acquire -t T --guard-pid $$ 2>&1) && echo "$h" && exec sleep 1000'
+    started = cli.spawn(["bash", "-c", script])
+    assert started.process.stdout is not None
+    assert started.process.stdout.readline().startswith(str(cli.state_dir))
+    assert cli.keepers() != []
+
+
+def test_many_who_start_it_at_once_get_one(cli: Cli, pool: str) -> None:
+    with cli.service() as service:
+        service.pools.create_pool("many", [f"many--{number}" for number in range(32)])
+    holder = guard(cli)
+    argv = ("acquire", "-t", "many", "--guard-pid", str(holder.pid))
+    commands = [cli.start(*argv) for _ in range(32)]
+    for command in commands:
+        assert command.finish(timeout=60).code == 0
+    keeper = the_keeper(cli)
+    eventually(lambda: keepers_of(cli.state_dir) == [keeper], what="the other candidates give up")
+    assert log(cli).count("started") == 1
+
+
+def keepers_of(directory: Path) -> list[int]:
+    """The pids of all processes that run as the keeper of a state directory."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if process.name.isdecimal() and words[-2:-1] == [os.fsencode(directory)]:
+                found.append(int(process.name))
+    return found
+
+
+def test_it_ends_when_nothing_is_left(cli: Cli, pool: str) -> None:
+    handle = acquire(cli, "--release-after", "1h")
+    keeper = the_keeper(cli)
+    assert cli.ok("release", "--handle", handle) == "T--00\n"
+    nudge(cli)
+    eventually(lambda: ended(cli), what="the keeper ends")
+    assert cli.query("SELECT * FROM keeper") == []
+    # It says so when it has resigned, a moment later.
+    eventually(lambda: "ended: nothing left to keep" in log(cli), what="it says so")
+    assert not (cli.state_dir / f"keeper.{os.stat('/proc/self/ns/pid').st_ino}").exists()
+    eventually(lambda: keeper not in keepers_of(cli.state_dir), what="its process is gone")
+
+
+def test_what_is_registered_while_it_ends_is_kept(cli: Cli, pool: str) -> None:
+    with cli.service() as service:
+        request = Request(pool, release_after_seconds=3600.0)
+        for round_ in range(150):
+            # The release lets the keeper end, and the next round registers while it does.
+            handle = service.acquire(request, patience=Patience())
+            service.told(handle)
+            keeper = keeping.running(service.state)
+            assert keeper is not None, f"nobody keeps the handle of round {round_}"
+            service.finish(handle)
+            nudge(cli)
+            time.sleep(0.0005 * (round_ % 20))
+    eventually(lambda: ended(cli), what="the last keeper ends")
+
+
+def test_it_needs_no_time_between_events(cli: Cli, pool: str) -> None:
+    acquire_guarded(cli, guard(cli))
+    keeper = the_keeper(cli)
+    eventually(lambda: is_quiet(keeper), what="the keeper sleeps")
+
+
+def test_a_killed_run_costs_it_no_time_while_the_command_lives(cli: Cli, pool: str) -> None:
+    run = cli.start("run", "-t", pool, "--", "sleep", "1000")
+    child = eventually(lambda: guard_of_the_handle(cli), what="the command is the guard") or 0
+    eventually(lambda: name_of(child) == "sleep", what="the command runs")
+    keeper = the_keeper(cli)
+    run.signal(signal.SIGKILL)
+    try:
+        run.process.wait()
+        eventually(lambda: is_quiet(keeper), what="the keeper sleeps")
+        os.kill(keeper, signal.SIGKILL)
+        cli.ok("status")
+        keeper = the_keeper(cli)
+        eventually(lambda: is_quiet(keeper), what="the next keeper sleeps")
+        assert cli.held() != {}
+    finally:
+        os.kill(child, signal.SIGKILL)
+    eventually(lambda: free(cli), timeout=5.0, what="the lease follows the command")
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def guard_of_the_handle(cli: Cli) -> int | None:
+    for (process,) in cli.query("SELECT guard FROM handle WHERE guard IS NOT NULL"):
+        return parse_process(str(process)).pid
+    return None
+
+
+def test_a_thousand_handles_need_one_small_keeper(cli: Cli) -> None:
+    with cli.service() as service:
+        service.pools.create_pool("many", [f"many--{number}" for number in range(1000)])
+        holder = identify(guard(cli).pid)
+        for _ in range(1000):
+            handle = service.acquire(Request("many"), patience=Patience(), guard=holder)
+            service.told(handle)
+    keeper = the_keeper(cli)
+    eventually(lambda: is_quiet(keeper), timeout=30.0, what="the keeper sleeps")
+    assert keepers_of(cli.state_dir) == [keeper]
+    (resident,) = (
+        int(line.split()[1])
+        for line in Path(f"/proc/{keeper}/status").read_text().splitlines()
+        if line.startswith("VmRSS")
+    )
+    assert resident <= 40 * 1024
+
+
+# What it does
+
+
+def test_the_death_of_a_guard_frees_at_once_and_wakes_a_waiter(cli: Cli, pool: str) -> None:
+    holder = guard(cli)
+    acquire(cli, "-c", "2", "--guard-pid", str(holder.pid))
+    the_keeper(cli)
+    waiter = cli.start("acquire", "-q", "-t", pool)
+    eventually(lambda: len(cli.waiting()) == 1, what="somebody waits")
+    holder.kill()
+    assert waiter.finish().code == 0
+
+
+def test_a_delayed_release_happens_and_a_record_of_it_stays(cli: Cli, pool: str) -> None:
+    handle = acquire(cli)
+    cli.ok("release", "--handle", handle, "--delay", "0.2", "--detach")
+    eventually(lambda: free(cli), what="the keeper releases")
+    eventually(lambda: Path(handle).read_text() == "", what="a moment later, the file says so too")
+    assert cli.ok("reacquire", "--handle", handle).strip() == handle
+
+
+def test_a_delayed_release_is_void_after_a_reacquire(cli: Cli, pool: str) -> None:
+    handle = acquire(cli)
+    other = acquire(cli, "--release-after", "1h")
+    cli.ok("release", "--handle", handle, "--delay", "1h", "--detach")
+    cli.ok("reacquire", "--handle", handle)
+    # As if the keeper had read the timer right before it was taken away.
+    with cli.service() as service:
+        assert service.release(Target(Path(handle).name, acquisition=1)) == ()
+    assert set(cli.held().values()) == {Path(handle).name, Path(other).name}
+
+
+def test_term_releases_now_what_was_to_be_released_later(cli: Cli, pool: str) -> None:
+    acquire(cli, "--release-after", "1h")
+    guarded = acquire_guarded(cli, guard(cli))
+    keeper = the_keeper(cli)
+    os.kill(keeper, signal.SIGTERM)
+    eventually(lambda: ended(cli), what="the keeper ends")
+    assert set(cli.held().values()) == {Path(guarded).name}
+    eventually(lambda: "ended by TERM" in log(cli), what="it says so")
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_while_it_starts_is_heeded_once_it_can(
+    cli: Cli, pool: str, signum: signal.Signals
+) -> None:
+    with cli.service() as service:
+        request = Request(pool, release_after_seconds=3600.0)
+        service.told(service.acquire(request, patience=Patience()))
+        keeper = keeping.running(service.state)
+        assert keeper is not None
+        os.kill(keeper.pid, signum)
+    if signum == signal.SIGTERM:
+        eventually(lambda: ended(cli), what="the keeper ends")
+        assert free(cli)
+    else:
+        eventually(lambda: "handing over" in log(cli), what="the keeper hands over")
+        assert cli.keepers() == [keeper.pid]
+        assert not free(cli)
+
+
+def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
+    holder = guard(cli)
+    acquire_guarded(cli, holder)
+    acquire(cli, "--release-after", "1h")
+    keeper = the_keeper(cli)
+    for times in (2, 3):
+        os.kill(keeper, signal.SIGUSR1)
+        eventually(lambda n=times: log(cli).count("] started") == n, what="the new one starts")  # type: ignore[misc]
+    assert cli.keepers() == [keeper]
+    assert len(cli.held()) == 2
+    holder.kill()
+    eventually(lambda: len(cli.held()) == 1, what="the new one sees the guard die")
+
+
+def test_the_next_command_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
+    holder = guard(cli)
+    acquire_guarded(cli, holder)
+    acquire(cli, "--release-after", "1h")
+    first = the_keeper(cli)
+    os.kill(first, signal.SIGKILL)
+    holder.kill()
+    make_overdue(cli)
+    cli.ok("status")
+    eventually(lambda: free(cli), what="what is overdue is released")
+    assert first not in cli.keepers()
+
+
+def make_overdue(cli: Cli) -> None:
+    with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db", timeout=10)) as db, db:
+        db.execute("UPDATE timer SET due = 0")
+
+
+def test_a_waiter_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
+    first = acquire(cli, "-c", "2")
+    waiter = cli.start("acquire", "-q", "-t", pool)
+    eventually(lambda: len(cli.waiting()) == 1, what="somebody waits")
+    # The keeper is younger than the wait: the waiter has to learn of it too.
+    cli.ok("release", "--handle", first, "--delay", "1h", "--detach")
+    keeper = the_keeper(cli)
+    make_overdue(cli)
+    os.kill(keeper, signal.SIGKILL)
+    assert waiter.finish().code == 0
+
+
+def test_leases_with_a_ttl_are_renewed_for_who_has_no_process(cli: Cli, pool: str) -> None:
+    acquire(cli, "--ttl", "2s")
+    since = boottime_seconds()
+    eventually(lambda: boottime_seconds() > since + 5.0, what="two and a half ttls go by")
+    assert len(cli.held()) == 1
+    cli.ok("status")
+    assert len(cli.held()) == 1
+
+
+def test_leases_of_scope_test_are_not_renewed(cli: Cli, pool: str, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    argv = ("acquire", "-t", pool, "--scope", "test", "--ttl", "2s")
+    assert cli(*argv, SHARED_DIR=str(shared)).code == 0
+    assert cli.keepers() == []
+    eventually(lambda: cli.ok("status") and free(cli), what="the lease expires")
+
+
+# When something fails
+
+
+class FailingService(Service):
+    """A service whose releases and renewals fail as on a full disk."""
+
+    failing = True
+    tried = 0
+
+    def release(self, target: Target) -> tuple[str, ...]:
+        self.tried += 1
+        if self.failing:
+            raise StateUnwritable("the disk is full")
+        return super().release(target)
+
+    def renew(self, target: Target) -> Handle:
+        raise StateUnwritable("the disk is full")
+
+
+class Failing:
+    """A keeper at work on a service whose releases fail, with a clock to set."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now = boottime_seconds()
+        clock = Clock(elapsed=lambda: self.now)
+        state = State.open(str(directory))
+        self.service = FailingService(
+            state, backend_url="local:", caller=Caller("test@host", "host"), clock=clock
+        )
+        self.keeper = Keeper(self.service, clock=clock, log=Log(state.path("keeper.log"), clock))
+
+
+@pytest.fixture
+def failing(cli: Cli, pool: str) -> Iterator[Failing]:
+    failing = Failing(cli.state_dir)
+    yield failing
+    failing.service.state.close()
+
+
+def test_a_release_that_fails_is_tried_again_ever_more_seldom(cli: Cli, failing: Failing) -> None:
+    holder = guard(cli)
+    acquire(cli, "--release-after", "1h")
+    acquire_guarded(cli, holder)
+    os.kill(the_keeper(cli), signal.SIGKILL)
+    holder.kill()
+    make_overdue(cli)
+    pauses = []
+    for _ in range(8):
+        due = failing.keeper.round()
+        assert due is not None
+        pauses.append(round(due - failing.now))
+        failing.now = due
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert failing.service.tried == 2 * len(pauses)
+    failing.service.failing = False
+    assert failing.keeper.round() is None
+    assert free(cli)
+
+
+def test_a_fraction_of_a_second_is_logged_as_people_write_it(cli: Cli, failing: Failing) -> None:
+    acquire(cli, "--ttl", "5s")
+    os.kill(the_keeper(cli), signal.SIGKILL)
+    failing.keeper.round()
+    assert "the disk is full; next try in 0.83s\n" in log(cli)
+
+
+def test_it_goes_on_when_the_disk_is_full_for_a_while(cli: Cli, pool: str) -> None:
+    holder = guard(cli)
+    acquire_guarded(cli, holder)
+    keeper = the_keeper(cli)
+    limits = resource.prlimit(keeper, resource.RLIMIT_FSIZE)
+    # No file may grow beyond that: all but as good as a full disk.
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, (1, limits[1]))
+    before = sleeps(keeper)
+    holder.kill()
+    eventually(lambda: sleeps(keeper) > before, what="the keeper has looked")
+    assert not free(cli)
+    assert cli.keepers() == [keeper]
+    eventually(lambda: is_quiet(keeper), what="between two tries the keeper sleeps")
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, limits)
+    eventually(lambda: free(cli), what="the keeper tries again")

@@ -1,0 +1,433 @@
+"""Acquiring, releasing and renewing, and what killed processes leave."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from typing import Callable
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import (
+    Cancelled,
+    InvalidRequest,
+    LeaseLost,
+    NoLease,
+    NotAllowed,
+    NotFound,
+    NotSupported,
+)
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Target, whole
+from leasectl.model import Process, Request
+from leasectl.pools.admin import PoolService
+from leasectl.state.directory import State
+from leasectl.state.handles import KEEP_UNGUARDED_SECONDS
+from leasectl.system.process import identify, this_process
+from tests.kit.desk import ONE, Desk
+from tests.kit.support import ending_of, eventually, fork, kill_this_process
+
+
+class TestAcquire:
+    def test_a_handle_says_who_holds_what(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(guard=this_process())
+        assert handle.id.startswith("T-")
+        assert handle.holder_identity == f"job/1/host/{handle.id}"
+        assert (handle.state, handle.acquisition, handle.guard) == ("held", 1, this_process())
+        (lease,) = handle.leases
+        assert (lease.name, lease.fence, lease.ticket, lease.grant) == ("T--00", 1, 1, 1)
+        assert lease.holder_identity == handle.holder_identity
+        assert desk.names_file(handle) == "T--00"
+
+    def test_what_is_recorded_is_what_the_pool_says(self, desk: Desk) -> None:
+        desk.pool(3)
+        handle = desk.acquire(Request("T", count=2, labels=(("a", "b"),), ttl_seconds=60))
+        (pool,) = PoolService(desk.service).show("T")
+        assert handle.leases == tuple(each.lease for each in pool.resources if each.lease)
+
+    @pytest.mark.parametrize(
+        "request_", [Request("T", count=3), Request("U"), Request("T", name="x")]
+    )
+    def test_a_refused_request_leaves_nothing(self, desk: Desk, request_: Request) -> None:
+        desk.pool(2)
+        with pytest.raises((InvalidRequest, NotFound)):
+            desk.acquire(request_, wait=None)
+        assert desk.service.handles.active() == []
+        assert os.listdir(desk.directory / "handles") == []
+        assert os.listdir(desk.directory / "waiters") == []
+
+    @pytest.mark.parametrize(
+        ("request_", "says"),
+        [
+            (Request("T", count=0), "--count 0"),
+            (Request("T", count=-1), "--count -1"),
+            (Request("T", count=10**30), "--count 10{30}: ask for at most"),
+            (Request("T", count=2, name="T--00"), "leave out --count"),
+            (Request("T", ttl_seconds=1.9), "at least 2s"),
+            (Request("T", ttl_seconds=0.0), "at least 2s"),
+            (Request("T", scope="test"), "SHARED_DIR, which is not set"),
+        ],
+    )
+    def test_a_request_that_makes_no_sense_is_refused(
+        self, desk: Desk, request_: Request, says: str
+    ) -> None:
+        desk.pool(2)
+        with pytest.raises(InvalidRequest, match=says):
+            desk.acquire(request_)
+        assert desk.held() == {}
+
+    def test_a_request_that_got_nothing_leaves_nothing(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        with pytest.raises(NoLease):
+            desk.acquire()
+        assert [each.id for each in desk.service.handles.active()] == [handle.id]
+        assert os.listdir(desk.directory / "handles") == [handle.id]
+        assert os.listdir(desk.directory / "waiters") == []
+
+    def test_the_names_file_is_there_when_the_lease_is(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        pending = desk.acquire_beside()
+        desk.service.release(whole(first))
+        assert desk.names_file(pending.result(timeout=5)) == "T--00"
+
+    def test_the_directory_does_not_grow(self, desk: Desk) -> None:
+        desk.pool(1)
+        for _ in range(60):
+            desk.service.release(whole(desk.acquire()))
+            desk.time.advance(KEEP_UNGUARDED_SECONDS / 5)
+        # Five are less than a day old. How many others are left depends on their random ids:
+        # each acquisition looks at two.
+        assert len(os.listdir(desk.directory / "handles")) <= 15
+        assert len(desk.state.query("SELECT id FROM handle")) <= 15
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda service: service.recovery.run(),
+        lambda service: PoolService(service).show(),
+        lambda service: [service.release(target) for target in service.recovery.due()],
+    ],
+    ids=["a next command", "status", "the keeper"],
+)
+def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, look: Callable[[Service], object]
+) -> None:
+    desk.pool(1)
+    handle = desk.service.acquire(
+        Request("T", release_after_seconds=60.0), patience=Patience(wait_seconds=0)
+    )
+
+    def tells_and_ends(process: Process | None) -> bool:
+        if process is not None and desk.record(handle).waiter == process:
+            desk.service.told(handle)
+        return process is not None
+
+    monkeypatch.setattr("leasectl.leases.recovery.is_dead", tells_and_ends)
+    look(desk.service)
+    assert desk.held() == {"T--00": handle.id}
+    assert desk.record(handle).waiter is None
+
+
+class TestRelease:
+    def test_twice_is_once(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        assert desk.service.release(whole(handle)) == ("T--00",)
+        assert desk.service.release(whole(handle)) == ()
+        assert desk.held() == {}
+        assert desk.names_file(handle) == ""
+
+    def test_an_old_release_does_not_free_what_another_got_since(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        desk.service.release(whole(handle))
+        other = desk.acquire()
+        assert desk.service.release(whole(handle)) == ()
+        assert desk.service.release(Target(handle.id, 1, ("T--00",))) == ()
+        assert desk.held() == {"T--00": other.id}
+
+    def test_some_names_can_be_given_back(self, desk: Desk) -> None:
+        desk.pool(3)
+        handle = desk.acquire(Request("T", count=3))
+        assert desk.service.release(Target(handle.id, 1, ("T--01", "T--77"))) == ("T--01",)
+        assert desk.names_file(handle) == "T--00\nT--02"
+        assert desk.record(handle).state == "held"
+        assert desk.service.release(whole(handle)) == ("T--00", "T--02")
+        assert desk.record(handle).state == "released"
+
+    def test_names_and_handle_may_be_released_in_any_order(self, desk: Desk) -> None:
+        desk.pool(2)
+        handle = desk.acquire(Request("T", count=2))
+        target = Target(handle.id, 1, ("T--00", "T--01"))
+        assert desk.service.release(target) == ("T--00", "T--01")
+        assert desk.record(handle).state == "released"
+        assert desk.service.release(whole(handle)) == ()
+
+    def test_of_many_at_once_exactly_one_gets_the_names(self, desk: Desk) -> None:
+        desk.pool(2)
+        handle = desk.acquire(Request("T", count=2))
+        results = [desk.beside(lambda service: service.release(whole(handle))) for _ in range(20)]
+        freed = [result.result(timeout=10) for result in results]
+        assert sorted(freed) == [()] * 19 + [("T--00", "T--01")]
+
+    def test_while_acquiring_cancels_the_waiter(self, desk: Desk) -> None:
+        desk.pool(1)
+        desk.acquire()
+        pending = desk.acquire_beside()
+        (waiting,) = (each for each in desk.service.handles.active() if each.state == "acquiring")
+        assert desk.service.release(whole(waiting)) == ()
+        with pytest.raises(Cancelled):
+            pending.result(timeout=5)
+        assert desk.tickets() == []
+
+    def test_of_a_forgotten_handle_is_nothing(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        assert desk.service.finish(handle) == ("T--00",)
+        assert desk.service.handles.load(handle.id) is None
+        assert desk.service.release(whole(handle)) == ()
+        assert os.listdir(desk.directory / "handles") == []
+
+    def test_of_what_expired_gives_nothing_back(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", ttl_seconds=60))
+        desk.time.advance(61)
+        assert desk.service.release(whole(handle)) == ()
+        assert (desk.record(handle).state, desk.record(handle).lost) == ("released", True)
+
+    def test_of_what_expired_and_is_anothers_now_touches_nothing(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", ttl_seconds=60))
+        desk.time.advance(61)
+        other = desk.acquire()
+        assert desk.service.release(whole(handle)) == ()
+        assert desk.held() == {"T--00": other.id}
+
+
+class TestRenew:
+    def test_a_heartbeat_gives_the_full_time_again(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", ttl_seconds=60))
+        for _ in range(3):
+            desk.time.advance(50)
+            desk.service.renew(whole(handle))
+        with pytest.raises(NoLease):
+            desk.acquire()
+        (lease,) = desk.record(handle).leases
+        assert (lease.acquire_time, lease.renew_time) == (1_700_000_000, 1_700_000_150)
+
+    def test_what_has_expired_is_lost_and_stays_lost(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", ttl_seconds=60))
+        desk.time.advance(60)
+        for _ in range(2):
+            with pytest.raises(LeaseLost, match=f"reacquire --handle .*/handles/{handle.id}"):
+                desk.service.renew(whole(handle))
+        assert desk.held() == {}
+
+    def test_what_was_taken_by_force_is_lost(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        desk.service.pools.delete_pool("T", force=True)
+        with pytest.raises(LeaseLost):
+            desk.service.renew(whole(handle))
+        assert desk.names_file(handle) == ""
+
+    def test_what_was_given_back_can_not_be_renewed(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", ttl_seconds=60))
+        desk.service.release(whole(handle))
+        with pytest.raises(NotAllowed, match="holds nothing"):
+            desk.service.renew(whole(handle))
+
+    def test_nothing_can_not_be_renewed(self, desk: Desk) -> None:
+        with pytest.raises(NotFound):
+            desk.service.renew(Target("T-nobody", 1))
+
+    def test_what_has_no_ttl_is_renewed_for_show(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        desk.time.advance(5)
+        renewed = desk.service.renew(whole(handle))
+        assert renewed.leases[0].renew_time == 1_700_000_005
+
+    def test_a_reacquire_makes_up_for_a_loss(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", ttl_seconds=60))
+        desk.time.advance(61)
+        again = desk.reacquire(handle)
+        assert not again.lost
+        desk.service.renew(whole(again))
+
+
+class TestWhatTheDeadLeave:
+    def test_a_grant_nobody_was_told_of_is_undone_by_the_next_command(self, desk: Desk) -> None:
+        desk.pool(1)
+
+        def acquire_and_die() -> None:
+            service = desk.open(State.open(str(desk.directory)))
+            service.acquire(ONE, patience=Patience(wait_seconds=0))
+            kill_this_process()
+
+        assert ending_of(fork(acquire_and_die)) == -signal.SIGKILL
+        assert len(desk.held()) == 1
+        desk.service.recovery.run()
+        assert desk.held() == {}
+
+    def test_a_grant_nobody_was_told_of_is_undone_by_who_waits_for_it(self, desk: Desk) -> None:
+        desk.pool(1)
+        read, write = os.pipe()
+
+        def acquire_and_linger() -> None:
+            service = desk.open(State.open(str(desk.directory)))
+            service.acquire(ONE, patience=Patience(wait_seconds=0))
+            os.write(write, b"!")
+            signal.pause()
+
+        child = fork(acquire_and_linger)
+        os.read(read, 1)
+        pending = desk.acquire_beside()
+        os.kill(child, signal.SIGKILL)
+        ending_of(child)
+        assert pending.result(timeout=5).names == ("T--00",)
+        os.close(read)
+        os.close(write)
+
+    def test_a_told_grant_outlives_who_asked(self, desk: Desk) -> None:
+        desk.pool(1)
+
+        def acquire_and_tell() -> None:
+            service = desk.open(State.open(str(desk.directory)))
+            service.told(service.acquire(ONE, patience=Patience(wait_seconds=0)))
+
+        assert ending_of(fork(acquire_and_tell)) == 0
+        desk.service.recovery.run()
+        assert len(desk.held()) == 1
+
+    def test_what_a_dead_guard_held_is_released_by_any_command(self, desk: Desk) -> None:
+        desk.pool(1)
+        guard = fork(signal.pause)
+        handle = desk.acquire(guard=identify(guard))
+        desk.service.recovery.run()
+        assert desk.held() == {"T--00": handle.id}
+        os.kill(guard, signal.SIGKILL)
+        ending_of(guard)
+        desk.service.recovery.run()
+        assert desk.held() == {}
+        assert desk.record(handle).state == "released"
+
+    def test_a_guard_in_a_foreign_namespace_is_never_taken_for_dead(self, desk: Desk) -> None:
+        desk.pool(1)
+        foreign = this_process()._replace(pid_namespace=1, pid=1 << 30)
+        handle = desk.acquire(guard=foreign)
+        desk.service.recovery.run()
+        PoolService(desk.service).show()
+        assert desk.held() == {"T--00": handle.id}
+
+    def test_killed_waiters_leave_nothing_for_long(self, desk: Desk) -> None:
+        desk.pool(1)
+        holder = desk.acquire()
+
+        def wait() -> None:
+            desk.open(State.open(str(desk.directory))).acquire(ONE, patience=Patience())
+
+        children = [fork(wait) for _ in range(10)]
+        eventually(lambda: len(desk.tickets()) == 10)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            ending_of(child)
+        desk.service.release(whole(holder))
+        again = desk.acquire()
+        assert desk.tickets() == []
+        active = [each.id for each in desk.service.handles.active()]
+        assert active == [again.id]
+
+    def test_status_counts_no_dead(self, desk: Desk) -> None:
+        desk.pool(1)
+        desk.acquire()
+
+        def wait() -> None:
+            desk.open(State.open(str(desk.directory))).acquire(ONE, patience=Patience())
+
+        child = fork(wait)
+        eventually(desk.tickets)
+        os.kill(child, signal.SIGKILL)
+        ending_of(child)
+        (pool,) = PoolService(desk.service).show()
+        assert pool.queue == ()
+        assert len(desk.service.handles.active()) == 1
+
+
+class TestTheDryRun:
+    def test_grants_nothing_to_everybody(self, desk: Desk) -> None:
+        service = desk.as_caller(desk.caller, "none:")
+        handle = service.acquire(Request("no-such-type", count=99), patience=Patience())
+        service.told(handle)
+        assert (handle.names, handle.backend) == ((), "none:")
+        assert service.handles.require(handle.id).state == "held"
+        assert desk.names_file(handle) == ""
+        assert service.release(whole(handle)) == ()
+        assert service.handles.require(handle.id).state == "released"
+
+    def test_can_be_reacquired(self, desk: Desk) -> None:
+        service = desk.as_caller(desk.caller, "none:")
+        handle = service.acquire(Request("T"), patience=Patience())
+        service.told(handle)
+        again = service.reacquire(handle.id, patience=Patience(wait_seconds=0))
+        assert (again.acquisition, again.names) == (2, ())
+
+    def test_has_no_pools(self, desk: Desk) -> None:
+        with pytest.raises(NotSupported, match="local:"):
+            desk.as_caller(desk.caller, "none:").pools  # noqa: B018
+
+    def test_a_handle_remembers_its_backend(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        elsewhere = desk.as_caller(desk.caller, "none:")
+        again = elsewhere.reacquire(handle.id, patience=Patience(wait_seconds=0))
+        assert (again.backend, again.names) == ("local:", ("T--00",))
+        assert elsewhere.release(whole(again)) == ("T--00",)
+        assert desk.held() == {}
+
+    def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
+        for url in ("locl:", "", "http:x", "ftp://x", "http://x y", "local:x"):
+            service = desk.as_caller(desk.caller, url)
+            with pytest.raises(
+                InvalidRequest, match="choose local:, none:, etcd://HOST:PORT or the http://"
+            ):
+                service.acquire(ONE, patience=Patience())
+        assert service.handles.active() == []
+
+
+def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> None:
+    desk.pool(2)
+
+    def work() -> None:
+        service = desk.open(State.open(str(desk.directory)))
+        service.recovery.run()
+        while True:
+            handle = service.acquire(ONE, patience=Patience())
+            service.told(handle, guard=this_process())
+            service.release(whole(handle))
+
+    for round_number in range(1, 6):
+        children = [fork(work) for _ in range(4)]
+        eventually(functools.partial(has_granted, desk, 20 * round_number))
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            ending_of(child)
+    PoolService(desk.service).show()
+    assert desk.held() == {}
+    assert desk.tickets() == []
+    assert desk.service.handles.active() == []
+    assert len(desk.acquire(Request("T", count=2)).names) == 2
+
+
+def has_granted(desk: Desk, count: int) -> bool:
+    return int(desk.state.query("SELECT fence FROM meta")[0][0]) >= count

@@ -1,0 +1,190 @@
+"""The use cases on pools in etcd, seen from the records: what is asked of a server, and when."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience, Progress
+from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Caller, whole
+from leasectl.model import Handle, Request
+from leasectl.pools.admin import PoolService
+from leasectl.pools.definitions import parse_definitions
+from leasectl.state import keeper as keeping
+from leasectl.state.directory import State
+from leasectl.state.releasing import GivingBack
+from leasectl.system.clock import Clock
+from leasectl.system.process import identify, this_process
+from tests.kit.etcd.relay import Relay
+
+ONE = Request("T")
+NO_WAIT = Patience(wait_seconds=0)
+
+
+@pytest.fixture
+def service(between: Relay, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """On a pool of two, without a keeper."""
+    monkeypatch.setattr(keeping, "ensure", lambda state: None)
+    state = State.open(str(state_dir))
+    url = f"{between.endpoint.replace('http', 'etcd')}/{secrets.token_hex(8)}"
+    service = Service(
+        state, backend_url=url, caller=Caller("job/1", "host"), release_seconds=0.5, clock=Clock()
+    )
+    service.pools.create_pool("T", ["T--00", "T--01"])
+    yield service
+    state.close()
+
+
+def acquire(service: Service, request: Request = ONE) -> Handle:
+    handle = service.acquire(request, patience=NO_WAIT)
+    service.told(handle)
+    return service.handles.require(handle.id)
+
+
+def held(service: Service) -> dict[str, str | None]:
+    (pool,) = service.pools.pools("T")
+    return {each.name: each.owner for each in pool.resources if each.lease}
+
+
+def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
+    service: Service, between: Relay
+) -> None:
+    asked: list[bool] = []
+    between.listen(before=lambda number, path: asked.append(service.state.db.in_transaction))
+    handle = acquire(service)
+    service.renew(whole(handle))
+    again = service.reacquire(handle.id, patience=NO_WAIT)
+    service.told(again)
+    PoolService(service).overview()
+    PoolService(service).add_numbered("T", 1)
+    text = "resources: [{type: N, state: free, names: [n1]}]"
+    PoolService(service).apply(parse_definitions(text, "list").pools)
+    service.targets.of_names(["T--00"])
+    service.release(whole(again))
+    service.finish(acquire(service))
+    assert len(asked) > 30
+    assert not any(asked)
+
+
+def test_a_request_without_a_ttl_gets_one(service: Service) -> None:
+    handle = acquire(service)
+    assert handle.request.ttl_seconds == 60
+    assert [lease.lease_duration_seconds for lease in handle.leases] == [60]
+
+
+def test_scope_test_needs_a_ttl_of_its_own(service: Service) -> None:
+    caller = Caller("job/1", "host", shared_dir=service.state.directory)
+    other = Service(service.state, backend_url=service.backend_url, caller=caller)
+    with pytest.raises(InvalidRequest, match="--scope test needs --ttl"):
+        acquire(other, Request("T", scope="test"))
+
+
+def test_what_is_late_for_an_acquisition_does_not_meet_the_next(service: Service) -> None:
+    handle = acquire(service, Request("T", name="T--00"))
+    again = service.reacquire(handle.id, patience=NO_WAIT)
+    service.told(again)
+    assert again.names == handle.names
+    assert service.release(whole(handle)) == ()
+    backend = service._backend(handle)
+    assert tuple(backend.release(handle.claims_as, handle.names)) == ()
+    assert held(service) == {"T--00": again.claims_as}
+
+
+def test_a_release_of_what_has_run_out_ends_well_and_returns_nothing(service: Service) -> None:
+    handle = acquire(service)
+    _lose(service, handle)
+    assert service.release(whole(handle)) == ()
+    assert service.handles.require(handle.id).state == "released"
+
+
+def test_a_lease_that_somebody_elsewhere_took_is_noticed_by_the_next_heartbeat(
+    service: Service,
+) -> None:
+    handle = acquire(service)
+    _lose(service, handle)
+    with pytest.raises(LeaseLost):
+        service.renew(whole(handle))
+
+
+def test_a_lease_that_is_just_being_given_back_is_not_lost(service: Service) -> None:
+    handle = acquire(service)
+    with service.state.transaction():
+        GivingBack(service.state, handle).start(handle.names, identify(1))
+    _lose(service, handle)
+    service.renew(whole(handle))
+    assert service.handles.require(handle.id).names == handle.names
+
+
+def test_what_a_killed_command_was_giving_back_is_not_lost_but_released(service: Service) -> None:
+    handle = acquire(service)
+    dead = this_process()._replace(start_time=1)
+    with service.state.transaction():
+        GivingBack(service.state, handle).start(handle.names, dead)
+    _lose(service, handle)
+    with pytest.raises(Exception, match="holds nothing to renew"):
+        service.renew(whole(handle))
+    assert not service.handles.require(handle.id).lost
+
+
+def test_a_request_whose_place_is_taken_away_ends_as_cancelled(service: Service) -> None:
+    acquire(service, Request("T", count=2))
+    steps = service.acquisition(Request("T"), handle_id="T-waits1", patience=Patience())
+    next(steps)
+    waiting = service.handles.require("T-waits1")
+    service._backend(waiting).withdraw(waiting.claims_as)
+    with pytest.raises(Cancelled):
+        while True:
+            steps.send(set())
+    assert service.handles.load("T-waits1") is None
+
+
+@pytest.mark.parametrize("lost", range(1, 5))
+def test_what_could_not_be_undone_is_left_to_the_keeper(
+    service: Service, between: Relay, lost: int
+) -> None:
+    """Of five requests the first only looks, and the last claims; no answer comes from one on."""
+
+    def lose(number: int, path: str) -> bool:
+        if number > first + lost:
+            between.cut()
+        return number > first + lost
+
+    first = len(between.paths)
+    between.listen(after=lose)
+    with pytest.raises(BackendUnreachable):
+        service.acquire(Request("T"), patience=NO_WAIT)
+    (left,) = service.handles.watched()
+    assert left.release_at is not None
+    between.listen()
+    between.mend()
+    for target in service.recovery.due():
+        service.release(target)
+    assert held(service) == {}
+    assert service.handles.active() == []
+
+
+def _lose(service: Service, handle: Handle) -> None:
+    """Have another state directory take away what a handle holds."""
+    engine = service._backend(handle)._engine  # type: ignore[attr-defined]
+    freed = engine.free(handle.claims_as)
+    assert freed == handle.names
+
+
+def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Service) -> None:
+    acquire(service, Request("T", count=2))
+    waiting: list[Handle] = []
+
+    def take_the_place_away(progress: Progress) -> None:
+        (handle,) = [each for each in service.handles.active() if each.state == "acquiring"]
+        waiting.append(handle)
+        service._backend(handle).withdraw(handle.claims_as)  # as etcd does with an expired lease
+
+    patience = Patience(wait_seconds=20, report=take_the_place_away)
+    with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
+        service.acquire(ONE, patience=patience)
+    assert service.handles.load(waiting[0].id) is None

@@ -1,0 +1,375 @@
+"""Delayed releases and further acquisitions of one handle."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotFound
+from leasectl.leases.targets import Target, whole
+from leasectl.model import Handle, Request
+from leasectl.state.directory import State
+from leasectl.system.process import this_process
+from tests.kit.desk import Desk
+from tests.kit.support import ending_of, eventually, fork, kill_this_process
+
+LATER = Request("T", release_after_seconds=100.0)
+
+
+class TestAReacquire:
+    def test_gives_back_and_gets_anew_in_one_step(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        again = desk.reacquire(first)
+        assert (again.id, again.acquisition, again.names) == (first.id, 2, ("T--00",))
+        assert again.leases[0].fence > first.leases[0].fence
+        assert again.leases[0].grant == 2
+        assert desk.names_file(again) == "T--00"
+
+    def test_gets_the_same_request_again(self, desk: Desk) -> None:
+        desk.pool(4)
+        request = Request("T", count=3, labels=(("a", "b"),))
+        again = desk.reacquire(desk.acquire(request))
+        assert again.request == request
+        # Least recently acquired first: the one that it didn't have before comes first.
+        assert again.names == ("T--03", "T--00", "T--01")
+        assert desk.names_file(again) == "T--03\nT--00\nT--01"
+
+    def test_gets_the_very_resource_again_that_was_named(self, desk: Desk) -> None:
+        desk.pool(3)
+        again = desk.reacquire(desk.acquire(Request("T", name="T--01")))
+        assert again.names == ("T--01",)
+
+    def test_keeps_guard_and_backend(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire(guard=this_process())
+        again = desk.reacquire(first)
+        assert (again.guard, again.backend) == (this_process(), "local:")
+
+    def test_goes_to_the_end_of_the_queue(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        other = desk.acquire_beside()
+        again = desk.reacquire_beside(first)
+        assert other.result(timeout=5).names == ("T--00",)
+        assert not again.done()
+        desk.service.release(whole(other.result()))
+        assert again.result(timeout=5).names == ("T--00",)
+
+    def test_holds_nothing_while_it_waits(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        other = desk.acquire_beside()
+        desk.reacquire_beside(first)
+        other.result(timeout=5)
+        record = desk.record(first)
+        assert (record.state, record.names) == ("acquiring", ())
+        assert desk.names_file(first) == ""
+
+    def test_of_a_released_handle_works(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        desk.service.release(whole(first))
+        assert desk.reacquire(first).names == ("T--00",)
+
+    def test_works_again_after_it_timed_out(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        desk.service.release(whole(first))
+        other = desk.acquire()
+        for acquisition in (2, 3):
+            with pytest.raises(NoLease):
+                desk.reacquire(first)
+            record = desk.record(first)
+            assert (record.state, record.acquisition) == ("released", acquisition)
+        assert desk.tickets() == []
+        desk.service.release(whole(other))
+        assert desk.reacquire(first).acquisition == 4
+
+    def test_that_times_out_has_given_back_what_was_held(self, desk: Desk) -> None:
+        desk.pool(2)
+        first, _ = desk.acquire(), desk.acquire()
+        group = desk.acquire_beside(Request("T", count=2))
+        with pytest.raises(NoLease):
+            desk.reacquire(first)
+        assert first.id not in desk.held().values()
+        assert desk.names_file(first) == ""
+        assert not group.done()
+
+    def test_that_can_never_be_met_changes_nothing(self, desk: Desk) -> None:
+        desk.pool(2)
+        first = desk.acquire(Request("T", count=2))
+        desk.service.pools.remove_resources("T", ["T--01"], force=True)
+        before = desk.record(first)
+        with pytest.raises(InvalidRequest):
+            desk.reacquire(first)
+        assert desk.record(first) == before
+        assert desk.held() == {"T--00": first.id}
+
+    def test_of_nothing_is_refused(self, desk: Desk) -> None:
+        with pytest.raises(NotFound):
+            desk.service.reacquire("T-nobody", patience=Patience(wait_seconds=0))
+
+    def test_for_a_guard_that_has_ended_is_refused(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        dead = this_process()._replace(start_time=1)
+        with desk.state.transaction() as db:
+            db.execute("UPDATE handle SET guard = ?", (dead.encode(),))
+        with pytest.raises(NotFound, match="its guard has ended"):
+            desk.reacquire(first)
+
+    def test_that_is_released_while_it_waits_is_cancelled(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        desk.service.release(whole(first))
+        other = desk.acquire()
+        pending = desk.reacquire_beside(first)
+        assert desk.service.release(whole(desk.record(first))) == ()
+        with pytest.raises(Cancelled):
+            pending.result(timeout=5)
+        assert desk.record(first).state == "released"
+        assert desk.tickets() == []
+        desk.service.release(whole(other))
+        assert desk.reacquire(first).names == ("T--00",)
+
+    def test_that_is_killed_while_it_waits_holds_up_nobody(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        desk.service.release(whole(first))
+        other = desk.acquire()
+        killed = fork(lambda: reacquire_elsewhere(desk, first))
+        eventually(desk.tickets)
+        pending = desk.acquire_beside()
+        kill(killed)
+        desk.service.release(whole(other))
+        third = pending.result(timeout=5)
+        assert desk.record(first).state == "released"
+        desk.service.release(whole(third))
+        assert desk.reacquire(first).names == ("T--00",)
+
+    def test_that_is_killed_before_it_told_of_the_grant_is_undone(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+
+        def reacquire_and_die() -> None:
+            reacquire_elsewhere(desk, first)
+            kill_this_process()
+
+        assert ending_of(fork(reacquire_and_die)) == -signal.SIGKILL
+        assert desk.held() == {"T--00": first.id}
+        desk.service.recovery.run()
+        assert desk.held() == {}
+        assert desk.record(first).state == "released"
+        assert desk.reacquire(first).names == ("T--00",)
+
+    def test_that_can_not_tell_of_its_grant_leaves_the_handle_for_the_next(
+        self, desk: Desk
+    ) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        again = desk.service.reacquire(first.id, patience=Patience(wait_seconds=0))
+        desk.service.take_back(again)
+        assert desk.held() == {}
+        assert desk.reacquire(first).names == ("T--00",)
+
+    def test_is_not_undone_by_whoever_finishes_the_acquisition_before(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        again = desk.reacquire(first)
+        assert desk.service.finish(first) == ()
+        assert desk.record(first) == again
+        assert desk.held() == {"T--00": first.id}
+        assert desk.names_file(first) == "T--00"
+
+
+class TestTwoReacquiresAtOnce:
+    def test_the_later_one_gets_the_lease_and_the_earlier_is_told(self, desk: Desk) -> None:
+        desk.pool(1)
+        first = desk.acquire()
+        desk.service.release(whole(first))
+        other = desk.acquire()
+        earlier = desk.reacquire_beside(first)
+        later = desk.reacquire_beside(first)
+        with pytest.raises(Cancelled):
+            earlier.result(timeout=5)
+        desk.service.release(whole(other))
+        assert later.result(timeout=5).acquisition == 3
+        assert desk.held() == {"T--00": first.id}
+
+    def test_one_that_was_granted_but_not_told_gives_way(self, desk: Desk) -> None:
+        desk.pool(2)
+        first = desk.acquire()
+        patience = Patience(wait_seconds=0)
+        earlier = desk.service.reacquire(first.id, patience=patience)
+        later = desk.service.reacquire(first.id, patience=patience)
+        desk.service.told(later)
+        with pytest.raises(Cancelled, match="released before it could be used"):
+            desk.service.told(earlier)
+        # What the loser does then: it gives back what it had, which is long gone.
+        assert desk.service.release(whole(earlier)) == ()
+        assert desk.held() == {later.names[0]: first.id}
+
+    def test_of_many_exactly_one_holds_in_the_end(self, desk: Desk) -> None:
+        desk.pool(2)
+        first = desk.acquire()
+
+        def reacquire_and_tell() -> None:
+            with contextlib.closing(State.open(str(desk.directory))) as state:
+                service = desk.open(state)
+                with contextlib.suppress(Cancelled):
+                    service.told(service.reacquire(first.id, patience=Patience(wait_seconds=5)))
+
+        children = [fork(reacquire_and_tell) for _ in range(8)]
+        assert [ending_of(child) for child in children] == [0] * 8
+        record = desk.record(first)
+        assert (record.state, record.acquisition) == ("held", 9)
+        assert desk.held() == {record.names[0]: first.id}
+        assert desk.names_file(record) == record.names[0]
+
+
+class TestADelayedRelease:
+    def test_happens_when_its_time_has_come(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(LATER)
+        desk.time.advance(99)
+        assert desk.release_due() == []
+        desk.time.advance(1)
+        assert desk.release_due() == [("T--00",)]
+        assert desk.release_due() == []
+        assert desk.record(handle).state == "released"
+
+    @pytest.mark.parametrize("capacity", [1, 2], ids=["same name", "another name"])
+    def test_armed_before_a_reacquire_does_not_free_what_that_got(
+        self, desk: Desk, capacity: int
+    ) -> None:
+        desk.pool(capacity)
+        handle = desk.acquire()
+        desk.service.arm(whole(handle), 100)
+        desk.time.advance(60)
+        again = desk.reacquire(handle)
+        desk.time.advance(60)
+        assert desk.release_due() == []
+        assert desk.held() == {again.names[0]: handle.id}
+
+    def test_is_armed_anew_by_a_reacquire(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        desk.service.arm(whole(handle), 100)
+        desk.time.advance(60)
+        again = desk.reacquire(handle)
+        assert again.release_at == desk.time.clock.elapsed() + 100
+        desk.time.advance(100)
+        assert desk.release_due() == [("T--00",)]
+
+    @pytest.mark.parametrize("capacity", [1, 2], ids=["same name", "another name"])
+    @pytest.mark.parametrize("names", [None, ("T--00",)], ids=["whole", "by name"])
+    def test_that_fires_after_a_reacquire_is_void(
+        self, desk: Desk, capacity: int, names: tuple[str, ...] | None
+    ) -> None:
+        """The keeper may have found it due, and get to it only now."""
+        desk.pool(capacity)
+        handle = desk.acquire()
+        late = Target(handle.id, handle.acquisition, names)
+        again = desk.reacquire(handle)
+        assert desk.service.release(late) == ()
+        assert desk.held() == {again.names[0]: handle.id}
+        assert desk.names_file(again) == again.names[0]
+
+    @pytest.mark.parametrize("names", [None, ("T--00",)], ids=["whole", "by name"])
+    def test_that_fires_in_the_middle_of_a_reacquire_is_void(
+        self, desk: Desk, names: tuple[str, ...] | None
+    ) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        late = Target(handle.id, handle.acquisition, names)
+        desk.service.arm(late, 100)
+        other = desk.acquire_beside()
+        pending = desk.reacquire_beside(handle)
+        held_by_other = other.result(timeout=5)
+        desk.time.advance(100)
+        assert desk.service.recovery.due() == []
+        assert desk.service.release(late) == ()
+        assert desk.record(handle).state == "acquiring"
+        desk.service.release(whole(held_by_other))
+        assert pending.result(timeout=5).names == ("T--00",)
+        assert desk.service.release(late) == ()
+        assert desk.held() == {"T--00": handle.id}
+
+    def test_that_was_armed_for_a_name_does_not_outlive_the_acquisition(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        desk.service.arm(Target(handle.id, 1, ("T--00",)), 100)
+        desk.reacquire(handle)
+        desk.time.advance(1000)
+        assert desk.release_due() == []
+        assert desk.held() == {"T--00": handle.id}
+
+    def test_can_not_be_armed_for_an_acquisition_that_is_over(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        desk.reacquire(handle)
+        desk.service.arm(whole(handle), 100)
+        assert desk.service.handles.timers() == []
+        assert desk.record(handle).request.release_after_seconds is None
+
+    def test_that_happened_long_ago_does_not_stop_a_reacquire(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(LATER)
+        desk.time.advance(100)
+        desk.release_due()
+        desk.time.advance(3600)
+        again = desk.reacquire(handle)
+        assert again.names == ("T--00",)
+        assert again.release_at == desk.time.clock.elapsed() + 100
+
+    def test_and_a_timed_out_reacquire_do_not_stop_another(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(LATER)
+        desk.time.advance(100)
+        desk.release_due()
+        other = desk.acquire()
+        with pytest.raises(NoLease):
+            desk.reacquire(handle)
+        assert desk.service.handles.timers() == []
+        desk.service.release(whole(other))
+        assert desk.reacquire(handle).release_at == desk.time.clock.elapsed() + 100
+
+    def test_armed_twice_happens_once_at_the_later_arming(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(LATER)
+        desk.service.arm(whole(handle), 500)
+        desk.time.advance(400)
+        assert desk.release_due() == []
+        desk.time.advance(100)
+        assert desk.release_due() == [("T--00",)]
+
+    def test_of_one_name_leaves_the_others(self, desk: Desk) -> None:
+        desk.pool(2)
+        handle = desk.acquire(Request("T", count=2))
+        desk.service.arm(Target(handle.id, 1, ("T--01",)), 100)
+        desk.time.advance(100)
+        assert desk.release_due() == [("T--01",)]
+        assert desk.held() == {"T--00": handle.id}
+
+
+def reacquire_elsewhere(desk: Desk, handle: Handle) -> None:
+    """Reacquire in a forked process, without telling."""
+    state = State.open(str(desk.directory))
+    desk.open(state).reacquire(handle.id, patience=Patience())
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    assert ending_of(pid) == -signal.SIGKILL
+
+
+def test_names_files_are_where_scripts_look(desk: Desk) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    assert Path(desk.state.names_path(handle.id)) == desk.directory / "handles" / handle.id

@@ -1,0 +1,169 @@
+"""leasectl.leases.targets: from a path, names or a scope to what a release is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import CorruptState, NotAllowed, NotFound
+from leasectl.leases.targets import Caller, Target, Targets, read_names, whole
+from leasectl.model import Handle, Request
+from leasectl.state.directory import State
+from tests.kit.support import Cli
+
+CALLER = Caller("job/1", "host")
+
+
+@pytest.fixture
+def held(cli: Cli) -> Handle:
+    """A handle that holds T--00 and T--01, of this very job and build."""
+    cli.pool("T", "T--00", "T--01", "T--02")
+    return cli.hold(Request("T", count=2), owner=CALLER.owner)
+
+
+@pytest.fixture
+def state(held: Handle, cli: Cli) -> Iterator[State]:
+    state = State.open(str(cli.state_dir))
+    yield state
+    state.close()
+
+
+@pytest.fixture
+def targets(state: State) -> Targets:
+    return Targets(state, CALLER, lambda name: name.startswith("T--"))
+
+
+class TestCallers:
+    @pytest.mark.parametrize("owner", ["job/1", "user@host"])
+    def test_own_leases_are_ones_own(self, owner: str) -> None:
+        assert Caller(owner, "host").is_owner(owner)
+
+    def test_outside_a_job_the_users_name_may_change(self) -> None:
+        assert Caller("uid7@host", "host").is_owner("default@host")
+
+    @pytest.mark.parametrize(
+        ("caller", "owner"),
+        [
+            ("job/1", "job/2"),
+            ("job/1", "other/1"),
+            ("job/1", "user@host"),
+            ("user@host", "job/1"),
+            ("user@host", "user@elsewhere"),
+            ("user@host", "user@xhost"),
+        ],
+    )
+    def test_anothers_are_not(self, caller: str, owner: str) -> None:
+        assert not Caller(caller, "host").is_owner(owner)
+
+
+class TestPaths:
+    def test_a_path_in_the_state_directory_is_a_handle(
+        self, targets: Targets, held: Handle, state: State
+    ) -> None:
+        assert targets.of_path(state.names_path(held.id)) == [Target(held.id, 1)]
+        assert targets.of_path(held.id) == [whole(held)]
+
+    @pytest.mark.parametrize("detour", ["handles/../handles", "./handles", "handles/."])
+    def test_the_path_may_take_a_detour(
+        self, targets: Targets, held: Handle, state: State, detour: str
+    ) -> None:
+        assert targets.of_path(f"{state.directory}/{detour}/{held.id}") == [whole(held)]
+
+    def test_the_path_may_be_relative_or_through_a_link(
+        self,
+        targets: Targets,
+        held: Handle,
+        state: State,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.chdir(state.path("handles"))
+        assert targets.of_path(f"./{held.id}") == [whole(held)]
+        (tmp_path / "link").symlink_to(state.path("handles"))
+        assert targets.of_path(f"{tmp_path}/link/{held.id}") == [whole(held)]
+
+    def test_a_handle_without_a_record_is_unknown_whatever_its_file_says(
+        self, targets: Targets, state: State
+    ) -> None:
+        Path(state.names_path("T-forged")).write_text("T--00")
+        with pytest.raises(NotFound):
+            targets.of_path(state.names_path("T-forged"))
+
+    def test_a_copy_means_its_names(
+        self, targets: Targets, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "copy").write_text("T--01\nT--02\n")
+        wanted = [Target(held.id, 1, ("T--01",))]
+        assert targets.of_path(str(tmp_path / "copy")) == wanted
+        monkeypatch.chdir(tmp_path)
+        assert targets.of_path("copy") == targets.of_path("./copy") == wanted
+
+    def test_a_bare_id_is_the_handle_also_where_a_file_has_that_name(
+        self, targets: Targets, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / held.id).write_text("T--00")
+        monkeypatch.chdir(tmp_path)
+        assert targets.of_path(held.id) == [whole(held)]
+
+    def test_nothing_means_nothing(self, targets: Targets, tmp_path: Path) -> None:
+        (tmp_path / "empty").touch()
+        assert targets.of_path("") == targets.of_path(str(tmp_path / "empty")) == []
+
+
+class TestNames:
+    def test_names_mean_the_handles_that_hold_them(self, targets: Targets, held: Handle) -> None:
+        assert targets.of_names(["T--01"]) == [Target(held.id, 1, ("T--01",))]
+        assert targets.of_names(["T--01", "T--00", "T--01"]) == [
+            Target(held.id, 1, ("T--01", "T--00"))
+        ]
+
+    def test_a_free_one_means_nothing(self, targets: Targets) -> None:
+        assert targets.of_names(["T--02"]) == []
+
+    def test_an_unknown_one_is_refused(self, targets: Targets) -> None:
+        with pytest.raises(NotFound, match='no resource "U--00"'):
+            targets.of_names(["T--00", "U--00"])
+
+    def test_anothers_is_refused(self, state: State, held: Handle) -> None:
+        other = Targets(state, Caller("job/2", "host"), lambda name: True)
+        with pytest.raises(NotAllowed, match=f"{held.holder_identity}.*another job or build"):
+            other.of_names(["T--02", "T--00"])
+
+
+def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli: Cli) -> None:
+    with cli.service() as service:
+        service.release(whole(cli.hold("T")))
+    other = cli.hold("T")
+    assert sorted(targets.of_everything()) == sorted([whole(held), whole(other)])
+
+
+class TestNamesFiles:
+    @pytest.mark.parametrize(
+        ("text", "names"), [("a", ["a"]), ("a\nb", ["a", "b"]), ("a\n", ["a"]), ("", [])]
+    )
+    def test_a_names_file_is_read(self, tmp_path: Path, text: str, names: list[str]) -> None:
+        path = tmp_path / "copy"
+        path.write_text(text)
+        assert read_names(str(path)) == names
+
+    def test_a_link_to_ones_own_file_is_fine(self, tmp_path: Path) -> None:
+        (tmp_path / "copy").write_text("a")
+        (tmp_path / "link").symlink_to("copy")
+        assert read_names(str(tmp_path / "link")) == ["a"]
+
+    def test_a_huge_file_is_refused_unread(self, tmp_path: Path) -> None:
+        path = tmp_path / "huge"
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+        with pytest.raises(CorruptState, match="something else than lease names"):
+            read_names(str(path))
+
+    def test_no_descriptor_is_left_open(self, tmp_path: Path) -> None:
+        before = set(os.listdir("/proc/self/fd"))
+        for path in (tmp_path, Path("/dev/null"), tmp_path / "missing"):
+            with pytest.raises(NotFound):
+                read_names(str(path))
+        assert set(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,238 @@
+"""Every command that the README and the help show is run as it stands there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from leasectl.cli.app import COMMANDS, ENVIRONMENT
+from leasectl.cli.app import command as root
+from leasectl.errors import EXIT_CODES
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.support import Cli
+
+README = Path(__file__).parents[3] / "README.md"
+# A comment right before a block says why it isn't run.
+_BLOCK = re.compile(
+    r"(?:<!-- not run by the tests: (?P<reason>[^\n]+) -->\n)?```bash\n(?P<text>.*?)```", re.DOTALL
+)
+
+INSTALLER = """#!/usr/bin/env bash
+# Stands in for openshift-install: exit code 4 twice, then success.
+printf x >>"$0.attempts"
+(($(wc -c <"$0.attempts") > 2)) || exit 4
+"""
+
+KUBECTL = """#!/usr/bin/env bash
+# Stands in for `kubectl create configmap NAME --from-file=PATH...` and the mount of what it makes.
+set -euo pipefail
+[[ "$1 $2" == 'create configmap' ]]
+mkdir -p mounted/..data
+for word in "${@:4}"; do
+  path=${word#--from-file=}
+  cp "$path" mounted/..data
+  ln -s "..data/${path##*/}" mounted
+done
+(($(cat mounted/..data/* | wc -c) < 1 << 20))
+"""
+
+# A list that pools may move over from.
+RESOURCES = "resources: [{type: lab, state: free, names: [rack-7, rack-8]}]"
+
+# Where the README has a cluster.
+CLUSTER = "etcd://etcd-0:2379,etcd-1:2379,etcd-2:2379/"
+
+INSTALL_LEASE = "openshift-org-azure--azure4--install-quota-slice"
+
+
+def readme_blocks() -> list[tuple[str | None, str]]:
+    """Reason not to run it, and text, of each Bash block."""
+    found = _BLOCK.finditer(README.read_text(encoding="utf-8"))
+    return [(match["reason"], match["text"]) for match in found]
+
+
+def readme_block(heading: str) -> str:
+    """The only Bash block under a heading."""
+    text = README.read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    (match,) = _BLOCK.finditer(section)
+    return match["text"]
+
+
+def commands(
+    command: click.Command = root, path: tuple[str, ...] = ("leasectl",)
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All commands, those of groups included."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            each = command.get_command(context, name)
+            assert each is not None
+            yield from commands(each, (*path, name))
+
+
+ALL_COMMANDS = list(commands())
+WITHOUT_GROUPS = [(p, c) for p, c in ALL_COMMANDS if not isinstance(c, click.Group) or c is root]
+
+
+def help_of(path: tuple[str, ...], cli: Cli, columns: int = 80) -> str:
+    return cli.ok(*path[1:], "--help", COLUMNS=str(columns))
+
+
+def example_of(text: str) -> str:
+    """The lines under ``Example:`` in a help text."""
+    _, _, after = re.split(r"^ *(Examples?:)\n", text, flags=re.MULTILINE)
+    return after
+
+
+@pytest.fixture
+def shell(cli: Cli) -> Cli:
+    """A command line with stand-ins for what the examples start, and the installed leasectl."""
+    folder = cli.cwd / "bin"
+    folder.mkdir()
+    for path in (folder / "openshift-install", cli.cwd / "install.sh"):
+        write_program(path, INSTALLER)
+    write_program(folder / "kubectl", KUBECTL)
+    (cli.cwd / "boskos-resources.yaml").write_text(RESOURCES)
+    (cli.cwd / "scripts").symlink_to(README.parent / "scripts")
+    shared = cli.cwd / "shared"
+    shared.mkdir()
+    installed = Path(sys.executable).parent
+    cli.env.update(
+        PATH=f"{folder}:{installed}:{cli.env['PATH']}",
+        SHARED_DIR=str(shared),
+        LEASECTL_CODE_DIR=str(cli.cwd / "code"),
+        LEASECTL_BACKEND="local:",
+        LEASE_PROXY_CLIENT_SH="scripts/client.sh",
+        CLUSTER_PROFILE_SET_NAME="openshift-org-azure",
+        CLUSTER_PROFILE_NAME="azure4",
+    )
+    return cli
+
+
+def write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def run_bash(cli: Cli, text: str) -> None:
+    finished = cli.spawn(["bash", "-euo", "pipefail", "-c", text]).finish()
+    assert finished.code == 0, f"{text}\n{finished}"
+
+
+class TestReadme:
+    def test_every_block_runs_one_after_the_other(self, shell: Cli, etcd: EtcdServer) -> None:
+        shell.pool("openshift-org-azure--install")
+        shell.pool(INSTALL_LEASE)
+        to_run = [text for reason, text in readme_blocks() if reason is None]
+        assert len(to_run) > 3
+        shell.env.update(ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
+        for text in to_run:
+            run_bash(shell, text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/"))
+            shell.ok("release", "--all")
+
+    def test_the_ci_step_runs_on_what_is_mounted(
+        self, shell: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        run_bash(shell, readme_block("Mounting it beside client.sh"))
+        image = shell.cwd / "image"
+        image.mkdir()
+        write_program(image / "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        write_program(
+            image / "openshift-install", '#!/bin/sh\ncat "$LEASECTL_STATE_DIR"/handles/*\n'
+        )
+        proxy = fault_proxy(f"{INSTALL_LEASE}=1")
+        finished = shell.spawn(
+            ["bash", "-c", readme_block("In a CI step")],
+            PATH=f"{image}:/usr/bin:/bin",
+            LEASECTL_BACKEND=None,
+            LEASE_PROXY_SERVER_URL=proxy.url,
+            LEASE_PROXY_CLIENT_SH=str(shell.cwd / "mounted" / "client.sh"),
+        ).finish()
+        assert (finished.code, finished.out) == (0, f"{INSTALL_LEASE}--00")
+        assert finished.err == f"{INSTALL_LEASE}--00 released\n"
+        assert proxy.leased == []
+        # It was leasectl.pyz that did it.
+        assert [*(shell.cwd / "code").iterdir()]
+
+    def test_what_isnt_run_has_a_reason(self) -> None:
+        blocks = readme_blocks()
+        assert README.read_text(encoding="utf-8").count("```bash") == len(blocks)
+        reasons = [reason for reason, _ in blocks if reason is not None]
+        assert len(reasons) <= 3
+        assert all(len(reason) > 15 for reason in reasons)
+
+    def test_it_names_every_command(self) -> None:
+        text = README.read_text(encoding="utf-8")
+        for name in COMMANDS:
+            assert re.search(rf"^\| `{name}\b", text, re.MULTILINE), name
+
+    def test_it_has_the_exit_codes(self) -> None:
+        text = README.read_text(encoding="utf-8")
+        section = text.partition("## Exit codes\n")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+        assert tuple(rows[1:]) == EXIT_CODES
+
+    def test_it_names_every_variable_that_is_read(self) -> None:
+        text = README.read_text(encoding="utf-8")
+        for names, _ in ENVIRONMENT:
+            for name in names.split(", "):
+                assert f"`{name}`" in text
+
+    def test_its_links_lead_somewhere(self) -> None:
+        text = README.read_text(encoding="utf-8")
+        headings = {
+            re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+            for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        }
+        for target in re.findall(r"\]\(([^)]+)\)", text):
+            if target.startswith("#"):
+                assert target[1:] in headings
+            elif "://" not in target:
+                assert (README.parent / target).exists(), target
+
+
+class TestHelp:
+    @pytest.mark.parametrize("path", [p for p, _ in WITHOUT_GROUPS], ids=" ".join)
+    def test_its_example_runs(self, shell: Cli, path: tuple[str, ...]) -> None:
+        example = example_of(help_of(path, shell))
+        assert "leasectl" in example
+        before = ""
+        succeed = "{} || {} || :\n"  # after its two failures
+        if "pool create" not in example:
+            shell.pool("azure--install")
+        if '"$h"' in example and "h=$(" not in example:
+            before = "h=$(leasectl acquire -t azure--install --ttl 5m)\n"
+        if "acquire" in path:
+            before += succeed.format("openshift-install", "openshift-install")
+        elif path == ("leasectl",):
+            before += succeed.format("./install.sh", "./install.sh")
+        run_bash(shell, before + example)
+
+    @pytest.mark.parametrize("path", [p for p, _ in ALL_COMMANDS], ids=" ".join)
+    def test_it_fits_80_columns(self, shell: Cli, path: tuple[str, ...]) -> None:
+        lines = help_of(path, shell).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert not any(line.rstrip().endswith("...") for line in lines[1:])
+
+    def test_it_lists_every_command(self, shell: Cli) -> None:
+        text = help_of(("leasectl",), shell)
+        for name in COMMANDS:
+            assert re.search(rf"^  {name}  ", text, re.MULTILINE)
+
+    def test_it_has_the_exit_codes(self, shell: Cli) -> None:
+        text = help_of(("leasectl",), shell, columns=200)
+        for code, meaning in EXIT_CODES:
+            assert re.search(rf"^  {re.escape(code)} +{re.escape(meaning)}$", text, re.MULTILINE)
+
+
+def test_a_wrong_command_in_the_readme_would_be_noticed(shell: Cli) -> None:
+    with pytest.raises(AssertionError, match="no command"):
+        run_bash(shell, "leasectl aquire -t T | cat")

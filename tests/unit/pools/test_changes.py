@@ -1,0 +1,150 @@
+"""Pools become what definitions say: the plan, and its carrying out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.errors import InvalidRequest
+from leasectl.model import Claimant, Lease, Pool, Request, Resource
+from leasectl.pools.changes import PoolChange, carry_out, plan
+from leasectl.pools.definitions import CountedPool, Definition, NamedPool
+from leasectl.system.clock import Clock
+
+LEASE = Lease("", 1, 1, 1, "somebody", 0.0, 0.0, None, 0, ())
+
+
+def pool(pool_type: str, *names: str, held: Sequence[str] = ()) -> Pool:
+    return Pool(
+        pool_type, tuple(Resource(n, LEASE if n in held else None) for n in sorted(names)), ()
+    )
+
+
+def planned(definition: Definition, *pools: Pool) -> PoolChange:
+    (change,) = plan([definition], pools)
+    return change
+
+
+class TestNamedPools:
+    def test_a_pool_that_isnt_there_is_made(self) -> None:
+        assert planned(NamedPool("T", ("b", "a"))) == PoolChange("T", new=True, added=("b", "a"))
+
+    def test_a_pool_that_is_as_defined_is_left_alone(self) -> None:
+        assert planned(NamedPool("T", ("b", "a")), pool("T", "a", "b")) == PoolChange("T")
+
+    def test_missing_ones_are_added_free_ones_removed_and_held_ones_stay(self) -> None:
+        change = planned(NamedPool("T", ("a", "n")), pool("T", "a", "b", "c", held=["a", "c"]))
+        assert change == PoolChange("T", added=("n",), removed=("b",), staying=("c",))
+
+    def test_a_name_of_another_pool_is_refused(self) -> None:
+        said = 'pool "T" is to have "a", which is in pool "U"; .*: leasectl pool remove U --names a'
+        with pytest.raises(InvalidRequest, match=said):
+            planned(NamedPool("T", ("a",)), pool("U", "a"))
+
+    def test_a_name_that_another_pool_gives_up_moves(self) -> None:
+        wanted: list[Definition] = [NamedPool("T", ("a", "b")), NamedPool("U", ("c",))]
+        assert plan(wanted, [pool("T", "a"), pool("U", "b", "c")]) == (
+            PoolChange("T", moved=("b",)),
+            PoolChange("U", removed=("b",)),
+        )
+
+    def test_a_held_name_that_another_pool_gives_up_is_awaited(self) -> None:
+        wanted: list[Definition] = [NamedPool("T", ("a", "b")), NamedPool("U", ("c",))]
+        assert plan(wanted, [pool("T", "a"), pool("U", "b", "c", held=["b"])]) == (
+            PoolChange("T", awaited=("b",)),
+            PoolChange("U", staying=("b",)),
+        )
+
+
+class TestCountedPools:
+    def test_a_pool_is_made_as_small_as_it_may_be(self) -> None:
+        change = planned(CountedPool("T", 2, 5))
+        assert change == PoolChange("T", new=True, added=("T--00", "T--01"))
+
+    @pytest.mark.parametrize("count", [2, 3, 5])
+    def test_a_pool_within_its_limits_is_left_alone(self, count: int) -> None:
+        names = [f"any-{number}" for number in range(count)]
+        assert planned(CountedPool("T", 2, 5), pool("T", *names)) == PoolChange("T")
+
+    def test_numbers_go_on_after_the_highest(self) -> None:
+        change = planned(CountedPool("T", 3, 5), pool("T", "T--07"))
+        assert change == PoolChange("T", added=("T--08", "T--09"))
+
+    def test_the_highest_free_numbers_go_first(self) -> None:
+        now = pool("T", "T--98", "T--99", "T--100", "T--101", held=["T--101"])
+        assert planned(CountedPool("T", 1, 2), now).removed == ("T--99", "T--100")
+
+    def test_held_ones_stay_beyond_the_limit(self) -> None:
+        now = pool("T", "T--00", "T--01", "T--02", held=["T--01", "T--02"])
+        change = planned(CountedPool("T", 1, 1), now)
+        assert change == PoolChange("T", removed=("T--00",), staying=("T--02",))
+
+    def test_a_number_that_another_pool_has_or_is_to_have_is_refused(self) -> None:
+        with pytest.raises(InvalidRequest, match='"T--00", which is in pool "U"; '):
+            planned(CountedPool("T", 1, 1), pool("U", "T--00"))
+        with pytest.raises(InvalidRequest, match='"T--00", which the file lists in pool "U"; '):
+            plan([CountedPool("T", 1, 1), NamedPool("U", ("T--00",))], [])
+
+
+class TestCarryingOut:
+    @pytest.fixture
+    def engine(self) -> MemoryEngine:
+        return MemoryEngine(clock=Clock(), lost=self.nobody_loses)
+
+    @staticmethod
+    def nobody_loses(owner: str, names: Sequence[str]) -> None:
+        raise AssertionError(f"{owner} lost {names}")
+
+    def hold(self, engine: MemoryEngine, name: str, pool_type: str = "T") -> None:
+        claimant = Claimant("owner", "owner@host", Request(pool_type, name=name), None)
+        ticket = engine.enqueue(claimant, engine.waiter(claimant))
+        assert engine.claim(ticket)
+
+    def names(self, engine: MemoryEngine) -> dict[str, list[str]]:
+        return {each.type: [r.name for r in each.resources] for each in engine.pools()}
+
+    def test_it_makes_pools_as_planned_and_then_nothing_is_left_to_do(
+        self, engine: MemoryEngine
+    ) -> None:
+        engine.create_pool("T", ["a", "b"])
+        engine.create_pool("U", ["c", "d"])
+        engine.create_pool("V", ["v"])
+        wanted: list[Definition] = [
+            NamedPool("T", ("a", "c", "n")),
+            NamedPool("U", ("d",)),
+            CountedPool("W", 1, 1),
+        ]
+        changes = plan(wanted, engine.pools())
+        assert carry_out(changes, engine) == changes
+        assert self.names(engine) == {
+            "T": ["a", "c", "n"],
+            "U": ["d"],
+            "V": ["v"],
+            "W": ["W--00"],
+        }
+        assert plan(wanted, engine.pools()) == tuple(PoolChange(each.type) for each in wanted)
+
+    def test_a_new_pool_may_consist_of_what_another_gives_up(self, engine: MemoryEngine) -> None:
+        engine.create_pool("T", ["a", "b"])
+        wanted: list[Definition] = [NamedPool("N", ("b",)), NamedPool("T", ("a",))]
+        carry_out(plan(wanted, engine.pools()), engine)
+        assert self.names(engine) == {"N": ["b"], "T": ["a"]}
+
+    def test_what_was_acquired_since_the_plan_stays(self, engine: MemoryEngine) -> None:
+        engine.create_pool("T", ["a", "b", "c"])
+        changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], engine.pools())
+        self.hold(engine, "c")
+        assert carry_out(changes, engine) == (
+            PoolChange("T", removed=("b",), staying=("c",)),
+            PoolChange("U", new=True, awaited=("c",)),
+        )
+        assert self.names(engine) == {"T": ["a", "c"], "U": []}
+
+    def test_what_was_removed_since_the_plan_is_no_failure(self, engine: MemoryEngine) -> None:
+        engine.create_pool("T", ["a", "b", "c"])
+        changes = plan([NamedPool("T", ("a",))], engine.pools())
+        engine.remove_resources("T", ["b"], force=False)
+        carry_out(changes, engine)
+        assert self.names(engine) == {"T": ["a"]}

@@ -1,0 +1,190 @@
+"""The form that Boskos reads its resources from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from leasectl.errors import InvalidRequest
+from leasectl.pools.definitions import CountedPool, Definitions, NamedPool, parse_definitions
+
+LIST = """\
+# Accounts for end-to-end tests.
+---
+resources:
+# The accounts of the west.
+- type: "aws-account"
+  state: free
+  names:
+  - "west-1"      # rented until May
+  - west-2
+# Names that look like numbers are names.
+- names: [007, 8]
+  state: dirty
+  type: gce-project
+- type: aws-account
+  state: free
+  names:
+  - east-1
+- type: aws-cluster
+  state: dirty
+  min-count: 1
+  max-count: 2
+  lifespan: 48h
+  needs:
+    aws-account: 1
+  config:
+    type: AWSClusterCreator
+    content: |
+      any: [thing, at all
+"""
+
+
+def read(text: str) -> Definitions:
+    return parse_definitions(text, "f")
+
+
+def test_a_list_is_read_as_it_is() -> None:
+    assert read(LIST).pools == (
+        NamedPool("aws-account", ("west-1", "west-2", "east-1")),
+        NamedPool("gce-project", ("007", "8")),
+        CountedPool("aws-cluster", 1, 2),
+    )
+
+
+def test_what_is_read_over_is_said_once_in_order_and_where() -> None:
+    entries = LIST.partition("resources:\n")[2]
+    again = entries.replace("west", "w").replace("east", "e").replace("-cluster", "-box")
+    state = "f:12: state dirty is ignored: new resources are free at once"
+    rest = (
+        'f:21: none are made on demand, up to max-count; "leasectl pool add" makes them',
+        "f:22: lifespan means nothing here and is ignored",
+        "f:23: needs means nothing here and is ignored",
+        "f:25: config means nothing here and is ignored",
+    )
+    assert read(LIST).notes == (f"{state} (also in line 19)", *rest)
+    first, *others = read(LIST + again.replace("007, 8", "9")).notes
+    assert first == f"{state} (also in lines 19, 37, 44)"
+    also = [f"{note} (also in line {line})" for note, line in zip(rest, (46, 47, 48, 50))]
+    assert others == also
+
+
+def test_many_lines_of_one_kind_are_shortened() -> None:
+    entries = "".join(
+        f"- {{type: T{number}, names: [n{number}], lifespan: 1h}}\n" for number in range(9)
+    )
+    assert read("resources:\n" + entries).notes == (
+        "f:2: lifespan means nothing here and is ignored (also in lines 3, 4, 5, 6, 7 and 3 more)",
+    )
+
+
+def test_a_plain_list_has_no_notes() -> None:
+    assert read("resources: [{type: T, state: free, names: [a]}]").notes == ()
+    assert read("resources: [{type: T, names: [a], config: null, lifespan: }]").notes == ()
+    assert read("resources: [{type: T, min-count: 3, max-count: 3}]").notes == ()
+
+
+def test_json_is_read_as_well() -> None:
+    entries = [{"type": "T", "names": ["a", 7]}, {"type": "U", "max-count": 3}]
+    assert read(json.dumps({"resources": entries})).pools == (
+        NamedPool("T", ("a", "7")),
+        CountedPool("U", 0, 3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", 'f: a mapping with "resources"'),
+        ("# nothing", 'f: a mapping with "resources"'),
+        ("hello", 'f:1: a mapping with "resources"'),
+        ("- a", 'f:1: a mapping with "resources"'),
+        ("{}", 'f: "resources" must be a list'),
+        ("resources:", 'f:1: "resources" must be a list'),
+        ("resources: []", 'f:1: "resources" must be a list'),
+        ("resources: {}", 'f:1: "resources" must be a list'),
+        ("apiVersion: v1\nresources: []", 'f:1: the file: "apiVersion" is unknown'),
+        ("resources: [a]", "f:1: resources[0] must be a mapping"),
+        ("resources:\n- names: [a]", "f:2: resources[0]: type is missing"),
+        ("resources:\n- type: \n  names: [a]", "f:2: resources[0]: type is missing"),
+        ("resources: [{type: [T], names: [a]}]", "f:1: resources[0].type must be a word"),
+        ("resources: [{type: a/b, names: [a]}]", 'f:1: resources[0]: type "a/b" is not'),
+        (
+            "resources:\n- type: T\n  nmaes: [a]",
+            'f:3: resources[0]: "nmaes" is unknown in a list of Boskos resources; known: type, ',
+        ),
+        ("resources: [{type: T, <<: {}}]", 'f:1: resources[0]: "<<" is unknown'),
+        ("resources: [{type: T}]", 'f:1: resources[0]: pool "T" has neither names nor max-count'),
+        ("resources: [{type: T, names: []}]", 'f:1: resources[0]: pool "T" has neither'),
+        ("resources: [{type: T, names: a}]", "f:1: resources[0].names must be a list"),
+        ("resources: [{type: T, names: {a: b}}]", "f:1: resources[0].names must be a list"),
+        ("resources: [{type: T, names: [[a]]}]", "f:1: resources[0].names[0] must be a word"),
+        ("resources: [{type: T, names: [a, ~]}]", "f:1: resources[0].names[1] must be a word"),
+        (
+            "resources:\n- type: T\n  names:\n  - a\n  - a",
+            'f:5: resources[0].names[1]: "a" is already in pool "T" in line 4',
+        ),
+        (
+            "resources:\n- {type: T, names: [a]}\n- {type: U, names: [a]}",
+            'f:3: resources[1].names[0]: "a" is already in pool "T" in line 2',
+        ),
+        ("resources: [{type: T, state: [free], names: [a]}]", "f:1: state must be a word"),
+        ("resources: [{type: T, names: [a], max-count: 1}]", "f:1: resources[0]: either names or"),
+        ("resources: [{type: T, min-count: 1}]", "f:1: resources[0]: max-count is missing"),
+        (
+            "resources:\n- type: T\n  max-count: 0",
+            "f:3: resources[0].max-count 0: it can be 1 to 999999999",
+        ),
+        (
+            "resources: [{type: T, min-count: 1000000000, max-count: 2}]",
+            "f:1: resources[0].min-count 1000000000: it can be 0 to 100000",
+        ),
+        (
+            "resources: [{type: T, max-count: 1000000000}]",
+            "f:1: resources[0].max-count 1000000000: it can be 1 to 999999999",
+        ),
+        ("resources: [{type: T, max-count: -1}]", 'f:1: resources[0].max-count: "-1" is no whole'),
+        (
+            "resources: [{type: T, min-count: 3, max-count: 2}]",
+            "f:1: resources[0]: min-count 3 is more than max-count 2",
+        ),
+        (
+            "resources: [{type: T, max-count: 1}, {type: T, max-count: 2}]",
+            'f:1: resources[1]: pool "T" is there twice',
+        ),
+        (
+            "resources: [{type: T, names: [a]}, {type: T, max-count: 2}]",
+            'f:1: resources[1]: pool "T" is there twice',
+        ),
+        (
+            "resources: [{type: T, max-count: 2}, {type: T, names: [a]}]",
+            'f:1: resources[1]: pool "T" is there twice',
+        ),
+        (
+            "resources: [{type: T, min-count: 60000, max-count: 60000}, "
+            "{type: U, min-count: 60000, max-count: 60000}]",
+            "f:1: more than 100000 resources",
+        ),
+    ],
+)
+def test_what_isnt_of_this_form_is_refused_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(text)
+    assert str(refused.value).startswith(said)
+
+
+@pytest.mark.parametrize("count", ["-1", "1.5", "many", '"3"', "010", "1_000", "9" * 30, "[]"])
+def test_a_count_that_is_none_is_refused(count: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"f:1: resources\[0\]\.max-count"):
+        read(f"resources: [{{type: T, max-count: {count}}}]")
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "..", "a\nb", "$(touch pwned)", "x" * 300, "", "a b", "-x", "é"]
+)
+def test_a_name_that_isnt_allowed_is_refused(name: str) -> None:
+    for entry in ({"type": "T", "names": ["a", name]}, {"type": name, "names": ["a"]}):
+        for text in (json.dumps({"resources": [entry]}), f"resources: [{json.dumps(entry)}]"):
+            with pytest.raises(InvalidRequest, match=r"^f(:1)?: resources\[0\]"):
+                read(text)

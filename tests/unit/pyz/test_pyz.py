@@ -1,0 +1,552 @@
+"""``leasectl.pyz``: what is in it, and that one file is enough wherever there is a Python."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.parser import BytesParser
+from functools import cache
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+import leasectl
+from leasectl.pyz import unpack
+from leasectl.pyz.unpack import LEFT_OVER, UNPACKED
+from tests.kit.support import Cli, Finished, eventually
+
+ROOT = Path(__file__).parents[3]
+WHEELS = ROOT / ".wheels"
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
+# Its wheels are for one Python and machine each.
+NOT_PACKED = {"PyYAML"}
+AS_ROOT = os.geteuid() == 0
+
+
+def build(
+    output: Path, *, root: Path = ROOT, python: str = sys.executable, umask: int = 0o022
+) -> None:
+    """Build the archive; without network, if the wheels have been downloaded before."""
+    script = [python, str(root / "scripts" / "build-pyz"), "-o", str(output)]
+    script += ["--wheels", str(WHEELS)]
+    before = os.umask(umask)
+    try:
+        subprocess.run(script, check=True, stdout=subprocess.DEVNULL)
+    finally:
+        os.umask(before)
+
+
+@cache
+def found_python(version: str) -> str | None:
+    """The path of a Python of that version that really runs, without a virtual environment."""
+    show = [f"python{version}", "-c", "import os, sys; print(os.path.realpath(sys.executable))"]
+    # pyenv's shim refuses to run a version that isn't chosen, though it is installed.
+    return (
+        output_of(show)
+        or output_of(show, PYENV_VERSION=output_of(["pyenv", "latest", version]))
+        or None
+    )
+
+
+def output_of(argv: list[str], **env: str) -> str:
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.check_output(
+            argv, text=True, stderr=subprocess.DEVNULL, env={**os.environ, **env}
+        ).strip()
+    return ""
+
+
+OWN_PYTHON = os.path.realpath(sys.executable)
+
+
+@dataclass
+class Pyz(Cli):
+    """Commands run by the archive, with folders of their own for state and code."""
+
+    archive: Path = Path()
+    python: str = OWN_PYTHON
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.env["LEASECTL_CODE_DIR"] = str(self.private)
+        self.env["HOME"] = "/nonexistent"
+
+    def command(self, *args: str) -> list[str]:
+        return [self.python, str(self.archive), *args]
+
+    @property
+    def private(self) -> Path:
+        return self.cwd / "code"
+
+    @property
+    def folder(self) -> Path:
+        """The one folder that was unpacked."""
+        (folder,) = self.private.iterdir()
+        return folder
+
+    def make_private(self) -> None:
+        self.private.mkdir(mode=0o700)
+
+
+@pytest.fixture(scope="session")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pyz")
+    folder.chmod(0o755)  # for other users, too
+    build(folder / "leasectl.pyz")
+    return folder / "leasectl.pyz"
+
+
+@pytest.fixture
+def pyz(archive: Path, state_dir: Path, tmp_path: Path) -> Iterator[Pyz]:
+    pyz = Pyz(state_dir, tmp_path, archive=archive)
+    yield pyz
+    pyz.close()
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """What would show that anything in a folder was written."""
+    found = {path: path.lstat() for path in folder.rglob("*")}
+    return {str(path): (each.st_mtime_ns, each.st_ino) for path, each in found.items()}
+
+
+class TestWhatIsInIt:
+    def test_the_same_source_gives_the_same_bytes(self, archive: Path, tmp_path: Path) -> None:
+        digests = {hashlib.sha256(archive.read_bytes()).hexdigest()}
+        elsewhere = tmp_path / "else where"
+        for name in ("leasectl", "scripts"):
+            shutil.copytree(ROOT / name, elsewhere / name, copy_function=shutil.copyfile)
+        shutil.copyfile(ROOT / "LICENSE", elsewhere / "LICENSE")
+        for version in VERSIONS:
+            output = tmp_path / version / "renamed"
+            python = found_python(version)
+            if python is None:
+                continue
+            build(output, root=elsewhere, python=python, umask=0o077)
+            assert stat.S_IMODE(output.stat().st_mode) == 0o755
+            digests.add(hashlib.sha256(output.read_bytes()).hexdigest())
+        assert len(digests) == 1
+
+    def test_it_fits_into_a_config_map_beside_client_sh(self, archive: Path) -> None:
+        assert archive.stat().st_size < 1_000_000
+        client = (ROOT / "scripts" / "client.sh").stat().st_size
+        assert archive.stat().st_size + client < 1 << 20
+
+    def test_it_has_every_file_of_the_package_that_runs(self, archive: Path) -> None:
+        package = Path(leasectl.__file__).parent
+        files = [p for p in package.rglob("*") if p.suffix in {".py", ".bash"}]
+        wanted = {f"leasectl/{path.relative_to(package).as_posix()}" for path in files}
+        start = "leasectl/pyz/start.py"  # is __main__.py
+        assert wanted - {start} <= set(zipfile.ZipFile(archive).namelist())
+
+    def test_it_has_nothing_that_only_a_build_leaves(self, archive: Path) -> None:
+        names = zipfile.ZipFile(archive).namelist()
+        left = re.compile(r"\.pyc$|\.pyi$|/RECORD$|direct_url|INSTALLER|/tests?/|\.so$")
+        assert [name for name in names if left.search(name)] == []
+        assert names == ["__main__.py", *sorted(names[1:])]
+
+    def test_it_has_all_that_leasectl_depends_on_and_their_licenses(self, archive: Path) -> None:
+        with zipfile.ZipFile(archive) as source:
+            names = source.namelist()
+            infos = {name.split("/")[0] for name in names if ".dist-info/" in name}
+            read = BytesParser().parsebytes
+            metadata = [read(source.read(f"{info}/METADATA")) for info in infos]
+        packed = {canonicalize_name(each["Name"]): each["Version"] for each in metadata}
+        assert {"leasectl", "click", "filelock", "httpx", "tenacity"} <= packed.keys()
+        for each in metadata:
+            supported = SpecifierSet(each["Requires-Python"] or "")
+            assert all(supported.contains(version) for version in VERSIONS), each["Name"]
+            for text in each.get_all("Requires-Dist", []):
+                requirement = Requirement(text)
+                if any(needed_on(version, requirement) for version in VERSIONS):
+                    version = packed[canonicalize_name(requirement.name)]
+                    assert requirement.specifier.contains(version), text
+        for info in infos:
+            mine = [name for name in names if name.startswith(f"{info}/")]
+            assert any("LICENSE" in name for name in mine), info
+
+    def test_its_dependencies_are_in_the_range_of_setup_cfg(self, archive: Path) -> None:
+        lock = (ROOT / "scripts" / "pyz-requirements.txt").read_text()
+        versions = dict(re.findall(r"^(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}$", lock, re.M))
+        config = (ROOT / "setup.cfg").read_text()
+        section = config.partition("install_requires =\n")[2].partition("\n\n")[0]
+        for requirement in map(Requirement, section.split("\n")):
+            if requirement.name in NOT_PACKED:
+                assert requirement.name not in versions
+                continue
+            assert requirement.specifier.contains(versions[requirement.name]), requirement
+
+
+def needed_on(version: str, requirement: Requirement) -> bool:
+    here = {"python_version": version, "python_full_version": f"{version}.0", "extra": ""}
+    return requirement.marker is None or requirement.marker.evaluate({**here})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+class TestOnEveryPython:
+    @pytest.fixture(autouse=True)
+    def _on(self, pyz: Pyz, version: str) -> None:
+        python = found_python(version)
+        if python is None:
+            pytest.skip(f"no Python {version} on this machine")
+        pyz.python = python
+
+    def test_it_takes_holds_and_gives_back_a_lease(self, pyz: Pyz) -> None:
+        pyz.ok("pool", "create", "T", "--count", "1")
+        handle = pyz.ok("acquire", "-t", "T").strip()
+        assert pyz.ok("cat", "--handle", handle) == "T--00\n"
+        assert pyz.ok("release", "--handle", handle) == "T--00\n"
+        assert pyz.ok("run", "-t", "T", "--", "printenv", "LEASECTL_NAMES") == "T--00\n"
+
+    def test_the_first_start_compiles_all_and_the_second_writes_nothing(self, pyz: Pyz) -> None:
+        pyz.ok("--version", PYTHONDONTWRITEBYTECODE="1")
+        for source in pyz.folder.rglob("*.py"):
+            tag = pyz.folder.name.split(".")[2]
+            assert (source.parent / "__pycache__" / f"{source.stem}.{tag}.pyc").exists()
+        before = snapshot(pyz.private)
+        pyz.pool("T")
+        pyz.ok("acquire", "-t", "T", PYTHONDONTWRITEBYTECODE=None)
+        assert snapshot(pyz.private) == before
+
+    def test_every_dependency_can_be_imported_from_it(self, pyz: Pyz) -> None:
+        pyz.ok("--version")
+        names = ("click", "filelock", "httpx", "httpcore", "tenacity", "anyio", "certifi", "idna")
+        script = (
+            f"import importlib, sys; sys.path.insert(0, {str(pyz.folder)!r})\n"
+            f"for name in {names}: print(importlib.import_module(name).__file__)"
+        )
+        # -S: nothing that is installed beside this Python.
+        finished = pyz.spawn([pyz.python, "-I", "-S", "-c", script]).finish()
+        assert (finished.code, finished.err) == (0, "")
+        assert all(path.startswith(str(pyz.folder)) for path in finished.out.splitlines())
+
+    def test_it_applies_pools_from_json_and_says_that_it_reads_no_yaml(self, pyz: Pyz) -> None:
+        path = pyz.cwd / "pools"
+        path.write_text('{"resources": [{"type": "T", "names": ["a"]}]}')
+        pyz.ok("pool", "apply", "-f", str(path))
+        assert pyz.query("SELECT name FROM resource") == [("a",)]
+        path.write_text("resources: [{type: T, names: [b]}]")
+        finished = pyz("pool", "apply", "-f", str(path))
+        assert (finished.code, finished.out, finished.err.count("\n")) == (64, "", 1)
+        assert "PyYAML" in finished.err and "JSON" in finished.err
+        assert pyz.query("SELECT name FROM resource") == [("a",)]
+
+    def test_isolated_mode_and_hostile_variables_change_nothing(self, pyz: Pyz) -> None:
+        pyz.pool("T")
+        library = output_of([pyz.python, "-c", "import os; print(os.path.dirname(os.__file__))"])
+        pyz.env.update(
+            PYTHONPATH=f"{hostile_modules(pyz)}:{library}/lib-dynload:{library}::relative",
+            PYTHONSTARTUP=str(pyz.cwd / "startup.py"),
+            PYTHONPYCACHEPREFIX=str(pyz.cwd / "elsewhere"),
+        )
+        for _ in range(2):
+            pyz.ok("acquire", "-t", "T", "--release-after", "10m", PYTHONDONTWRITEBYTECODE=None)
+        # What was compiled at the first start was used, and not made again elsewhere.
+        assert list((pyz.cwd / "elsewhere").rglob("acquire.*.pyc")) == []
+        isolated = [pyz.python, "-I", str(pyz.archive), "release", "--all"]
+        released = pyz.spawn(isolated).finish()
+        assert (sorted(released.out.split()), released.err) == (["T--00", "T--01"], "")
+        # Who runs under a lease has nothing to do with all that.
+        assert (
+            pyz.ok("run", "-t", "T", "--", "printenv", "PYTHONPATH").strip()
+            == (pyz.env["PYTHONPATH"])
+        )
+
+
+def hostile_modules(pyz: Pyz) -> Path:
+    """A folder with modules that must not be imported, except those that Python itself starts."""
+    hostile = pyz.cwd / "hostile"
+    hostile.mkdir()
+    for name in ("click", "leasectl", "httpx", "filelock", "sqlite3", "json", "fcntl", "zipfile"):
+        module = hostile / f"{name}.py"
+        module.write_text("raise SystemExit('hostile')")
+        if pyz.spawn([pyz.python, "-c", "pass"], PYTHONPATH=str(hostile)).finish().code:
+            module.unlink()
+    assert (hostile / "click.py").exists()
+    return hostile
+
+
+class TestWhereItLies:
+    @pytest.mark.parametrize("name", ["leasectl", "other.zip", "a b/it's ünï.pyz"])
+    def test_it_runs_under_any_name_and_as_an_executable(self, pyz: Pyz, name: str) -> None:
+        path = pyz.cwd / name
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(pyz.archive, path)
+        pyz.env["PATH"] = f"{Path(sys.executable).parent}:{pyz.env['PATH']}"
+        for argv in ([str(path)], [f"./{name}"]):
+            finished = pyz.spawn([*argv, "--version"]).finish()
+            assert finished == Finished(0, f"leasectl {leasectl.__version__}\n", "")
+
+    def test_it_runs_through_a_symbolic_link_and_from_a_folder_without_write_access(
+        self, pyz: Pyz
+    ) -> None:
+        mounted = pyz.cwd / "mounted"
+        mounted.mkdir()
+        shutil.copyfile(pyz.archive, mounted / "..data")
+        (mounted / "leasectl.pyz").symlink_to("..data")
+        mounted.chmod(0o555)
+        pyz.archive = mounted / "leasectl.pyz"
+        pyz.ok("--version")
+        assert sorted(path.name for path in mounted.iterdir()) == ["..data", "leasectl.pyz"]
+
+    def test_messages_and_completion_are_those_of_the_installed_command(
+        self, pyz: Pyz, cli: Cli
+    ) -> None:
+        for args in (["acquire", "--count", "x"], ["nonsense"], ["--help"], ["run", "--help"]):
+            assert pyz(*args) == cli(*args)
+        for args in (["completion", "bash"], ["init", "bash"]):
+            assert pyz.ok(*args) == cli.ok(*args)
+        words = {"_LEASECTL_COMPLETE": "bash_complete", "COMP_WORDS": "leasectl acq"}
+        assert pyz(COMP_CWORD="1", **words) == cli(COMP_CWORD="1", **words)
+
+    def test_the_bash_functions_find_it_beside_their_file(self, pyz: Pyz) -> None:
+        pyz.pool("T")
+        mounted = pyz.cwd / "mounted"
+        mounted.mkdir()
+        shutil.copyfile(pyz.archive, mounted / "leasectl.pyz")
+        shutil.copyfile(ROOT / "scripts" / "client.sh", mounted / "client.sh")
+        (pyz.cwd / "bin").mkdir()
+        (pyz.cwd / "bin" / "python3").symlink_to(pyz.python)
+        pyz.env.update(PATH=f"{pyz.cwd / 'bin'}:/usr/bin:/bin", LEASECTL_BACKEND="local:")
+        script = """
+            ! type -P leasectl || exit 9
+            source "$LEASE_PROXY_CLIENT_SH"
+            lease__acquire --type=T --scope=step --var=h
+            lease__cat --handle="$h" --pretty-format=csv
+            lease__release --handle="$h"
+        """
+        script = f"set -eu\n{script}"
+        client = str(mounted / "client.sh")
+        finished = pyz.spawn(["bash", "-c", script], LEASE_PROXY_CLIENT_SH=client).finish()
+        assert finished == Finished(0, "T--00\nT--00 released\n", "")
+
+    def test_the_keeper_outlives_the_archive(self, pyz: Pyz, tmp_path: Path) -> None:
+        pyz.archive = Path(shutil.copy(pyz.archive, tmp_path / "going.pyz"))
+        pyz.pool("T")
+        pyz.ok("acquire", "-t", "T", "--release-after", "2s")
+        (keeper,) = eventually(pyz.keepers)
+        environ = f"/proc/{keeper}/environ"
+        eventually(lambda: f"PYTHONPATH={pyz.folder}\0".encode() in Path(environ).read_bytes())
+        pyz.archive.unlink()
+        log = pyz.state_dir / "keeper.log"
+        eventually(lambda: log.exists() and "started" in log.read_text())
+        os.kill(keeper, signal.SIGUSR1)
+        eventually(lambda: log.read_text().count("started") == 2)
+        assert "handing over" in log.read_text()
+        eventually(lambda: pyz.held() == {})
+        assert pyz.keepers() in ([keeper], [])
+
+
+class TestTheUnpackedFolder:
+    def test_many_first_starts_at_once_make_one(self, pyz: Pyz) -> None:
+        started = [pyz.start("--version") for _ in range(32)]
+        for each in started:
+            finished = each.finish(timeout=60)
+            assert (finished.code, finished.err) == (0, "")
+        assert UNPACKED.fullmatch(pyz.folder.name)
+
+    def test_it_is_private_whatever_the_umask(self, pyz: Pyz) -> None:
+        for umask in ("0777", "0000"):
+            shutil.rmtree(pyz.private, ignore_errors=True)
+            shell = ["bash", "-c", f'umask {umask}; exec "$@"', "bash", *pyz.command("--version")]
+            assert pyz.spawn(shell).finish().code == 0
+            assert stat.S_IMODE(pyz.private.stat().st_mode) == 0o700
+            modes = {stat.S_IMODE(path.stat().st_mode) for path in pyz.private.rglob("*")}
+            assert modes == {0o700, 0o600}
+
+    def test_it_is_another_for_other_content(self, pyz: Pyz, tmp_path: Path) -> None:
+        pyz.ok("--version")
+        first = pyz.folder
+        copy = tmp_path / "changed"
+        for name in ("leasectl", "scripts"):
+            shutil.copytree(ROOT / name, copy / name)
+        shutil.copyfile(ROOT / "LICENSE", copy / "LICENSE")
+        version = copy / "leasectl" / "__init__.py"
+        version.write_text(version.read_text().replace(leasectl.__version__, "9.8.7"))
+        pyz.archive = tmp_path / "changed.pyz"
+        build(pyz.archive, root=copy)
+        assert pyz.ok("--version") == "leasectl 9.8.7\n"
+        # A keeper of the other version may still run from there.
+        assert first.exists() and len(list(pyz.private.iterdir())) == 2
+
+    def test_a_start_that_is_killed_leaves_nothing_that_is_taken_for_whole(self, pyz: Pyz) -> None:
+        for milliseconds in (40, 80, 120, 160, 200):
+            started = pyz.start("--version")
+            time.sleep(milliseconds / 1000)
+            started.kill()
+        assert pyz.ok("--version") == f"leasectl {leasectl.__version__}\n"
+        assert UNPACKED.fullmatch(pyz.folder.name)
+
+    def test_an_interrupted_start_ends_by_the_signal_without_a_traceback(self, pyz: Pyz) -> None:
+        started = pyz.start("--version")
+        eventually(lambda: list(pyz.private.glob("new.*")))
+        started.signal(signal.SIGINT)
+        assert started.finish() == Finished(-signal.SIGINT, "", "")
+
+    def test_one_that_lost_files_to_a_cleaner_of_tmp_is_made_anew(self, pyz: Pyz) -> None:
+        pyz.ok("--version")
+        shutil.rmtree(pyz.folder / "leasectl" / "cli")
+        (pyz.folder / "complete").unlink()
+        pyz.ok("--version")
+        assert (pyz.folder / "leasectl" / "cli" / "app.py").exists()
+
+    def test_what_nobody_uses_goes_and_nothing_else_does(self, pyz: Pyz) -> None:
+        pyz.make_private()
+        earlier_boot = f"{'0' * 8}-0000-0000-0000-{'0' * 12}.{'a' * 32}.cpython-39.0"
+        unused = {earlier_boot, f"new.{'0' * 16}", f"old.{'f' * 16}"}
+        foreign = {"new.project", ".ssh", "old", f"{earlier_boot}.orig"}
+        for name in unused | foreign:
+            (pyz.private / name / "x").mkdir(parents=True)
+            assert bool(UNPACKED.fullmatch(name) or LEFT_OVER.fullmatch(name)) == (name in unused)
+        pyz.ok("--version")
+        assert foreign < {path.name for path in pyz.private.iterdir()}
+        assert unused.isdisjoint(path.name for path in pyz.private.iterdir())
+
+    def test_a_folder_that_others_could_have_changed_is_refused(self, pyz: Pyz) -> None:
+        pyz.ok("--version")
+        pyz.private.chmod(0o770)
+        assert refusal(pyz) == (
+            f"leasectl: {pyz.private}, where this archive is to be unpacked, is open to others "
+            "(mode 0770), who may have changed what is in it; remove it or name another folder "
+            "in LEASECTL_CODE_DIR\n"
+        )
+
+    def test_a_symbolic_link_and_a_file_are_refused(self, pyz: Pyz) -> None:
+        elsewhere = pyz.cwd / "elsewhere"
+        elsewhere.mkdir(mode=0o700)
+        pyz.private.symlink_to(elsewhere)
+        assert "is a symbolic link" in refusal(pyz)
+        assert list(elsewhere.iterdir()) == []
+        pyz.private.unlink()
+        pyz.private.touch()
+        assert "is not a directory" in refusal(pyz)
+
+    @pytest.mark.skipif(not AS_ROOT, reason="only root can give a folder away")
+    def test_a_folder_of_somebody_else_is_refused(self, pyz: Pyz) -> None:
+        pyz.ok("--version")
+        os.chown(pyz.private, 12345, 12345)
+        assert "belongs to user 12345; name another folder" in refusal(pyz)
+
+    def test_where_it_cant_be_made_leasectl_runs_from_the_archive(self, pyz: Pyz) -> None:
+        pyz.env["LEASECTL_CODE_DIR"] = "/proc/leasectl"
+        pyz.pool("T")
+        pyz.ok("acquire", "-t", "T", "--release-after", "1s")
+        eventually(lambda: pyz.held() == {}, timeout=15)
+
+    def test_where_the_disk_fills_up_leasectl_runs_from_the_archive(self, pyz: Pyz) -> None:
+        # A limit of 100 KiB a file fails half-way, as a full disk does.
+        limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "bash", *pyz.command("--version")]
+        finished = pyz.spawn(limited).finish()
+        assert finished == Finished(0, f"leasectl {leasectl.__version__}\n", "")
+        assert list(pyz.private.iterdir()) == []
+
+    def test_who_waits_for_a_stuck_first_start_is_not_stuck_for_ever(
+        self, pyz: Pyz, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pyz.make_private()
+        stuck = os.open(pyz.private, os.O_RDONLY)
+        fcntl.flock(stuck, fcntl.LOCK_EX)
+        monkeypatch.setattr(unpack, "_PATIENCE_SECONDS", 0.1)
+        assert not unpack.unpack(str(pyz.archive), str(pyz.private / "folder"))
+        os.close(stuck)
+        assert unpack.unpack(str(pyz.archive), str(pyz.private / "folder"))
+
+    def test_what_is_compiled_is_what_python_would_compile(self, pyz: Pyz) -> None:
+        pyz.ok("--version")
+        source = pyz.folder / "leasectl" / "errors.py"
+        cached = Path(importlib.util.cache_from_source(str(source))).read_bytes()
+        assert cached[:4] == importlib.util.MAGIC_NUMBER
+        assert cached[4:8] == b"\1\0\0\0"  # by hash, not checked: PEP 552
+        assert cached[8:16] == importlib.util.source_hash(source.read_bytes())
+
+
+def refusal(pyz: Pyz) -> str:
+    finished = pyz("--version")
+    assert (finished.code, finished.out, finished.err.count("\n")) == (73, "", 1)
+    return finished.err
+
+
+# As in a hardened container: nothing but /tmp can be written, there is no network, no home folder
+# and no passwd entry, and all processes end with the first.
+CONTAINER = """
+set -eu
+mount --make-rprivate /
+mount --bind "$1" /mnt
+mount --bind "$2" /srv
+mount -t tmpfs -o "size=$3,mode=1777" tmpfs /tmp
+mount -o remount,bind,ro /mnt
+mount -o remount,bind,ro /srv
+mount -o remount,bind,ro /
+cd /
+user=()
+((EUID)) || user=(setpriv --reuid 54321 --regid 54321 --clear-groups --no-new-privs)
+echo ready >&2
+# LD_LIBRARY_PATH: the library of a Python that was built with one is looked for where that was.
+exec env -i HOME=/nonexistent PATH=/usr/bin:/bin LD_LIBRARY_PATH=/srv/lib \\
+  "${user[@]}" bash -euc "$4"
+"""
+
+
+class TestInAContainer:
+    def container(self, pyz: Pyz, script: str, *, room: str = "64m") -> Finished:
+        prefix = Path(pyz.python).parent.parent
+        python = f"/srv/bin/{Path(pyz.python).name}"
+        script = f'leasectl() {{ {python} /mnt/{pyz.archive.name} "$@"; }}\n{script}'
+        unshare = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+        unshare += ["--mount-proc"] if AS_ROOT else ["--mount-proc", "--map-root-user"]
+        arguments = [str(pyz.archive.parent), str(prefix), room, script]
+        try:
+            finished = pyz.spawn([*unshare, "bash", "-c", CONTAINER, "bash", *arguments]).finish()
+        except FileNotFoundError as error:
+            pytest.skip(f"no namespaces here: {error}")
+        if not finished.err.startswith("ready\n"):
+            pytest.skip(f"no namespaces here: {finished.err}")
+        return Finished(finished.code, finished.out, finished.err.partition("\n")[2])
+
+    def test_it_needs_nothing_but_tmp(self, pyz: Pyz) -> None:
+        finished = self.container(
+            pyz,
+            """
+            if touch /var/tmp/x 2>/dev/null; then exit 9; fi
+            leasectl pool create --quiet T --count 1
+            h=$(leasectl acquire -t T --release-after 1s)
+            leasectl cat --handle "$h"
+            leasectl acquire -t T -w 10 --quiet >/dev/null
+            stat -c '%a %F' /tmp/leasectl-"$UID"-code
+            ls /tmp
+            """,
+        )
+        uid = 54321 if AS_ROOT else 0
+        listed = f"T--00\n700 directory\nleasectl-{uid}\nleasectl-{uid}-code\n"
+        assert finished == Finished(0, listed, "")
+
+    def test_it_leaves_a_small_tmp_to_others(self, pyz: Pyz) -> None:
+        with zipfile.ZipFile(pyz.archive) as source:
+            # It would just fit.
+            room = sum(int(member.file_size * 3.5) for member in source.infolist())
+        finished = self.container(
+            pyz,
+            """
+            leasectl pool create --quiet T --count 1
+            h=$(leasectl acquire -t T)
+            leasectl release --handle "$h"
+            find /tmp -path '*-code/*'
+            """,
+            room=str(room),
+        )
+        assert finished == Finished(0, "T--00\n", "")

@@ -1,0 +1,192 @@
+"""Our own commands on our own server: what they say, and what they leave behind."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.serving import Serving, held, states, waiting
+from tests.kit.support import Cli, eventually
+from tests.unit.server.conftest import Serve
+
+
+@pytest.fixture
+def client(shared: Serving, tmp_path: Path) -> Iterator[Cli]:
+    """A command line on another machine, as it were, that uses the shared server."""
+    cli = Cli(tmp_path / "client", tmp_path)
+    cli.env["LEASE_PROXY_SERVER_URL"] = shared.url
+    yield cli
+    cli.close()
+
+
+class TestTheContract:
+    def test_acquire_cat_release(self, shared: Serving, client: Cli, pool: str) -> None:
+        handle = client("acquire", "-q", "-t", pool).handle
+        assert client.ok("cat", "--handle", handle) == f"{pool}--00\n"
+        assert held(shared.cli, pool) == [f"{pool}--00"]
+        assert client.ok("release", "--handle", handle) == f"{pool}--00\n"
+        assert client.ok("release", "--handle", handle) == ""
+        assert held(shared.cli, pool) == []
+
+    def test_all_or_nothing(self, shared: Serving, client: Cli, pool: str) -> None:
+        handle = client("acquire", "-t", pool, "-c", "2").handle
+        assert client.ok("cat", "--handle", handle, "--format", "csv") == f"{pool}--00,{pool}--01\n"
+        assert client("acquire", "-q", "-t", pool, "-c", "2", "-w", "0.5s").code == 75
+        assert client.ok("release", "--names", f"{pool}--01") == f"{pool}--01\n"
+        assert held(shared.cli, pool) == [f"{pool}--00"]
+        assert client("acquire", "-q", "-t", pool, "-c", "2", "-w", "1s").code == 75
+        assert held(shared.cli, pool) == [f"{pool}--00"]
+        assert waiting(shared.cli, pool) == 0
+
+    def test_reacquire(self, shared: Serving, client: Cli, pool: str) -> None:
+        handle = client("acquire", "-t", pool).handle
+        assert client("reacquire", "--handle", handle).handle == handle
+        assert held(shared.cli, pool) == client.ok("cat", "--handle", handle).split()
+
+    def test_a_release_ends_the_later_of_two_reacquires_that_wait(
+        self, shared: Serving, client: Cli, single: str
+    ) -> None:
+        handle = client("acquire", "-t", single).handle
+        client.ok("release", "--handle", handle)
+        shared.cli.hold(single)
+        earlier = client.start("reacquire", "-q", "--handle", handle)
+        eventually(lambda: waiting(shared.cli, single) == 1)
+        later = client.start("reacquire", "-q", "--handle", handle)
+        assert earlier.finish().code == 75
+        eventually(lambda: waiting(shared.cli, single) == 1)
+        client.ok("release", "--handle", handle)
+        assert later.finish().code == 75
+        assert waiting(shared.cli, single) == 0
+
+    def test_run(self, shared: Serving, client: Cli, pool: str) -> None:
+        finished = client("run", "-t", pool, "--", "sh", "-c", "printf %s $LEASECTL_NAMES; exit 3")
+        assert (finished.code, finished.out) == (3, f"{pool}--00")
+        assert held(shared.cli, pool) == []
+
+    def test_names_from_elsewhere(
+        self, shared: Serving, client: Cli, pool: str, tmp_path: Path
+    ) -> None:
+        client.ok("acquire", "-t", pool, "-c", "2")
+        names = ("--names", f"{pool}--00,{pool}--01")
+        elsewhere = str(tmp_path / "elsewhere")
+        released = client.ok("release", *names, LEASECTL_STATE_DIR=elsewhere)
+        assert released == f"{pool}--00\n{pool}--01\n"
+        assert held(shared.cli, pool) == []
+
+    def test_the_bash_functions(self, shared: Serving, client: Cli, pool: str) -> None:
+        script = (
+            "set -euo pipefail\n"
+            'source <("$0" -m leasectl init bash)\n'
+            f"h=$(lease__acquire --type={pool} --scope=step)\n"
+            'lease__release --handle="$h"\n'
+        )
+        import sys
+
+        folder = Path(sys.executable).parent
+        client.env["PATH"] = f"{folder}:{client.env['PATH']}"
+        finished = client.spawn(["bash", "-c", script, sys.executable]).finish()
+        assert (finished.code, finished.out) == (0, f"{pool}--00 released\n"), finished
+
+    def test_an_unknown_type_is_66(self, client: Cli) -> None:
+        finished = client("acquire", "-t", "nope")
+        assert (finished.code, finished.err.count("\n")) == (66, 1)
+
+    def test_more_than_there_are_is_waited_for_in_vain(
+        self, shared: Serving, client: Cli, pool: str
+    ) -> None:
+        finished = client("acquire", "-q", "-t", pool, "-c", "3", "-w", "0.5s")
+        assert finished.code == 75
+        assert held(shared.cli, pool) == []
+
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_gives_up_the_place(
+        self, shared: Serving, client: Cli, single: str, signum: signal.Signals
+    ) -> None:
+        shared.cli.hold(single)
+        waiter = client.start("acquire", "-q", "-t", single)
+        eventually(lambda: waiting(shared.cli, single) == 1)
+        waiter.signal(signum)
+        assert waiter.finish().code == -signum
+        assert waiting(shared.cli, single) == 0
+
+    def test_a_killed_client_gives_up_its_place(
+        self, shared: Serving, client: Cli, single: str
+    ) -> None:
+        shared.cli.hold(single)
+        waiter = client.start("acquire", "-q", "-t", single)
+        eventually(lambda: waiting(shared.cli, single) == 1)
+        waiter.kill()
+        eventually(lambda: waiting(shared.cli, single) == 0)
+
+    def test_a_grant_is_confirmed(self, shared: Serving, client: Cli, pool: str) -> None:
+        client.ok("acquire", "-t", pool)
+        eventually(lambda: states(shared.cli, pool) == ["held", "free"])
+
+
+class TestLostReplies:
+    @pytest.fixture
+    def relayed(
+        self, shared: Serving, client: Cli, pool: str, fault_proxy: StartFaultProxy
+    ) -> Iterator[Cli]:
+        """A client whose requests go through a relay that loses what it is told to lose."""
+        self.relay = fault_proxy(upstream=shared.url)
+        client.env["LEASE_PROXY_SERVER_URL"] = self.relay.url
+        yield client
+
+    def test_one_is_found_again(self, shared: Serving, relayed: Cli, pool: str) -> None:
+        self.relay.faults("reset-after path=acquire nth=1,2")
+        handle = relayed("acquire", "-t", pool).handle
+        assert relayed.ok("cat", "--handle", handle).split() == held(shared.cli, pool)
+        assert relayed.query("SELECT lost_replies FROM handle") == [(0,)]
+
+    def test_too_many_are_undone(self, shared: Serving, relayed: Cli, pool: str) -> None:
+        self.relay.faults("reset-after path=acquire")
+        assert relayed("acquire", "-t", pool).code == 69
+        assert held(shared.cli, pool) == []
+
+    def test_the_keeper_undoes_them_once_the_server_can_be_reached(
+        self, shared: Serving, relayed: Cli, pool: str
+    ) -> None:
+        self.relay.faults("reset-after path=acquire", "reset-before path=release times=4")
+        assert relayed("acquire", "-t", pool).code == 69
+        eventually(lambda: held(shared.cli, pool) == [])
+
+    def test_those_of_a_killed_client_are_undone(
+        self, shared: Serving, relayed: Cli, pool: str
+    ) -> None:
+        self.relay.faults("hang-after path=acquire")
+        killed = relayed.start("acquire", "-q", "-t", pool)
+        eventually(lambda: held(shared.cli, pool))
+        killed.kill()
+        eventually(lambda: held(shared.cli, pool) == [])
+
+    def test_a_lost_answer_to_a_release_does_not_free_what_came_after(
+        self, shared: Serving, relayed: Cli, single: str
+    ) -> None:
+        handle = relayed("acquire", "-q", "-t", single).handle
+        # As soon as it is free somebody else has it, before the release is repeated.
+        next_ = shared.waiter(single)
+        eventually(lambda: waiting(shared.cli, single) == 1)
+        self.relay.faults("reset-after path=release nth=1")
+        assert relayed("release", "--handle", handle).code == 0
+        assert next_.read_answer().names == held(shared.cli, single) == [f"{single}--00"]
+        next_.close()
+
+
+def test_server_and_clients_may_share_a_state_directory(cli: Cli, serve: Serve) -> None:
+    cli.pool("T")
+    backend = {"LEASE_PROXY_SERVER_URL": serve().url}
+    first = cli("acquire", "-t", "T", **backend).handle
+    second = cli("acquire", "-t", "T", "--scope", "step", **backend).handle
+    assert cli.ok("cat", "--handle", first) == "T--00\n"
+    assert cli.ok("release", "--handle", first) == "T--00\n"
+    assert cli.ok("release", "--names", "T--01", **backend) == "T--01\n"
+    assert cli.ok("release", "--handle", second) == ""
+    assert held(cli, "T") == []
+    cli.ok("acquire", "-t", "T", "-c", "2", **backend)
+    cli.ok("release", "--all", **backend)
+    assert held(cli, "T") == []

@@ -1,0 +1,137 @@
+"""An answer that can't be delivered gives its lease back, or can be found."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import sys
+
+import pytest
+
+from leasectl.server.delivery import Wire, has_arrived
+from tests.kit.faults.raw_client import RawClient
+from tests.kit.serving import Serving, first_line, held, resources, states
+from tests.kit.support import Cli, eventually
+from tests.unit.server.conftest import Serve
+
+# What a client sees of a server that is killed.
+GONE = (OSError, http.client.HTTPException)
+
+
+@pytest.mark.parametrize(
+    ("wire", "buffered", "verdict"),
+    [
+        (Wire(closed=False, pending=160), 0, None),
+        (Wire(closed=False, pending=0), 61, None),
+        (Wire(closed=False, pending=0), 0, True),
+        (Wire(closed=True, pending=160), 0, False),
+        (Wire(closed=True, pending=0), 61, False),
+        (Wire(closed=True, pending=0), 0, False),
+    ],
+)
+def test_what_the_kernel_knows(wire: Wire, buffered: int, verdict: bool | None) -> None:
+    assert has_arrived(wire, buffered=buffered) is verdict
+
+
+def ask_and_leave(server: Serving, pool_type: str, how: str, **headers: str) -> None:
+    """Have the server find a request whose client is gone by the time it can answer."""
+    server.pause()
+    client = server.waiter(pool_type, **headers)
+    getattr(client, how)()
+    server.go_on()
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_an_answer_that_cannot_be_delivered_gives_its_lease_back(
+    shared: Serving, pool: str, how: str
+) -> None:
+    ask_and_leave(shared, pool, how)
+    grants = f'leasectl_grants_total{{type="{pool}"}} 1'
+    if how == "close":  # of a reset connection not even the request arrives
+        eventually(lambda: grants in shared.get("/metrics"))
+    eventually(lambda: held(shared.cli, pool) == [])
+    assert shared.cli.query("SELECT id FROM handle WHERE type = ?", pool) == []
+
+
+def test_with_a_key_it_can_be_asked_for_again(shared: Serving, pool: str) -> None:
+    key = f"{pool}/1/0"
+    ask_and_leave(shared, pool, "close", Idempotency_Key=key)
+    eventually(lambda: "unconfirmed" in states(shared.cli, pool))
+    table = shared.cli.ok("status", "-t", pool, "--backend", "local:")
+    assert "unconfirmed" in table
+    assert key in table
+    with shared.connect() as client:
+        assert client.acquire(pool, Idempotency_Key=key).names == held(shared.cli, pool)
+        eventually(lambda: states(shared.cli, pool) == ["held", "free"])
+    assert shared.cli.query("SELECT due FROM timer") == []
+
+
+def test_with_a_key_that_nobody_repeats_it_goes_back_after_a_while(
+    shared: Serving, pool: str
+) -> None:
+    ask_and_leave(shared, pool, "close", Idempotency_Key=f"{pool}/1/0")
+    eventually(lambda: shared.cli.query("SELECT due FROM timer"))
+    table = shared.cli.ok("status", "-t", pool, "--backend", "local:")
+    assert "in 9m" in table or "in 10m (release)" in table
+    with shared.connect() as client:
+        assert client.release(*held(shared.cli, pool)).status == 204
+
+
+def test_a_delivered_answer_is_confirmed_with_nothing_further_said(
+    shared: Serving, pool: str
+) -> None:
+    with shared.connect() as client:
+        client.acquire(pool)
+        eventually(lambda: states(shared.cli, pool) == ["held", "free"])
+    with shared.connect() as client:
+        client.acquire(pool, Idempotency_Key=f"{pool}/1/0")
+        eventually(lambda: states(shared.cli, pool) == ["held", "held"])
+    assert [each["guard_pid"] for each in resources(shared.cli, pool)] == [None, None]
+
+
+# A server that kills itself at a certain point.
+_DIES_AT = """
+import os, signal, sys
+from leasectl.server import answers, desk
+from leasectl.state.handles import Handles
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv.pop(1) == "granted":
+    Handles.answered = die
+else:
+    answers.Granted.__call__ = die
+from leasectl.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize("key", [{}, {"Idempotency_Key": "T-abc/1/0"}], ids=["no key", "key"])
+def test_a_grant_that_a_killed_server_told_nobody_of_is_undone(
+    cli: Cli, key: dict[str, str]
+) -> None:
+    cli.pool("T")
+    server = cli.spawn([sys.executable, "-c", _DIES_AT, "granted", "serve", "-q"])
+    address = first_line(server)
+    with pytest.raises(GONE), RawClient(address) as client:
+        client.acquire("T", 1, **key)
+    assert server.finish().code == -signal.SIGKILL
+    assert held(cli, "T") == ["T--00"]
+    assert states(cli, "T") == ["free", "free"]
+
+
+def test_a_grant_of_which_nobody_knows_whether_it_was_told_can_be_found(
+    cli: Cli, serve: Serve
+) -> None:
+    cli.pool("T")
+    for keys in ({}, {"Idempotency_Key": "T-abc/1/0"}):
+        server = cli.spawn([sys.executable, "-c", _DIES_AT, "answered", "serve", "-q"])
+        address = first_line(server)
+        with pytest.raises(GONE), RawClient(address) as client:
+            client.acquire("T", 1, **keys)
+        server.finish()
+    assert states(cli, "T") == ["unconfirmed", "unconfirmed"]
+    with serve().connect() as client:
+        assert client.acquire("T", Idempotency_Key="T-abc/1/0").names == ["T--01"]
+        eventually(lambda: states(cli, "T") == ["unconfirmed", "held"])
+        assert client.release("T--00", "T--01").status == 204
+    assert held(cli, "T") == []

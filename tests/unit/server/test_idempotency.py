@@ -1,0 +1,193 @@
+"""A repeated `Idempotency-Key` gets the same grant, and can be given up."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.server.grants import covers
+from leasectl.server.withdrawn import Withdrawn
+from leasectl.system.clock import Clock
+from tests.kit.serving import Serving, held, waiting
+from tests.kit.support import Cli, ManualClock, eventually
+from tests.unit.server.conftest import Serve
+
+
+@pytest.fixture
+def key(pool: str) -> str:
+    """As our own client makes them: handle, acquisition, index."""
+    return f"{pool}-abcdef/1/0"
+
+
+def test_a_repeated_key_gets_the_same_grant(shared: Serving, pool: str, key: str) -> None:
+    with shared.connect() as first, shared.connect() as second:
+        got = first.acquire(pool, Idempotency_Key=key)
+        assert got.headers["idempotency-key"] == key
+        assert second.acquire(pool, Idempotency_Key=key).names == got.names
+        assert first.acquire(pool, Idempotency_Key=key).names == got.names
+        assert second.acquire(pool, Idempotency_Key=f"{key}0").names != got.names
+
+
+def test_a_key_is_forgotten_with_its_release(shared: Serving, pool: str, key: str) -> None:
+    with shared.connect() as client:
+        (first,) = client.acquire(pool, Idempotency_Key=key).names
+        client.release(first)
+        # The least recently acquired is the other one.
+        assert client.acquire(pool, Idempotency_Key=key).names != [first]
+    assert len(held(shared.cli, pool)) == 1
+
+
+def test_a_repeated_key_survives_the_server(cli: Cli, serve: Serve) -> None:
+    cli.pool("T")
+    first = serve()
+    with first.connect() as client:
+        got = client.acquire("T", Idempotency_Key="h/1/0")
+    first.kill()
+    with serve().connect() as client:
+        assert client.acquire("T", Idempotency_Key="h/1/0").names == got.names
+    assert held(cli, "T") == got.names
+
+
+def test_a_wait_that_its_server_did_not_survive_can_be_asked_for_again(
+    cli: Cli, serve: Serve
+) -> None:
+    cli.pool("T", "only")
+    handle = cli.hold("T")
+    first = serve()
+    with first.waiter("T", Idempotency_Key="h/1/0"):
+        eventually(lambda: waiting(cli, "T") == 1)
+        first.kill()
+    second = serve()
+    with second.waiter("T", Idempotency_Key="h/1/0") as client:
+        eventually(lambda: cli.waiting() and len(cli.waiting()) == 1)
+        cli.ok("release", "--handle", handle.id)
+        assert client.read_answer().names == ["only"]
+
+
+def test_a_repeat_shares_the_wait(shared: Serving, single: str, key: str) -> None:
+    with shared.connect() as client:
+        (name,) = client.acquire(single).names
+    first = shared.waiter(single, Idempotency_Key=key)
+    eventually(lambda: waiting(shared.cli, single) == 1)
+    with shared.waiter(single), shared.waiter(single, Idempotency_Key=key) as repeat:
+        eventually(lambda: waiting(shared.cli, single) == 2)
+        with shared.connect() as client:
+            assert client.release(name).status == 204
+        assert repeat.read_answer().names == first.read_answer().names == [name]
+    first.close()
+
+
+@pytest.mark.parametrize("how", ["close", "half_close", "reset"])
+def test_a_repeat_takes_over_the_place_of_a_request_that_goes_away(
+    shared: Serving, single: str, key: str, how: str
+) -> None:
+    with shared.connect() as client:
+        (name,) = client.acquire(single).names
+    first = shared.waiter(single, Idempotency_Key=key)
+    eventually(lambda: waiting(shared.cli, single) == 1)
+    ticket = shared.cli.query("SELECT number FROM ticket WHERE type = ?", single)
+    repeat = shared.waiter(single, Idempotency_Key=key)
+    # What is asked last is answered when the repeat has been read.
+    assert "ok" in shared.get("/healthz")
+    getattr(first, how)()
+    if how == "half_close":
+        assert "context canceled" in first.read_answer().text
+    assert "ok" in shared.get("/healthz")
+    assert shared.cli.query("SELECT number FROM ticket WHERE type = ?", single) == ticket
+    with shared.connect() as client:
+        client.release(name)
+    assert repeat.read_answer().names == [name]
+    repeat.close()
+
+
+def test_a_key_means_one_request(shared: Serving, pool: str, key: str) -> None:
+    with shared.connect() as client:
+        client.acquire(pool, Idempotency_Key=key)
+        got = client.acquire(pool, 2, Idempotency_Key=key)
+    assert (got.status, "used with count=1 before" in got.text) == (400, True)
+    assert len(held(shared.cli, pool)) == 1
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 401, "\xe9"])
+def test_what_can_be_no_key_is_refused(shared: Serving, pool: str, bad: str) -> None:
+    with shared.connect() as client:
+        client.socket.sendall(
+            f"POST /lease/acquire?type={pool} HTTP/1.1\r\nHost: x\r\n"
+            f"Idempotency-Key: {bad}\r\n\r\n".encode("latin-1")
+        )
+        assert client.read_answer().status == 400
+    assert held(shared.cli, pool) == []
+
+
+class TestRelease:
+    def test_its_key_is_the_acquisitions(self, shared: Serving, pool: str, key: str) -> None:
+        with shared.connect() as client:
+            (name,) = client.acquire(pool, Idempotency_Key=key).names
+            for other in ("x", key[:-5], f"{key}/0", f"{pool}-abcdef/2"):
+                got = client.release(name, Idempotency_Key=other)
+                assert (got.status, f"no resource name {name}" in got.text) == (500, True)
+            assert held(shared.cli, pool) == [name]
+            assert client.release(name, Idempotency_Key=f"{pool}-abcdef/1").status == 204
+        assert held(shared.cli, pool) == []
+
+    def test_a_repeated_one_does_not_free_what_somebody_else_got(
+        self, shared: Serving, single: str
+    ) -> None:
+        with shared.connect() as client:
+            (name,) = client.acquire(single, Idempotency_Key="a/1/0").names
+            client.release(name, Idempotency_Key="a/1")
+            client.acquire(single, Idempotency_Key="b/1/0")
+            assert client.release(name, Idempotency_Key="a/1").status == 500
+        assert held(shared.cli, single) == [name]
+
+    def test_of_no_names_it_undoes_what_was_granted(
+        self, shared: Serving, pool: str, key: str
+    ) -> None:
+        with shared.connect() as client:
+            client.acquire(pool, Idempotency_Key=key)
+            client.acquire(pool, Idempotency_Key="another")
+            got = client.release(Idempotency_Key=f"{pool}-abcdef/1")
+            assert (got.status, got.headers["idempotency-key"]) == (204, f"{pool}-abcdef/1")
+            assert len(held(shared.cli, pool)) == 1
+
+    def test_of_no_names_it_ends_what_waits(self, shared: Serving, single: str, key: str) -> None:
+        with shared.connect() as client:
+            client.acquire(single)
+            waiter = shared.waiter(single, Idempotency_Key=key)
+            eventually(lambda: waiting(shared.cli, single) == 1)
+            client.release(Idempotency_Key=key)
+            assert "context canceled" in waiter.read_answer().text
+            assert waiting(shared.cli, single) == 0
+
+    def test_what_was_undone_is_not_granted_to_a_late_request(
+        self, shared: Serving, pool: str, key: str
+    ) -> None:
+        with shared.connect() as client:
+            client.release(Idempotency_Key=f"{pool}-abcdef/1")
+            got = client.acquire(pool, Idempotency_Key=key)
+            assert (got.status, "given this request up" in got.text) == (500, True)
+            assert client.acquire(pool, Idempotency_Key=f"{pool}-abcdef/2/0").status == 200
+
+    def test_without_a_key_one_of_no_names_means_nothing(self, shared: Serving, pool: str) -> None:
+        with shared.connect() as client:
+            names = client.acquire(pool).names
+            assert client.release().status == 204
+        assert held(shared.cli, pool) == names
+
+
+def test_a_withdrawn_key_is_forgotten_in_time() -> None:
+    time = ManualClock()
+    withdrawn = Withdrawn(clock=Clock(*time.clock))
+    withdrawn.add("a/1")
+    assert withdrawn.covers("a/1")
+    assert withdrawn.covers("a/1/0")
+    assert not withdrawn.covers("a")
+    assert not withdrawn.covers("a/10")
+    time.advance(601)
+    assert not withdrawn.covers("a/1/0")
+
+
+def test_a_key_covers_itself_and_what_it_begins() -> None:
+    assert covers("a/1", "a/1")
+    assert covers("a/1", "a/1/0")
+    assert not covers("a/1", "a/10")
+    assert not covers("a/1/0", "a/1")

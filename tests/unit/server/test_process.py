@@ -1,0 +1,234 @@
+"""The server as a process: where it listens, how it ends, what it tells."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.serving import Serving, first_line, held, states, waiting
+from tests.kit.support import Cli, eventually
+from tests.unit.server.conftest import Serve
+
+
+class TestTheEnd:
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    def test_waiters_are_told_and_leases_stay(
+        self, cli: Cli, serve: Serve, signum: signal.Signals
+    ) -> None:
+        cli.pool("T", "only")
+        server = serve()
+        with server.connect() as holder:
+            assert holder.acquire("T").names == ["only"]
+            waiter = server.waiter("T")
+            eventually(lambda: waiting(cli, "T") == 1)
+            finished = server.end(signum)
+            assert (finished.code, finished.out, finished.err) == (0, "", "")
+            got = waiter.read_answer()
+            waiter.close()
+            assert got.status == 500
+            assert "context canceled: the server is shutting down" in got.text
+        assert waiting(cli, "T") == 0
+        assert states(cli, "T") == ["held"]
+        with serve().connect() as client:
+            assert client.release("only").status == 204
+        assert held(cli, "T") == []
+
+    def test_idle_connections_do_not_hold_it_up(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T")
+        server = serve()
+        with server.connect(), server.connect() as used:
+            used.acquire("T")
+            assert server.end().code == 0
+            assert used.read_to_end() == b""
+
+    def test_its_client_tries_again_at_the_next_server(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T", "only")
+        handle = cli.hold("T")
+        first = serve()
+        address = first.url.rpartition("//")[2]
+        client = cli.start("acquire", "-q", "-t", "T", "--backend", first.url)
+        eventually(lambda: waiting(cli, "T") == 1)
+        assert first.end().code == 0
+        serve("--listen", address)
+        eventually(lambda: waiting(cli, "T") == 1)
+        cli.ok("release", "--handle", handle.id)
+        assert client.finish().code == 0
+
+
+class TestListening:
+    def test_it_is_loopback_unless_told(self, serve: Serve) -> None:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", serve().url)
+
+    def test_it_prints_what_to_export(self, cli: Cli) -> None:
+        cli.pool("T")
+        script = (
+            "set -euo pipefail\n"
+            'source <("$0" -m leasectl serve -q --print-env --listen 127.0.0.1:0)\n'
+            "server=$!\n"
+            'names=$("$0" -m leasectl acquire -q -t T --output names)\n'
+            'kill "$server"\n'
+            'printf "%s %s\\n" "$LEASE_PROXY_SERVER_URL" "$names"\n'
+        )
+        finished = cli.spawn(["bash", "-c", script, sys.executable]).finish()
+        assert finished.code == 0, finished
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+ T--00\n", finished.out)
+        assert held(cli, "T") == ["T--00"]
+
+    def test_in_the_background_of_a_shell_it_outlives_ctrl_c(self, cli: Cli) -> None:
+        server = cli.start("serve", "-q", "--print-env")
+        export, _, url = first_line(server).partition("=")
+        assert export == "export LEASE_PROXY_SERVER_URL"
+        server.signal(signal.SIGINT)
+        assert Serving.at(url).get("/healthz") == "ok\n"
+        server.signal(signal.SIGTERM)
+        assert server.finish().code == 0
+
+    def test_the_outputs_reader_sees_its_end(self, cli: Cli) -> None:
+        server = cli.start("serve", "-q")
+        first_line(server)
+        assert server.process.stdout is not None
+        assert server.process.stdout.read() == ""
+        assert server.process.poll() is None
+
+    def test_a_port_in_use_is_one_line(self, cli: Cli) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            finished = cli("serve", "--listen", address)
+        assert (finished.code, finished.out) == (69, "")
+        assert f"can't listen on {address}: Address already in use" in finished.err
+        assert finished.err.count("\n") == 1
+
+    @pytest.mark.parametrize("address", ["192.0.2.1:0", "no.such.host.invalid:0"])
+    def test_an_address_that_is_not_ours_is_one_line(self, cli: Cli, address: str) -> None:
+        finished = cli("serve", "--listen", address)
+        assert (finished.code, finished.err.count("\n")) == (69, 1)
+
+    @pytest.mark.parametrize(
+        "address",
+        ["", "8080", ":8080", "127.0.0.1", "127.0.0.1:http", "h:65536", "::1:80", "a b:c"],
+    )
+    def test_what_is_no_address_is_one_line(self, cli: Cli, address: str) -> None:
+        finished = cli("serve", "--listen", address)
+        assert (finished.code, finished.err.count("\n")) == (64, 1)
+        assert "write it like 127.0.0.1:8080" in finished.err
+
+    def test_whoever_lets_strangers_in_is_warned(self, cli: Cli) -> None:
+        server = cli.start("serve", "-q", "--listen", "0.0.0.0:0")
+        assert Serving.at(first_line(server)).get("/healthz") == "ok\n"
+        server.signal(signal.SIGTERM)
+        finished = server.finish()
+        assert "anybody who reaches 0.0.0.0 can take and give back leases" in finished.err
+        assert finished.err.count("\n") == 1
+
+    def test_ipv6(self, cli: Cli, serve: Serve) -> None:
+        server = serve("--listen", "[::1]:0")
+        assert server.url.startswith("http://[::1]:")
+        assert server.get("/healthz") == "ok\n"
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("backend", ["http://127.0.0.1:9", "none:"])
+    def test_backends_without_pools_cannot_be_served(self, cli: Cli, backend: str) -> None:
+        for finished in (
+            cli("serve", "--backend", backend),
+            cli("serve", LEASECTL_BACKEND=backend),
+        ):
+            assert (finished.code, finished.err.count("\n")) == (64, 1)
+            assert f"backend {backend} has no pools; choose local:" in finished.err
+
+    def test_it_does_not_mistake_its_own_clients_for_its_backend(self, cli: Cli) -> None:
+        server = cli.start("serve", "-q", LEASE_PROXY_SERVER_URL="http://127.0.0.1:9")
+        assert first_line(server).startswith("http://")
+
+    def test_without_the_extra_it_says_what_to_install(self, cli: Cli) -> None:
+        script = (
+            "import sys\nsys.modules['uvicorn'] = None\nfrom leasectl.cli.app import main\nmain()\n"
+        )
+        finished = cli.spawn([sys.executable, "-c", script, "serve"]).finish()
+        assert finished.code == 64
+        assert "needs uvicorn" in finished.err
+        assert "pip install '.[serve]'" in finished.err
+        assert finished.err.count("\n") == 1
+
+    def test_a_state_directory_that_cannot_be_used_is_73(self, cli: Cli, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        finished = cli("serve", LEASECTL_STATE_DIR=str(tmp_path / "file"))
+        assert (finished.code, finished.err.count("\n")) == (73, 1)
+
+    def test_a_token_file_without_a_token_is_one_line(self, cli: Cli, tmp_path: Path) -> None:
+        (tmp_path / "empty").write_text("\n")
+        for name, code in (("empty", 65), ("missing", 64)):
+            finished = cli("serve", "--token-file", str(tmp_path / name))
+            assert (finished.code, finished.err.count("\n")) == (code, 1)
+            assert f"token file {tmp_path / name}" in finished.err
+            assert "--token-file must name" in finished.err
+            assert "Errno" not in finished.err
+
+
+class TestToken:
+    def test_only_who_shows_it_gets_leases(self, cli: Cli, serve: Serve, tmp_path: Path) -> None:
+        cli.pool("T")
+        file = tmp_path / "token"
+        file.write_text("secret\n")
+        server = serve("--token-file", str(file))
+        with server.connect() as client:
+            for header in ({}, {"Authorization": "Bearer Secret"}, {"Authorization": "secret"}):
+                got = client.acquire("T", 1, **header)
+                assert (got.status, got.headers["www-authenticate"]) == (401, "Bearer")
+                assert client.release("T--00", **header).status == 401
+                assert client.ask("GET", "/metrics", **header).status == 401
+            assert client.ask("GET", "/healthz").status == 200
+            assert client.acquire("T", Authorization="Bearer secret").names == ["T--00"]
+        backend = ("--backend", server.url)
+        assert cli("acquire", "-t", "T", *backend).code == 64
+        assert cli("acquire", "-t", "T", *backend, LEASECTL_TOKEN_FILE=str(file)).code == 0
+        assert held(cli, "T") == ["T--00", "T--01"]
+
+
+class TestMetrics:
+    def test_they_are_what_status_says(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T", "a", "b", "c")
+        cli.pool("U")
+        server = serve()
+        cli.hold("T")
+        with server.connect() as client, server.connect() as waiter:
+            client.acquire("T")
+            waiter.start_acquire("T", 2)
+            eventually(lambda: waiting(cli, "T") == 1)
+            lines = server.get("/metrics").splitlines()
+        assert {
+            'leasectl_resources_held{type="T"} 2',
+            'leasectl_resources_free{type="T"} 1',
+            'leasectl_requests_waiting{type="T"} 1',
+            'leasectl_grants_total{type="T"} 1',
+            'leasectl_wait_seconds_bucket{type="T",le="+Inf"} 1',
+            'leasectl_wait_seconds_count{type="T"} 1',
+            'leasectl_resources_free{type="U"} 2',
+        } <= set(lines)
+        assert "# TYPE leasectl_wait_seconds histogram" in lines
+        sample = re.compile(r'[a-z_]+\{type="[^"]+"(,le="[^"]+")?\} [0-9.]+')
+        assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+    def test_buckets_add_up(self) -> None:
+        from leasectl.server.metrics import Meter
+
+        meter = Meter()
+        for seconds in (0.001, 0.05, 0.05, 100.0, 1e9):
+            meter.granted("T", seconds)
+        text = meter.text(())
+        counts = [int(n) for n in re.findall(r"_bucket\{.*\} (\d+)", text)]
+        assert counts == [1, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5]
+        assert 'leasectl_wait_seconds_count{type="T"} 5' in text
+
+
+class TestHealth:
+    def test_it_is_well(self, serve: Serve) -> None:
+        server = serve()
+        assert server.get("/healthz") == "ok\n"
+        with server.connect() as client:
+            assert client.ask("POST", "/healthz").status == 405

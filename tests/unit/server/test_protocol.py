@@ -1,0 +1,172 @@
+"""Paths, methods, codes and texts: those of ci-operator's lease proxy."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.faults.raw_client import Got
+from tests.kit.serving import Serving, held
+
+# What every server of this protocol answers alike, on a pool "P" of two free resources.
+ALIKE = (
+    ("POST", "/lease/acquire", ""),
+    ("POST", "/lease/acquire?type=", ""),
+    ("POST", "/lease/acquire?type=nope", ""),
+    ("POST", "/lease/acquire?type=nope&count=2", ""),
+    ("POST", "/lease/acquire?type=P&count=0", ""),
+    ("POST", "/lease/acquire?type=P&count=x", ""),
+    ("POST", "/lease/acquire?type=P&count=-1", ""),
+    ("POST", "/lease/acquire?type=P&count=1.5", ""),
+    ("POST", "/lease/acquire?type=P&count=%D9%A1", ""),
+    ("GET", "/lease/acquire?type=P", ""),
+    ("PUT", "/lease/acquire?type=P", ""),
+    ("DELETE", "/lease/release", ""),
+    ("GET", "/lease/release", ""),
+    ("POST", "/", ""),
+    ("POST", "/lease", ""),
+    ("POST", "/lease/acquire/", ""),
+    ("POST", "/lease/renew", ""),
+    ("POST", "/lease/release", ""),
+    ("POST", "/lease/release", "{"),
+    ("POST", "/lease/release", "[]"),
+    ("POST", "/lease/release", "null"),
+    ("POST", "/lease/release", "{}"),
+    ("POST", "/lease/release", '{"names":[]}'),
+    ("POST", "/lease/release", '{"names":null}'),
+    ("POST", "/lease/release", '{"names":"P--00"}'),
+    ("POST", "/lease/release", '{"names":[1]}'),
+    ("POST", "/lease/release", '{"names":["P--00"]}'),
+    ("POST", "/lease/release", '{"names":["nonsense"]}'),
+    ("POST", "/lease/acquire?type=P&count=2", ""),
+    ("POST", "/lease/release", '{"names":["P--00","nonsense","P--01"]}'),
+    ("POST", "/lease/release", '{"names":["P--00"]}'),
+    ("POST", "/lease/release", '{"names":["P--01"]}'),
+)
+
+
+@pytest.mark.timeout(60)
+def test_it_answers_as_the_lease_proxy_does(shared: Serving, fault_proxy: StartFaultProxy) -> None:
+    shared.cli.pool("P")
+    reference = fault_proxy("P=2")
+
+    def ask(url: str) -> list[tuple[str, str, str, Got]]:
+        answers = []
+        for method, target, body in ALIKE:
+            with type(shared.connect())(url) as client:
+                got = client.ask(method, target, body)
+            answers.append((method, target, body, got._replace(headers=_compared(got))))
+        return answers
+
+    assert ask(shared.url) == ask(reference.url)
+
+
+def _compared(got: Got) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in got.headers.items()
+        if name in ("content-type", "x-content-type-options")
+    }
+
+
+def test_a_connection_is_used_for_many_requests(shared: Serving, pool: str) -> None:
+    with shared.connect() as client:
+        for _ in range(3):
+            (name,) = client.acquire(pool).names
+            assert held(shared.cli, pool) == [name]
+            assert client.release(name).status == 204
+    assert held(shared.cli, pool) == []
+
+
+def test_n_leases_are_had_at_once_or_not_at_all(shared: Serving, pool: str) -> None:
+    with shared.connect() as client:
+        assert client.acquire(pool, 2).names == [f"{pool}--00", f"{pool}--01"]
+        client.release(f"{pool}--01")
+        waiter = shared.waiter(pool)
+        assert waiter.read_answer().names == [f"{pool}--01"]
+        waiter.close()
+    assert held(shared.cli, pool) == [f"{pool}--00", f"{pool}--01"]
+
+
+def test_more_than_there_are_can_never_be_had(shared: Serving, pool: str) -> None:
+    with shared.connect() as client:
+        got = client.acquire(pool, 3)
+        assert got.status == 400
+        assert got.text.startswith(f'Failed to acquire lease "{pool}": pool "{pool}" has 2')
+        assert client.acquire(pool, 10**18).status == 400
+        assert client.acquire(pool, 10**30).status == 400
+
+
+@pytest.mark.parametrize(
+    "pool_type", ["..%2Fstate.db", "a%0Ab", "%00", "-T", "x" * 5000, "%FF", "T%20", "\N{SNOWMAN}"]
+)
+def test_what_can_be_no_type_is_an_unknown_one(shared: Serving, pool_type: str) -> None:
+    with shared.connect() as client:
+        client.socket.sendall(
+            f"POST /lease/acquire?type={pool_type} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        )
+        got = client.read_answer()
+    assert got.status == (400 if not pool_type.isascii() else 404)
+    assert "\n" not in got.text.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"POST\r\n\r\n",
+        b"POST /lease/release HTTP/1.1\r\n\r\n",
+        b"POST /lease/release HTTP/1.1\r\nHost: x\r\nContent-Length: many\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100_000,
+    ],
+    ids=["tls", "no target", "no host", "no length", "endless head"],
+)
+def test_what_is_no_http_is_a_bad_request(shared: Serving, sent: bytes) -> None:
+    with shared.connect() as client:
+        client.socket.sendall(sent)
+        assert client.read_to_end().startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_that_is_cut_off_is_a_bad_request(shared: Serving) -> None:
+    with shared.connect() as client:
+        client.socket.sendall(
+            b'POST /lease/release HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"names":'
+        )
+        client.half_close()
+        assert client.read_answer()[:2] == (400, "unmarshal request body: unexpected EOF\n")
+
+
+def test_a_body_that_is_too_long_is_a_bad_request(shared: Serving) -> None:
+    with shared.connect() as client:
+        got = client.ask("POST", "/lease/release", '{"names":["' + "x" * (1 << 20) + '"]}')
+        assert got.status == 400
+
+
+def test_what_a_command_holds_cannot_be_released_by_a_client(shared: Serving, pool: str) -> None:
+    handle = shared.cli.hold(pool)
+    with shared.connect() as client:
+        got = client.release(*handle.names)
+    assert got.status == 500
+    assert f"no resource name {handle.names[0]}" in got.text
+    assert held(shared.cli, pool) == list(handle.names)
+
+
+def test_commands_and_clients_share_a_pool(shared: Serving, single: str) -> None:
+    handle = shared.cli.hold(single)
+    with shared.waiter(single) as client:
+        shared.cli.ok(
+            "release", "--handle", shared.cli.state_dir.joinpath("handles", handle.id).as_posix()
+        )
+        assert client.read_answer().names == list(handle.names)
+    waiting = shared.cli.start("acquire", "-q", "-t", single)
+    with shared.connect() as client:
+        assert client.release(*handle.names).status == 204
+    assert waiting.finish().code == 0
+
+
+def test_head_is_not_answered_with_a_lease(shared: Serving, pool: str) -> None:
+    with shared.connect() as client:
+        client.send("HEAD", f"/lease/acquire?type={pool}")
+        client.half_close()
+        assert client.read_to_end().startswith(b"HTTP/1.1 405 ")
+    assert held(shared.cli, pool) == []

@@ -1,0 +1,544 @@
+"""leasectl.state.directory"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import select
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from leasectl.errors import CorruptState, StateUnwritable
+from leasectl.state import directory as state_module
+from leasectl.state.directory import State, check_directory
+from leasectl.system.named_pipe import NamedPipe
+from tests.kit.support import ending_of, eventually, fork, kill_this_process
+
+
+@pytest.fixture
+def state(state_dir: Path) -> Iterator[State]:
+    state = State.open(str(state_dir))
+    yield state
+    state.close()
+
+
+def set_cursor(state: State, value: str) -> None:
+    """A change of the database that tests can see."""
+    state.db.execute("UPDATE meta SET purge_cursor = ?", (value,))
+
+
+def cursor(state: State) -> str:
+    return str(state.query("SELECT purge_cursor FROM meta")[0][0])
+
+
+def record(state: State, handle_id: str, *names: str) -> None:
+    """Put the least of a record that a names file can be made of."""
+    state.db.execute(
+        "INSERT OR IGNORE INTO handle VALUES (?, 'local:', 'T', 1, NULL, NULL, NULL, 'step', '', "
+        "'o', 'i', 'held', 1, NULL, NULL, NULL, NULL, NULL, 0, '', 0, 0, 0)",
+        (handle_id,),
+    )
+    state.db.execute("DELETE FROM lease WHERE handle = ?", (handle_id,))
+    for fence, name in enumerate(names):
+        state.db.execute(
+            "INSERT INTO lease VALUES (?, ?, ?, 1, 1, 1, 0, 0, 0)", (handle_id, name, fence)
+        )
+    state.stage_names(handle_id, names)
+
+
+def names_file(state: State, handle_id: str = "h") -> str:
+    return Path(state.names_path(handle_id)).read_text()
+
+
+def handle_files(state: State) -> list[str]:
+    return sorted(os.listdir(state.path("handles")))
+
+
+def hung_up(pipe: NamedPipe, timeout_ms: int = 0) -> bool:
+    poll = select.poll()
+    poll.register(pipe.fd, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
+
+
+class TestTransaction:
+    def test_what_is_done_in_it_stays(self, state: State) -> None:
+        with state.transaction():
+            set_cursor(state, "x")
+        assert cursor(state) == "x"
+
+    def test_an_error_undoes_it(self, state: State) -> None:
+        with pytest.raises(ZeroDivisionError), state.transaction():
+            set_cursor(state, "x")
+            record(state, "h", "T--00")
+            raise ZeroDivisionError
+        assert cursor(state) == ""
+        assert handle_files(state) == []
+
+    def test_after_an_error_there_is_a_next_one(self, state: State) -> None:
+        with pytest.raises(ZeroDivisionError), state.transaction():
+            raise ZeroDivisionError
+        with state.transaction():
+            set_cursor(state, "x")
+        assert cursor(state) == "x"
+
+    def test_an_error_in_an_inner_one_undoes_the_outer(self, state: State) -> None:
+        with pytest.raises(ZeroDivisionError), state.transaction():
+            set_cursor(state, "x")
+            with state.transaction():
+                raise ZeroDivisionError
+        assert cursor(state) == ""
+
+    def test_an_inner_one_is_part_of_the_outer(self, state: State) -> None:
+        with pytest.raises(ZeroDivisionError), state.transaction():
+            with state.transaction():
+                set_cursor(state, "x")
+            raise ZeroDivisionError
+        assert cursor(state) == ""
+
+    def test_writers_wait_for_each_other_in_the_kernel(self, state: State) -> None:
+        go_read, go_write = os.pipe()
+
+        def write() -> None:
+            os.close(go_write)
+            os.read(go_read, 1)
+            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+                set_cursor(other, cursor(other) + "x")
+
+        children = [fork(write) for _ in range(5)]
+        with state.transaction():
+            os.close(go_write)
+            eventually(lambda: waiting_for_locks() >= set(children))
+            set_cursor(state, "y")
+        assert [ending_of(child) for child in children] == [0] * 5
+        assert cursor(state) == "yxxxxx"
+
+    def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(self, state: State) -> None:
+        def die_inside() -> None:
+            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+                set_cursor(other, "half")
+                record(other, "h", "T--00")
+                kill_this_process()
+
+        assert ending_of(fork(die_inside)) == -signal.SIGKILL
+        with state.transaction():
+            assert cursor(state) == ""
+        assert handle_files(state) == []
+
+    def test_readers_do_not_wait_for_a_writer(self, state: State) -> None:
+        with (
+            contextlib.closing(State.open(state.directory)) as reader,
+            state.transaction(),
+        ):
+            set_cursor(state, "x")
+            assert cursor(reader) == ""
+        assert cursor(state) == "x"
+
+
+class TestNamesFiles:
+    def test_a_names_file_holds_the_names_and_no_final_newline(self, state: State) -> None:
+        with state.transaction():
+            record(state, "h", "T--01", "T--00")
+        assert names_file(state) == "T--01\nT--00"
+        assert os.stat(state.names_path("h")).st_mode & 0o777 == 0o600
+
+    def test_it_follows_its_record(self, state: State) -> None:
+        for names in (("a", "b"), ("b",), (), ("c", "d", "e")):
+            with state.transaction():
+                record(state, "h", *names)
+            assert names_file(state) == "\n".join(names)
+        with state.transaction() as db:
+            db.execute("DELETE FROM handle")
+            state.stage_names("h", None)
+        assert handle_files(state) == []
+
+    def test_what_is_staged_last_counts(self, state: State) -> None:
+        with state.transaction():
+            record(state, "h", "a")
+            record(state, "h", "b")
+        assert names_file(state) == "b"
+
+    def test_a_reader_never_sees_half_a_list(self, state: State) -> None:
+        """A file that is replaced is another file; whoever has the old one open reads that."""
+        with state.transaction():
+            record(state, "h", "a", "b")
+        with open(state.names_path("h")) as old:
+            with state.transaction():
+                record(state, "h", "c")
+            assert old.read() == "a\nb"
+        assert names_file(state) == "c"
+
+    def test_a_symbolic_link_in_its_place_is_not_written_through(
+        self, state: State, tmp_path: Path
+    ) -> None:
+        victim = tmp_path / "victim"
+        victim.write_text("precious")
+        os.symlink(victim, state.names_path("h"))
+        os.symlink(victim, state.names_path("h") + ".new")
+        with contextlib.suppress(StateUnwritable), state.transaction():
+            record(state, "h", "a")
+        assert victim.read_text() == "precious"
+
+    @pytest.mark.parametrize("before", [("a",), ("a", "b"), ()])
+    @pytest.mark.parametrize("after", [("c",), (), ("c", "d", "e"), None])
+    @pytest.mark.parametrize("function", ["commit", "rename", "truncate", "unlink"])
+    def test_a_writer_killed_before_a_file_is_in_place_is_made_up_for(
+        self,
+        state: State,
+        before: tuple[str, ...],
+        after: tuple[str, ...] | None,
+        function: str,
+    ) -> None:
+        with state.transaction():
+            record(state, "h", *before)
+
+        def die_half_way() -> None:
+            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+                if after is None:
+                    other.db.execute("DELETE FROM handle")
+                    other.db.execute("DELETE FROM lease")
+                    other.stage_names("h", None)
+                else:
+                    record(other, "h", *after)
+                kill_at(other, function)
+
+        killed = ending_of(fork(die_half_way)) == -signal.SIGKILL
+        with state.transaction():
+            pass  # whoever comes next mends it
+        recorded = recorded_names(state)
+        assert recorded == after or (killed and recorded == before)
+        assert handle_files(state) == ([] if recorded is None else ["h"])
+        assert recorded is None or names_file(state) == "\n".join(recorded)
+
+    def test_a_writer_killed_before_its_commit_leaves_no_file(self, state: State) -> None:
+        def die_half_way() -> None:
+            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+                record(other, "h", "a")
+                kill_at(other, "commit")
+
+        assert ending_of(fork(die_half_way)) == -signal.SIGKILL
+        assert handle_files(state) != []  # so there was something to mend
+        with state.transaction():
+            pass
+        assert handle_files(state) == []
+
+    def test_many_files_of_one_transaction_are_made_up_for(self, state: State) -> None:
+        ids = [f"{'x' * 190}-{number:02d}" for number in range(30)]
+
+        def die_half_way() -> None:
+            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+                for handle_id in ids:
+                    record(other, handle_id, "b")
+                kill_at(other, "rename")
+
+        with state.transaction():
+            for handle_id in ids:
+                record(state, handle_id, "a")
+        assert ending_of(fork(die_half_way)) == -signal.SIGKILL
+        with state.transaction():
+            pass
+        assert {names_file(state, handle_id) for handle_id in ids} == {"b"}
+        assert handle_files(state) == ids
+
+    def test_more_files_than_the_note_has_room_for_are_made_up_for(self, state: State) -> None:
+        ids = [f"{'x' * 190}-{number:03d}" for number in range(200)]
+
+        def die_half_way() -> None:
+            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+                for handle_id in ids:
+                    record(other, handle_id, "b")
+                kill_at(other, "rename")
+
+        with state.transaction():
+            for handle_id in ids:
+                record(state, handle_id, "a")
+        assert ending_of(fork(die_half_way)) == -signal.SIGKILL
+        with state.transaction():
+            pass
+        assert {names_file(state, handle_id) for handle_id in ids} == {"b"}
+
+
+class TestAFullDisk:
+    def test_what_does_not_fit_changes_nothing(self, state: State) -> None:
+        with state.transaction():
+            record(state, "h", "a")
+        before = (cursor(state), handle_files(state), names_file(state))
+
+        def write_too_much() -> None:
+            other = State.open(state.directory)
+            with contextlib.closing(other):
+                limit_file_size(other)
+                with (
+                    pytest.raises(StateUnwritable, match="LEASECTL_STATE_DIR"),
+                    other.transaction(),
+                ):
+                    set_cursor(other, "x" * 50_000)
+                    record(other, "h", "b")
+                    record(other, "h2", "c")
+                assert (cursor(other), handle_files(other), names_file(other)) == before
+
+        assert ending_of(fork(write_too_much)) == 0
+        assert (cursor(state), handle_files(state), names_file(state)) == before
+
+    def test_when_there_is_room_again_it_goes_on(self, state: State) -> None:
+        def try_twice() -> None:
+            with contextlib.closing(State.open(state.directory)) as other:
+                limits = limit_file_size(other)
+                with pytest.raises(StateUnwritable), other.transaction():
+                    set_cursor(other, "x" * 50_000)
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+                with other.transaction():
+                    set_cursor(other, "y")
+
+        assert ending_of(fork(try_twice)) == 0
+        assert cursor(state) == "y"
+
+    def test_a_disk_that_stays_full_does_not_stop_what_needs_no_room(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with state.transaction():
+            record(state, "h", "a", "b")
+
+        def no_space(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(state_module, "_open_new", no_space)
+        with pytest.raises(StateUnwritable), state.transaction():
+            record(state, "h", "b")
+        with state.transaction():
+            set_cursor(state, "x")
+        assert cursor(state) == "x"
+        assert names_file(state) == "a\nb"
+
+
+class TestWakeUps:
+    def test_a_wake_up_comes_when_the_transaction_is_over(self, state: State) -> None:
+        pipe = NamedPipe(state.path("waiters", "w"))
+        with state.transaction():
+            state.wake(pipe.path)
+            assert not hung_up(pipe)
+        assert hung_up(pipe)
+        pipe.close()
+
+    def test_a_wake_up_comes_also_when_the_transaction_failed(self, state: State) -> None:
+        """One too many does no harm."""
+        pipe = NamedPipe(state.path("waiters", "w"))
+        with pytest.raises(ZeroDivisionError), state.transaction():
+            state.wake(pipe.path)
+            raise ZeroDivisionError
+        assert hung_up(pipe)
+        pipe.close()
+
+    def test_a_wake_up_comes_also_when_the_waker_is_killed_right_after_its_commit(
+        self, state: State
+    ) -> None:
+        pipe = NamedPipe(state.path("waiters", "w"))
+
+        def die_after_commit() -> None:
+            other = State.open(state.directory)
+            with other.transaction():
+                set_cursor(other, "x")
+                other.wake(pipe.path)
+                kill_at(other, "unlock")
+
+        assert ending_of(fork(die_after_commit)) == -signal.SIGKILL
+        assert cursor(state) == "x"
+        assert hung_up(pipe, 1000)
+        pipe.close()
+
+    def test_a_wake_up_is_not_lost_when_it_comes_before_the_sleep(self, state: State) -> None:
+        pipe = NamedPipe(state.path("waiters", "w"))
+        with state.transaction():
+            state.wake(pipe.path)
+        assert hung_up(pipe)
+        assert hung_up(pipe)
+        pipe.renew()
+        assert not hung_up(pipe)
+        pipe.close()
+
+    def test_the_woken_find_the_change(self, state: State) -> None:
+        pipe = NamedPipe(state.path("waiters", "w"))
+
+        def write() -> None:
+            with contextlib.closing(State.open(state.directory)) as other, other.transaction():
+                other.wake(pipe.path)
+                set_cursor(other, "x")
+
+        child = fork(write)
+        assert hung_up(pipe, 5000)
+        assert cursor(state) == "x"
+        assert ending_of(child) == 0
+        pipe.close()
+
+    def test_waking_nobody_is_fine(self, state: State) -> None:
+        os.mkfifo(state.path("waiters", "dead"))
+        with state.transaction():
+            state.wake(state.path("waiters", "dead"))
+            state.wake(state.path("waiters", "nobody"))
+            set_cursor(state, "x")
+        assert cursor(state) == "x"
+
+    def test_no_descriptor_is_left_open(self, state: State) -> None:
+        pipe = NamedPipe(state.path("waiters", "w"))
+        before = set(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            with state.transaction():
+                state.wake(pipe.path)
+        assert set(os.listdir("/proc/self/fd")) == before
+        pipe.close()
+
+
+class TestTheDirectory:
+    def test_it_is_made_for_its_owner_alone(self, state_dir: Path) -> None:
+        before = os.umask(0)
+        try:
+            State.open(str(state_dir)).close()
+        finally:
+            os.umask(before)
+        assert os.stat(state_dir).st_mode & 0o777 == 0o700
+        for folder, _, files in os.walk(state_dir):
+            assert os.stat(folder).st_mode & 0o077 == 0
+            for file in files:
+                assert os.stat(os.path.join(folder, file)).st_mode & 0o077 == 0, file
+
+    def test_many_may_make_it_at_once(self, state_dir: Path) -> None:
+        def make() -> None:
+            State.open(str(state_dir)).close()
+
+        children = [fork(make) for _ in range(12)]
+        assert [ending_of(child) for child in children] == [0] * 12
+
+    def test_a_maker_that_is_killed_half_way_is_made_up_for(self, state_dir: Path) -> None:
+        def die() -> None:
+            vars(os)["rename"] = kill_this_process
+            State.open(str(state_dir))
+
+        assert ending_of(fork(die)) == -signal.SIGKILL
+        assert not (state_dir / "state.db").exists()
+        State.open(str(state_dir)).close()
+
+    @pytest.mark.parametrize("mode", [0o777, 0o755, 0o710, 0o701])
+    def test_one_open_to_others_is_refused(self, state_dir: Path, mode: int) -> None:
+        state_dir.mkdir()
+        state_dir.chmod(mode)
+        with pytest.raises(StateUnwritable, match=f"mode {mode:04o}.*chmod 700 {state_dir}"):
+            State.open(str(state_dir))
+        assert list(state_dir.iterdir()) == []
+
+    def test_a_symbolic_link_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir(mode=0o700)
+        state_dir.symlink_to(tmp_path / "real")
+        with pytest.raises(StateUnwritable, match="symbolic link"):
+            State.open(str(state_dir))
+        assert list((tmp_path / "real").iterdir()) == []
+
+    def test_a_dangling_link_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
+        state_dir.symlink_to(tmp_path / "nowhere")
+        with pytest.raises(StateUnwritable, match="symbolic link"):
+            State.open(str(state_dir))
+        assert not (tmp_path / "nowhere").exists()
+
+    def test_a_file_in_its_place_is_refused(self, state_dir: Path) -> None:
+        state_dir.write_text("x")
+        with pytest.raises(StateUnwritable, match="not a directory"):
+            State.open(str(state_dir))
+        assert state_dir.read_text() == "x"
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
+    def test_somebody_elses_is_refused(self, state_dir: Path) -> None:
+        state_dir.mkdir(mode=0o700)
+        os.chown(state_dir, 12345, -1)
+        with pytest.raises(StateUnwritable, match="belongs to user 12345; choose another"):
+            State.open(str(state_dir))
+
+    def test_one_whose_parent_is_missing_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(StateUnwritable, match="missing"):
+            State.open(str(tmp_path / "missing" / "state"))
+
+    def test_one_that_need_not_be_made_has_to_be_there(self, state_dir: Path) -> None:
+        with pytest.raises(StateUnwritable, match="does not exist"):
+            check_directory(str(state_dir), create=False)
+        assert not state_dir.exists()
+
+    def test_a_symbolic_link_for_the_lock_is_refused(self, state_dir: Path, tmp_path: Path) -> None:
+        State.open(str(state_dir)).close()
+        (state_dir / "state.lock").unlink()
+        (state_dir / "state.lock").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(StateUnwritable):
+            State.open(str(state_dir))
+        assert not (tmp_path / "elsewhere").exists()
+
+
+class TestAReboot:
+    def test_all_that_was_due_at_some_uptime_is_due_at_once(self, state: State) -> None:
+        with state.transaction() as db:
+            record(state, "h", "a")
+            db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
+            db.execute("UPDATE handle SET released_at = 1e9")
+            db.execute("UPDATE meta SET boot_id = 'an earlier one'")
+        State.open(state.directory).close()
+        assert state.query("SELECT due FROM timer") == [(0.0,)]
+        assert state.query("SELECT released_at FROM handle") == [(0.0,)]
+
+    def test_within_one_boot_nothing_changes(self, state: State) -> None:
+        with state.transaction() as db:
+            record(state, "h", "a")
+            db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
+        State.open(state.directory).close()
+        assert state.query("SELECT due FROM timer") == [(1e9,)]
+
+
+def test_a_database_that_turns_bad_while_it_is_open_is_reported(state: State) -> None:
+    with pytest.raises(CorruptState, match="damaged"):
+        state.query("SELECT * FROM no_such_table")
+
+
+def recorded_names(state: State) -> tuple[str, ...] | None:
+    if not state.query("SELECT 1 FROM handle WHERE id = 'h'"):
+        return None
+    return tuple(name for (name,) in state.query("SELECT name FROM lease ORDER BY fence"))
+
+
+def waiting_for_locks() -> set[int]:
+    """The pids of those that sleep in flock(2)."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return {int(line.split()[5]) for line in lines if "-> FLOCK" in line}
+
+
+def limit_file_size(state: State) -> tuple[int, int]:
+    """Let no file of this process grow, as on a full disk; returns the limits of before."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with state.transaction():
+        set_cursor(state, "-")  # now the log is longer than the lock file
+        set_cursor(state, "")
+    size = max(os.path.getsize(state.path("state.db-wal")), 8192)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    return limits
+
+
+def kill_at(state: State, function: str) -> None:
+    """Have this process killed when the transaction gets to some point."""
+
+    def die_at_commit(sql: str) -> None:
+        if sql.startswith("COMMIT"):
+            kill_this_process()
+
+    replacements: dict[str, Callable[[], Any]] = {
+        "commit": lambda: state.db.set_trace_callback(die_at_commit),
+        "rename": lambda: setattr(os, "rename", kill_this_process),
+        "truncate": lambda: setattr(os, "truncate", kill_this_process),
+        "unlink": lambda: setattr(state_module, "unlink", kill_this_process),
+        "unlock": lambda: setattr(fcntl, "flock", kill_this_process),
+    }
+    replacements[function]()
+
+
+def test_sqlite_is_new_enough_for_what_is_used() -> None:
+    assert sqlite3.sqlite_version_info >= (3, 24)

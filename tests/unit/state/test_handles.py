@@ -1,0 +1,327 @@
+"""leasectl.state.handles"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import NotFound
+from leasectl.model import Handle, Lease, Process, Request
+from leasectl.state.directory import State
+from leasectl.state.handles import (
+    KEEP_UNGUARDED_SECONDS,
+    Handles,
+    encode_labels,
+    needs_keeper,
+    new_id,
+    parse_labels,
+)
+from leasectl.system.process import identify, this_process
+
+
+@pytest.fixture
+def state(state_dir: Path) -> Iterator[State]:
+    state = State.open(str(state_dir))
+    yield state
+    state.close()
+
+
+@pytest.fixture
+def handles(state: State) -> Handles:
+    return Handles(state)
+
+
+@pytest.fixture
+def dead() -> Process:
+    """A process that was."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        name = identify(process.pid)
+        process.kill()
+    return name
+
+
+def a_handle(handle_id: str = "T-abcdef", **fields: object) -> Handle:
+    plain = Handle(
+        id=handle_id,
+        backend="local:",
+        request=Request("T"),
+        owner="job/1",
+        holder_identity=f"job/1/host/{handle_id}",
+        state="acquiring",
+        acquisition=1,
+    )
+    return plain._replace(**fields)  # type: ignore[arg-type]
+
+
+def a_lease(name: str = "T--00", *, fence: int = 1, identity: str = "job/1/host/T-abcdef") -> Lease:
+    return Lease(
+        name=name,
+        fence=fence,
+        ticket=3,
+        grant=2,
+        holder_identity=identity,
+        acquire_time=10.0,
+        renew_time=11.0,
+        lease_duration_seconds=None,
+        lease_transitions=4,
+    )
+
+
+def held(state: State, handles: Handles, handle: Handle, *leases: Lease) -> Handle:
+    """Bring a handle to the state held."""
+    with state.transaction():
+        handles.create(handle)
+        handles.grant(handle, leases, None)
+    return handles.require(handle.id)
+
+
+def released(state: State, handles: Handles, handle: Handle, *, now: float) -> None:
+    with state.transaction():
+        handles.create(handle)
+        handles.grant(handle, (), None)
+        handles.release(handle, now=now)
+
+
+def files(state: State) -> list[str]:
+    return sorted(os.listdir(state.path("handles")))
+
+
+class TestRecords:
+    def test_a_record_reads_back_as_it_was_written(self, state: State, handles: Handles) -> None:
+        request = Request(
+            type="T",
+            count=2,
+            name=None,
+            ttl_seconds=7.5,
+            release_after_seconds=1200.0,
+            scope="test",
+            labels=(("pr", "1=2"), ("empty", "")),
+        )
+        written = a_handle(
+            request=request, guard=this_process(), waiter=this_process(), shared_dir="/x y"
+        )
+        with state.transaction():
+            handles.create(written)
+        assert handles.require(written.id) == written
+
+    def test_a_grant_reads_back_in_the_order_of_fences(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = a_handle(request=Request("T", count=2))
+        leases = (a_lease("T--09", fence=1), a_lease("T--00", fence=2))
+        with state.transaction():
+            handles.create(handle)
+            handles.grant(handle, leases, 77.5)
+        read = handles.require(handle.id)
+        assert (read.state, read.leases, read.release_at) == ("held", leases, 77.5)
+        assert read.names == ("T--09", "T--00")
+        assert Path(state.names_path(handle.id)).read_text() == "T--09\nT--00"
+
+    def test_an_unknown_handle_is_none_or_not_found(self, handles: Handles) -> None:
+        assert handles.load("T-nobody") is None
+        with pytest.raises(NotFound, match='no handle "T-nobody"'):
+            handles.require("T-nobody")
+
+    def test_a_hostile_name_is_shown_in_one_printable_line(self, handles: Handles) -> None:
+        with pytest.raises(NotFound) as refused:
+            handles.require("x\n\x1b[31m")
+        assert str(refused.value).isprintable()
+
+    def test_who_holds_a_name_is_found(self, state: State, handles: Handles) -> None:
+        handle = held(state, handles, a_handle(), a_lease())
+        assert handles.holding("T--00") == handle
+        assert handles.holding("T--01") is None
+
+    def test_ids_are_of_the_type_and_do_not_repeat(self) -> None:
+        ids = {new_id("azure--install") for _ in range(1000)}
+        assert len(ids) == 1000
+        assert all(re.fullmatch(r"azure--install-[A-Za-z0-9]{6}", each) for each in ids)
+
+    @pytest.mark.parametrize(
+        "labels", [(), (("a", "b"),), (("a", ""), ("b", "c=d")), (("a", "b c é"),)]
+    )
+    def test_labels_read_back(self, labels: tuple[tuple[str, str], ...]) -> None:
+        assert parse_labels(encode_labels(labels)) == labels
+
+    @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b", "\x1c"])
+    def test_labels_with_odd_separators_read_back(self, separator: str) -> None:
+        labels = (("a", f"b{separator}c"),)
+        assert parse_labels(encode_labels(labels)) == labels
+
+
+class TestAcquisitions:
+    def test_each_further_acquisition_has_the_next_number_and_starts_clean(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(guard=this_process()), a_lease())
+        with state.transaction():
+            handles.arm(handle, 5.0)
+            handles.arm(handle, 6.0, "T--00")
+            again = handles.begin_again(handle, this_process())
+        assert handles.require(handle.id) == again
+        assert (again.state, again.acquisition, again.leases) == ("acquiring", 2, ())
+        assert again.guard == this_process()
+        assert handles.timers() == []
+
+    def test_telling_names_the_guard_and_ends_the_waiters_part(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
+        assert handles.untold() == handles.untold("T") == [handle]
+        assert handles.untold("U") == []
+        with state.transaction():
+            assert handles.told(handle, guard=this_process(), runner=None)
+        assert handles.untold() == []
+        told = handles.require(handle.id)
+        assert (told.waiter, told.guard) == (None, this_process())
+        assert handles.watched() == [told]
+
+    @pytest.mark.parametrize("what", ["released", "acquired again", "forgotten"])
+    def test_what_is_no_longer_current_can_not_be_told(
+        self, state: State, handles: Handles, what: str
+    ) -> None:
+        handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
+        with state.transaction():
+            if what == "released":
+                handles.release(handle, now=0)
+            elif what == "acquired again":
+                handles.begin_again(handle, this_process())
+            else:
+                handles.forget(handle.id, handle.acquisition)
+            assert not handles.told(handle, guard=None, runner=None)
+
+    def test_arming_again_replaces(self, state: State, handles: Handles) -> None:
+        handle = held(state, handles, a_handle(), a_lease())
+        with state.transaction():
+            handles.arm(handle, 5.0)
+            handles.arm(handle, 9.0)
+            handles.arm(handle, 7.0, "T--00")
+        assert handles.timers() == [
+            (handle.id, "T--00", 1, 7.0),
+            (handle.id, "", 1, 9.0),
+        ]
+        assert handles.require(handle.id).release_at == 9.0
+        assert handles.any_watched()
+
+
+class TestDropping:
+    def test_with_the_last_name_the_handle_is_released(
+        self, state: State, handles: Handles
+    ) -> None:
+        handle = held(
+            state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2), a_lease("c", fence=3)
+        )
+        with state.transaction():
+            handles.arm(handle, 5.0, "b")
+            handles.drop(handle, ["b", "unknown"], now=1.0)
+        partly = handles.require(handle.id)
+        assert (partly.state, partly.names) == ("held", ("a", "c"))
+        assert Path(state.names_path(handle.id)).read_text() == "a\nc"
+        assert handles.timers() == []
+        with state.transaction():
+            handles.drop(partly, ["a", "c"], now=1.0)
+        assert handles.require(handle.id).state == "released"
+        assert Path(state.names_path(handle.id)).read_text() == ""
+
+    @pytest.mark.parametrize("lost_first", [True, False])
+    def test_a_loss_is_remembered_until_the_next_acquisition(
+        self, state: State, handles: Handles, lost_first: bool
+    ) -> None:
+        handle = held(state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2))
+        with state.transaction():
+            handles.drop(handle, ["a"], now=1.0, lost=lost_first)
+        with state.transaction():
+            handles.drop(handles.require(handle.id), ["b"], now=1.0, lost=not lost_first)
+        over = handles.require(handle.id)
+        assert (over.state, over.lost) == ("released", True)
+        with state.transaction():
+            handles.begin_again(over, this_process())
+        assert not handles.require(handle.id).lost
+
+    def test_what_is_released_is_not_watched(self, state: State, handles: Handles) -> None:
+        handle = held(state, handles, a_handle(guard=this_process()), a_lease())
+        assert handles.any_watched()
+        with state.transaction():
+            handles.release(handle, now=1.0)
+        assert handles.watched() == []
+        assert not handles.any_watched()
+        assert handles.active() == []
+
+
+class TestPurge:
+    def purge(self, state: State, handles: Handles, now: float, rounds: int = 5) -> None:
+        for _ in range(rounds):
+            with state.transaction():
+                handles.purge(now=now, limit=3)
+
+    def test_a_released_record_stays_while_its_guard_lives(
+        self, state: State, handles: Handles
+    ) -> None:
+        released(state, handles, a_handle(guard=this_process()), now=0.0)
+        self.purge(state, handles, now=1e9)
+        assert handles.require("T-abcdef").state == "released"
+        assert files(state) == ["T-abcdef"]
+
+    def test_a_released_record_goes_with_its_guard(
+        self, state: State, handles: Handles, dead: Process
+    ) -> None:
+        released(state, handles, a_handle(guard=dead), now=0.0)
+        self.purge(state, handles, now=1.0)
+        assert handles.load("T-abcdef") is None
+        assert files(state) == []
+
+    def test_a_released_record_without_a_guard_stays_for_a_day(
+        self, state: State, handles: Handles
+    ) -> None:
+        released(state, handles, a_handle(), now=100.0)
+        self.purge(state, handles, now=100.0 + KEEP_UNGUARDED_SECONDS - 1)
+        assert files(state) == ["T-abcdef"]
+        self.purge(state, handles, now=100.0 + KEEP_UNGUARDED_SECONDS)
+        assert handles.load("T-abcdef") is None
+        assert files(state) == []
+
+    def test_a_guard_in_a_foreign_namespace_may_live(self, state: State, handles: Handles) -> None:
+        foreign = this_process()._replace(pid_namespace=1)
+        released(state, handles, a_handle(guard=foreign), now=0.0)
+        self.purge(state, handles, now=1e9)
+        assert files(state) == ["T-abcdef"]
+
+    def test_what_is_held_is_never_purged(
+        self, state: State, handles: Handles, dead: Process
+    ) -> None:
+        held(state, handles, a_handle("T-1"), a_lease("a"))
+        held(state, handles, a_handle("T-2", guard=dead), a_lease("b"))
+        self.purge(state, handles, now=1e9)
+        assert [handle.id for handle in handles.active()] == ["T-1", "T-2"]
+
+    def test_all_are_looked_at_a_few_at_a_time(self, state: State, handles: Handles) -> None:
+        keep = {f"T-{number:02d}": number % 4 == 0 for number in range(20)}
+        for handle_id, kept in keep.items():
+            released(state, handles, a_handle(handle_id), now=1e6 if kept else 0.0)
+        with state.transaction():
+            handles.purge(now=1e6, limit=3)
+        assert len(files(state)) == 18  # T-01 and T-02 of the first three
+        self.purge(state, handles, now=1e6, rounds=8)
+        assert files(state) == [handle_id for handle_id, kept in keep.items() if kept]
+
+
+@pytest.mark.parametrize(
+    ("handle", "needed"),
+    [
+        (a_handle(), False),
+        (a_handle(guard=Process("b", 1, 1, 1)), True),
+        (a_handle(request=Request("T", release_after_seconds=5.0)), True),
+        (a_handle(request=Request("T", ttl_seconds=5.0)), True),
+        (a_handle(request=Request("T", ttl_seconds=5.0, scope="test")), False),
+        (a_handle(request=Request("T", scope="test")), False),
+    ],
+)
+def test_a_keeper_is_needed_for_what_happens_without_a_command(
+    handle: Handle, needed: bool
+) -> None:
+    assert needs_keeper(handle) is needed

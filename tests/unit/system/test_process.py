@@ -1,0 +1,188 @@
+"""leasectl.system.process"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import NotFound
+from leasectl.model import Process, parse_process
+from leasectl.system import process as module
+from leasectl.system.process import Liveness, identify, liveness, open_pidfd, this_process
+from tests.kit.support import eventually
+
+
+@contextmanager
+def a_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing until it is killed."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def a_zombie() -> Iterator[int]:
+    """The pid of a process that has ended and whose parent doesn't care."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    try:
+        yield pid
+    finally:
+        os.waitpid(pid, 0)
+
+
+def changed(process: Process, **fields: object) -> Process:
+    return process._replace(**fields)  # type: ignore[arg-type]
+
+
+def is_readable(fd: int, timeout_ms: int = 0) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
+
+
+def test_this_process_lives() -> None:
+    assert liveness(this_process()) is Liveness.ALIVE
+    assert this_process().pid == os.getpid()
+
+
+def test_a_process_is_alive_until_it_is_killed() -> None:
+    with a_process() as process:
+        name = identify(process.pid)
+        assert liveness(name) is Liveness.ALIVE
+        process.kill()
+        process.wait()
+        assert liveness(name) is Liveness.DEAD
+
+
+def test_a_zombie_is_dead() -> None:
+    with a_process() as process:
+        name = identify(process.pid)
+        process.kill()
+        eventually(lambda: liveness(name) is Liveness.DEAD)
+        assert process.returncode is None  # nobody has waited for it: it is a zombie
+
+
+def test_a_zombie_has_no_name() -> None:
+    with a_zombie() as pid, pytest.raises(NotFound, match=str(pid)):
+        identify(pid)
+
+
+def test_no_process_has_no_name() -> None:
+    unused = next(pid for pid in range(2, 1 << 22) if not os.path.exists(f"/proc/{pid}"))
+    with pytest.raises(NotFound):
+        identify(unused)
+
+
+def test_a_pid_that_another_process_has_by_now_is_dead() -> None:
+    reused = changed(this_process(), start_time=this_process().start_time - 1)
+    assert liveness(reused) is Liveness.DEAD
+    assert open_pidfd(reused) is None
+
+
+def test_the_same_pid_before_a_reboot_is_dead() -> None:
+    assert liveness(changed(this_process(), boot_id="another")) is Liveness.DEAD
+    assert open_pidfd(changed(this_process(), boot_id="another")) is None
+
+
+def test_of_a_process_in_a_foreign_pid_namespace_nothing_is_known() -> None:
+    foreign = changed(this_process(), pid_namespace=1)
+    assert liveness(foreign) is Liveness.UNKNOWN
+    assert open_pidfd(foreign) is None
+    assert liveness(changed(foreign, pid=1 << 30)) is Liveness.UNKNOWN
+
+
+def test_a_reboot_kills_whatever_the_namespace_was() -> None:
+    gone = changed(this_process(), pid_namespace=1, boot_id="another")
+    assert liveness(gone) is Liveness.DEAD
+
+
+def test_a_command_name_can_not_forge_a_start_time(tmp_path: Path) -> None:
+    """The name in /proc/<pid>/stat may hold parentheses and blanks."""
+    program = tmp_path / "x) Z 0 (y"
+    program.symlink_to(sys.executable)
+    script = "import time; print('up', flush=True); time.sleep(1000)"
+    with subprocess.Popen([program, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert ") Z 0 (" in Path(f"/proc/{process.pid}/stat").read_text()
+        assert liveness(identify(process.pid)) is Liveness.ALIVE
+        process.kill()
+
+
+def test_a_pidfd_becomes_readable_when_the_process_ends() -> None:
+    with a_process() as process:
+        pidfd = open_pidfd(identify(process.pid))
+        assert pidfd is not None
+        assert not is_readable(pidfd)
+        process.kill()
+        assert is_readable(pidfd, 5000)
+        os.close(pidfd)
+
+
+def test_there_is_no_pidfd_of_the_dead() -> None:
+    with a_process() as process:
+        name = identify(process.pid)
+        process.kill()
+        process.wait()
+        assert open_pidfd(name) is None
+
+
+def test_no_descriptor_is_left_open_when_there_is_no_pidfd() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    assert open_pidfd(changed(this_process(), start_time=1)) is None
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_pid_reused_while_the_pidfd_is_opened_is_not_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one named dies, and another gets its pid, right before pidfd_open."""
+    with a_process() as process:
+        name = identify(process.pid)
+        answers = iter([name.start_time, name.start_time + 1])
+        monkeypatch.setattr(module, "_start_time", lambda pid: next(answers))
+        assert next(answers) == name.start_time
+        assert open_pidfd(name) is None
+
+
+def test_the_name_of_a_process_reads_back() -> None:
+    assert parse_process(this_process().encode()) == this_process()
+
+
+def test_the_name_of_a_child_is_its_own_after_a_fork() -> None:
+    """What is remembered of this process must not be taken for the child's."""
+    parent = this_process()
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            os.write(write, this_process().encode().encode())
+        os._exit(0)
+    os.close(write)
+    said = parse_process(os.read(read, 1000).decode())
+    os.close(read)
+    os.waitpid(pid, 0)
+    assert said.pid == pid
+    assert said != parent
+
+
+def test_a_stopped_process_is_alive() -> None:
+    with a_process() as process:
+        name = identify(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert liveness(name) is Liveness.ALIVE

@@ -1,0 +1,108 @@
+"""leasectl.text.durations"""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.errors import InvalidRequest
+from leasectl.text.durations import LONGEST_SECONDS, format_duration, format_seconds, parse_duration
+from leasectl.text.printable import printable
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("90", 90),
+        ("90s", 90),
+        ("20m", 1200),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("1d", 86400),
+        ("1d2h3m4s", 93784),
+        (".5", 0.5),
+        ("0.25s", 0.25),
+        ("1.m", 60),
+        ("007", 7),
+    ],
+)
+def test_a_duration_is_read_as_people_write_it(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+BAD = ["", " ", "m", "-1", "+1", "1 m", "1m ", " 1m", "1m\n", "90\n", "1x", "1mm", "m1", "1m30"]
+BAD += ["1e3", "0x10", "nan", "inf", "1,5h", "1_000", "\u0661", "1\u0661m", "--", "1..5h", "."]
+
+
+@pytest.mark.parametrize("text", BAD, ids=ascii)
+def test_anything_else_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_duration(text)
+    assert "no duration" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["3661d", "9" * 400, "9" * 400 + "d", "9999999999999s"])
+def test_a_duration_beyond_ten_years_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="ten years") as refused:
+        parse_duration(text)
+    assert len(str(refused.value)) < 200
+
+
+def test_ten_years_are_allowed() -> None:
+    assert parse_duration("3660d") == LONGEST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.9, "0s"),
+        (47, "47s"),
+        (60, "1m"),
+        (61, "1m1s"),
+        (1200, "20m"),
+        (3599, "59m59s"),
+        (5400, "1h30m"),
+        (3601, "1h"),
+        (187200, "2d4h"),
+        (86400, "1d"),
+    ],
+)
+def test_a_duration_is_shown_in_at_most_two_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize("seconds", [1, 59, 60, 61, 3600, 3660, 86400, 90000])
+def test_what_is_shown_of_a_round_duration_reads_back(seconds: float) -> None:
+    assert parse_duration(format_duration(seconds)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (0.1, "0.1s"),
+        (5 / 6, "0.83s"),
+        (0.996, "1s"),
+        (5 / 3, "1.7s"),
+        (5.0, "5s"),
+        (9.97, "10s"),
+        (10.04, "10s"),
+        (59.7, "1m"),
+        (3600.0, "1h"),
+    ],
+)
+def test_fractions_are_shown_of_what_is_short(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+def test_foreign_text_is_made_safe_for_one_line_of_a_terminal() -> None:
+    assert printable("a\nb\x1b[31m\x00é") == "a\\nb\\x1b[31m\\x00é"
+    assert printable("\u202e\u2028") == "\\u202e\\u2028"
+
+
+def test_foreign_text_is_cut() -> None:
+    assert printable("x" * 60) == "x" * 60
+    assert printable("x" * 61) == "x" * 59 + "…"
+    assert len(printable("\n" * 1000)) == 60

@@ -1,0 +1,46 @@
+"""leasectl.text.naming"""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.errors import InvalidRequest
+from leasectl.text.naming import check_name, check_type, is_name, slug
+
+BAD = ["", " ", ".", "..", "-a", "_a", ".a", "a/b", "/a", "a b", "a\n", "\na", "$(id)", "a;b"]
+BAD += ["a'b", 'a"b', "é", "a\x00b", "\u0661", "a`b", "a*", "--help"]
+
+
+@pytest.mark.parametrize("text", ["a", "0", "azure--install", "a.b_c-D9", "T--00", "x" * 200])
+def test_ordinary_names_are_fine(text: str) -> None:
+    assert is_name(text)
+    assert check_name(text) == check_type(text) == text
+
+
+@pytest.mark.parametrize("text", BAD, ids=ascii)
+def test_what_could_hurt_a_path_a_shell_or_a_terminal_is_refused(text: str) -> None:
+    assert not is_name(text)
+    for check in (check_name, check_type):
+        with pytest.raises(InvalidRequest) as refused:
+            check(text)
+        assert str(refused.value).isprintable()
+
+
+def test_a_type_has_at_most_200_characters_a_name_253() -> None:
+    assert check_name("x" * 253) and is_name("x" * 253)
+    for check, longest in ((check_type, 200), (check_name, 253)):
+        with pytest.raises(InvalidRequest, match=f"{longest + 1} characters; at most {longest}"):
+            check("x" * (longest + 1))
+    assert not is_name("x" * 254)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("periodic-e2e", "periodic-e2e"), ("pr/7 (x)", "pr-7-x-"), ("", "-"), ("/", "-"), ("é", "-")],
+)
+def test_free_text_becomes_one_path_safe_word(text: str, word: str) -> None:
+    assert slug(text) == word
+
+
+def test_a_slug_is_never_longer_than_a_type_may_be() -> None:
+    assert len(slug("x" * 999)) == 200
