@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -38,6 +38,10 @@ def parse_process(text: str) -> Process:
 ADOPTED_LABEL = "adopted:owner"
 
 
+Scope = Literal["step", "test"]
+HandleState = Literal["acquiring", "held", "released"]
+
+
 class Request(NamedTuple):
     """What is asked for; `reacquire` asks for the same again.
 
@@ -56,7 +60,7 @@ class Request(NamedTuple):
     name: str | None = None
     ttl_seconds: float | None = None
     release_after_seconds: float | None = None
-    scope: str = "step"
+    scope: Scope = "step"
     labels: Labels = ()
 
 
@@ -67,7 +71,7 @@ class Lease(NamedTuple):
         name: The resource.
         fence: Grows with each grant of the resource; the larger is the newer holder. 0, like
             the next two, where the backend has none; real ones start at 1.
-        ticket: The acquisition's place in the pool's queue.
+        ticket: The number of its place in the pool's queue.
         grant: The acquisition's number among the pool's grants, in ticket order.
         holder_identity: ``<job>/<build>/<host>/<handle>``.
         acquire_time: Wall clock, seconds since the epoch.
@@ -93,13 +97,13 @@ class Claimant(NamedTuple):
     """Who stands in a queue, as the store needs to know it.
 
     Args:
-        owner: Unique per handle; claims and tickets carry it.
+        claim_key: Unique per handle; claims and tickets carry it.
         holder_identity: For people.
         request: What is wanted.
         process: Whose death makes the ticket void; None when the store has other means.
     """
 
-    owner: str
+    claim_key: str
     holder_identity: str
     request: Request
     process: Process | None = None
@@ -119,7 +123,7 @@ class QueueEntry(NamedTuple):
     holder_identity: str
     count: int  # type: ignore[assignment]  # as in Request
     since: float
-    owner: str
+    claim_key: str
 
 
 class Resource(NamedTuple):
@@ -128,14 +132,14 @@ class Resource(NamedTuple):
     Args:
         name: Its name.
         lease: None when it is free.
-        owner: Whose the lease is, as `Handle.claims_as` has it; None when it is free.
+        claim_key: Whose the lease is, as `Handle.claim_key` has it; None when it is free.
         expires_in_seconds: When the lease runs out unless it is renewed, by the clock of the store;
             None for never, and where that wasn't asked.
     """
 
     name: str
     lease: Lease | None = None
-    owner: str | None = None
+    claim_key: str | None = None
     expires_in_seconds: float | None = None
 
 
@@ -143,7 +147,7 @@ class Standing(NamedTuple):
     """How things stand in a pool for who waits in it.
 
     Args:
-        place: Of the ticket; 1 at the head of the queue.
+        position: Of the ticket; 1 at the head of the queue.
         others: Tickets in the queue beside that one.
         held: Resources held.
         capacity: Resources there are.
@@ -151,7 +155,7 @@ class Standing(NamedTuple):
         longest_since: When that was acquired, wall clock, in seconds; 0 for nobody.
     """
 
-    place: int
+    position: int
     others: int
     held: int
     capacity: int
@@ -178,7 +182,7 @@ class Pool(NamedTuple):
         """How things stand for the ticket of that number."""
         leases = [each.lease for each in self.resources if each.lease is not None]
         standing = Standing(
-            place=1 + sum(entry.ticket < ticket for entry in self.queue),
+            position=1 + sum(entry.ticket < ticket for entry in self.queue),
             others=sum(entry.ticket != ticket for entry in self.queue),
             held=len(leases),
             capacity=self.capacity,
@@ -221,7 +225,7 @@ class Handle(NamedTuple):
     request: Request
     owner: str
     holder_identity: str
-    state: str
+    state: HandleState
     acquisition: int
     leases: tuple[Lease, ...] = ()
     guard: Process | None = None
@@ -244,8 +248,8 @@ class Handle(NamedTuple):
         return f"{self.id}/{self.acquisition}"
 
     @property
-    def claims_as(self) -> str:
-        """The owner of its claims, as the backend knows it; empty when nobody knows whose they are.
+    def claim_key(self) -> str:
+        """What the backend finds its claims by; empty when nobody knows whose they are.
 
         Where a claim and its record don't change together it says which acquisition, so that what
         is late for one never meets the next.
@@ -260,6 +264,25 @@ class Handle(NamedTuple):
         return tuple(str(lease.fence or "") for lease in self.leases)
 
 
+class ReleaseTarget(NamedTuple):
+    """What a release is about, pinned down before any delay.
+
+    Args:
+        handle_id: The handle.
+        acquisition: The release is void when the handle has moved on from it.
+        names: Some of what the handle holds; None for all.
+    """
+
+    handle_id: str
+    acquisition: int
+    names: tuple[str, ...] | None = None
+
+
+def whole(handle: Handle) -> ReleaseTarget:
+    """All that a handle's current acquisition holds or waits for."""
+    return ReleaseTarget(handle.id, handle.acquisition)
+
+
 def is_remote(url: str) -> bool:
     """Tell whether the leases of the backend with that URL live on a server."""
     return "://" in url
@@ -270,7 +293,7 @@ class Overview(NamedTuple):
 
     Args:
         pools: As they are.
-        handles: All of this state directory that aren't released, by `Handle.claims_as`.
+        handles: All of this state directory that aren't released, by `Handle.claim_key`.
         shared: Other state directories hold leases in these pools as well.
     """
 

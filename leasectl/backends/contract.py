@@ -9,10 +9,10 @@ from typing import Callable, NamedTuple, Protocol
 from leasectl.engines.contract import PoolAdmin
 from leasectl.errors import Cancelled, NotSupported
 from leasectl.model import Claimant, Lease, Process
-from leasectl.system.poll import Interrupt, Nap
+from leasectl.system.poll import Interrupt, Sleep
 
-# An acquisition as a generator: it yields each sleep it needs and is sent what woke it.
-Acquisition = Generator[Nap, "set[int]", "tuple[Lease, ...]"]
+# A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
+Turn = Generator[Sleep, "set[int]", "tuple[Lease, ...]"]
 
 
 class Withdrawn(Cancelled):
@@ -72,7 +72,7 @@ class Progress(NamedTuple):
 
     Args:
         waited_seconds: Since the request was made.
-        place: 1 at the head of the queue; None where the backend doesn't tell.
+        position: 1 at the head of the queue; None where the backend doesn't tell.
         held: Resources held.
         capacity: Resources there are.
         longest_holder: Who has held for longest, or None.
@@ -80,7 +80,7 @@ class Progress(NamedTuple):
     """
 
     waited_seconds: float
-    place: int | None = None
+    position: int | None = None
     held: int = 0
     capacity: int = 0
     longest_holder: str | None = None
@@ -106,7 +106,7 @@ class Patience(NamedTuple):
     report_seconds: float = 60.0
     warn: Callable[[str], None] = lambda _: None
     watched: Callable[[], Sequence[Process]] = tuple
-    tend: Callable[[], None] = lambda: None
+    recover: Callable[[], None] = lambda: None
 
 
 class Backend(Protocol):
@@ -143,26 +143,24 @@ class Backend(Protocol):
             InvalidRequest: It can never be had.
         """
 
-    def acquisition(
-        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
-    ) -> Acquisition:
+    def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
         """What `acquire` does, for whoever waits for many at once.
 
         Raises:
             NotSupported: The backend can only block.
         """
 
-    def withdraw(self, owner: str) -> None:
+    def withdraw(self, claim_key: str) -> None:
         """Take an owner's request out of the queue, if it is in one."""
 
-    def release(self, owner: str, names: Sequence[str]) -> Iterable[str]:
+    def release(self, claim_key: str, names: Sequence[str]) -> Iterable[str]:
         """Give names back; those that really were this owner's. Twice is once.
 
         A remote backend yields each as it is done, and raises in the end if one couldn't be. Its
         owner is the journal's key, and no names are whatever that key may have been granted.
         """
 
-    def renew(self, owner: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str) -> tuple[str, ...]:
         """One heartbeat; returns the names that the owner still holds."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from leasectl.backends.contract import Acquisition, Journal, Patience, no_pools
+from leasectl.backends.contract import Journal, Patience, Turn, no_pools
 from leasectl.engines.contract import PoolAdmin
 from leasectl.model import Claimant, Lease
 from leasectl.state.directory import State
@@ -38,15 +38,15 @@ class DryRunBackend:
             journal.granted(())
         return ()
 
-    def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
+    def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         yield from ()
         return self.acquire(claimant, journal, patience)
 
-    def withdraw(self, owner: str) -> None:
+    def withdraw(self, claim_key: str) -> None:
         """Nobody ever waits."""
 
-    def release(self, owner: str, names: Sequence[str]) -> tuple[str, ...]:
+    def release(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
         return ()
 
-    def renew(self, owner: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str) -> tuple[str, ...]:
         return ()

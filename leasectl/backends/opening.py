@@ -84,7 +84,7 @@ def open_backend(
             rest_seconds=rest_seconds,
             pause=signals.sleep,
         )
-        opened = open_etcd(url, gateway, place=state.place(), lost=lost, clock=clock)
+        opened = open_etcd(url, gateway, state_id=state.state_id(), lost=lost, clock=clock)
         return PoolBackend(url, opened.engine, opened.pools, clock=clock, remote=True)
     if is_remote(url):
         return _open_proxy(url, settings, release_seconds, clock)
@@ -94,13 +94,13 @@ def open_backend(
 
 
 def open_renewals(
-    url: str, *, place: str, settings: str, ttl_seconds: float, clock: Clock
+    url: str, *, state_id: str, settings: str, ttl_seconds: float, clock: Clock
 ) -> Callable[[str], tuple[str, ...]]:
     """Open what sends heartbeats to a server, for use in a thread of its own.
 
     Args:
         url: Of a backend whose leases expire and live on a server.
-        place: Of the state directory, as `State.place` tells it.
+        state_id: Of the state directory, as `State.state_id` tells it.
         settings: How to talk to the server, as `encode_settings` wrote it.
         ttl_seconds: Of the leases. No heartbeat takes longer than a third of it, and none is tried
             longer than a sixth at one member.
@@ -119,7 +119,9 @@ def open_renewals(
         deadline_seconds=ttl_seconds / 3,
         attempt_seconds=min(ATTEMPT_SECONDS, ttl_seconds / 6),
     )
-    opened = open_etcd(url, gateway, place=place, lost=lambda owner, names: None, clock=clock)
+    opened = open_etcd(
+        url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
+    )
     return opened.engine.renew
 
 
@@ -152,7 +154,7 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
         deadline_seconds=_PROBE_SECONDS,
         attempt_seconds=_PROBE_SECONDS / tries,
     )
-    keys = Keys(address.prefix, place="")
+    keys = Keys(address.prefix, state_id="")
     return lambda: probe(gateway, keys)
 
 

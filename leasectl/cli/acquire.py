@@ -56,7 +56,7 @@ def command(
     wait_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
-    scope: str,
+    scope: Scope,
     guard_pid: int | None,
     output: str,
     optional: bool,
@@ -117,7 +117,7 @@ def tell(service: Service, handle: Handle, trap: SignalTrap, output: str = "hand
         if handle.backend == "none:":
             note("dry run (backend none:): nothing is leased")
         _print(service, handle, output)
-        service.told(handle)
+        service.announce(handle)
     except BaseException:
         service.take_back(handle)
         raise

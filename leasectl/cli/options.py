@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 import click
 
 from leasectl.errors import InvalidRequest
-from leasectl.model import Labels, Request
+from leasectl.model import Labels, Request, Scope
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import check_name, check_type
 
@@ -169,7 +169,7 @@ def make_request(
     release_after_seconds: float | None,
     ttl_seconds: float | None,
     labels: tuple[str, ...],
-    scope: str = "step",
+    scope: Scope = "step",
 ) -> Request:
     """Make a `Request` of the values of `request_options`."""
     return Request(

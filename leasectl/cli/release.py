@@ -10,7 +10,8 @@ from leasectl.cli.output import emit_lines, note
 from leasectl.cli.waiting import pause
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Listed, Target
+from leasectl.leases.targets import Listed
+from leasectl.model import ReleaseTarget
 from leasectl.text.durations import parse_duration
 from leasectl.text.printable import printable
 
@@ -96,7 +97,7 @@ def _wait(seconds: float) -> None:
     pause(seconds, ())
 
 
-def _release(service: Service, targets: list[Target]) -> None:
+def _release(service: Service, targets: list[ReleaseTarget]) -> None:
     """Release as much as can be; what failed is told last."""
     failed: LeaseError | None = None
     for target in targets:

@@ -9,7 +9,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.output import emit
-from leasectl.leases.targets import whole
+from leasectl.model import whole
 from leasectl.system.clock import rfc3339
 
 EXAMPLE = """\b

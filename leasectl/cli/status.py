@@ -315,7 +315,7 @@ def _queue_table(pool: Pool, width: int | None) -> str:
 
 
 def _guard_of(resource: Resource, overview: Overview) -> Handle | None:
-    return overview.handles.get(resource.owner or "")
+    return overview.handles.get(resource.claim_key or "")
 
 
 def _guard_text(handle: Handle | None) -> str:

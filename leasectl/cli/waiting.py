@@ -66,11 +66,11 @@ class Reporter:
 
     def _line(self, progress: Progress) -> str:
         waited = f"waited {format_duration(progress.waited_seconds)}"
-        if progress.place is None:
+        if progress.position is None:
             parts = [f"waiting for {self._pool_type}: {waited}"]
         else:
             parts = [
-                f"waiting for {self._pool_type}: place {progress.place}",
+                f"waiting for {self._pool_type}: place {progress.position}",
                 f"{progress.held}/{progress.capacity} held",
                 waited,
             ]

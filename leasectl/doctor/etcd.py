@@ -15,8 +15,7 @@ from leasectl.errors import BackendUnreachable, LeaseLost
 from leasectl.http.settings import Settings
 from leasectl.http.tls import client_context
 from leasectl.leases.service import Service
-from leasectl.leases.targets import whole
-from leasectl.model import Handle
+from leasectl.model import Handle, whole
 from leasectl.system.clock import Clock
 from leasectl.text.wording import counted, listed
 
@@ -38,14 +37,16 @@ def checks(url: str, settings: Settings) -> list[Check]:
 
 def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     """The checks of what a state directory holds in the cluster that its service has chosen."""
-    opened = _open(service.backend_url, settings, service.state.place())
+    opened = _open(service.backend_url, settings, service.state.state_id())
     return [Check("etcd claims", lambda: claims(service, opened))]
 
 
-def _open(url: str, settings: Settings, place: str) -> Opened:
+def _open(url: str, settings: Settings, state_id: str) -> Opened:
     clock = Clock()
     gateway = open_gateway(url, settings, clock=clock, deadline_seconds=DEADLINE_SECONDS)
-    return open_etcd(url, gateway, place=place, lost=lambda owner, names: None, clock=clock)
+    return open_etcd(
+        url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
+    )
 
 
 def access(address: EtcdAddress, settings: Settings) -> Finding:
@@ -102,24 +103,31 @@ def pools(opened: Opened) -> Finding:
 
 def writing(opened: Opened, prefix: str) -> Finding:
     """May we write below the prefix? Found out without writing anything."""
-    probe(opened.gateway, Keys(prefix, place=""))
+    probe(opened.gateway, Keys(prefix, state_id=""))
     return Finding(OK, f"allowed below {prefix}/")
 
 
 def claims(service: Service, opened: Opened) -> Finding:
     """Do the claims of this state directory and its handles agree?"""
     url = service.backend_url
-    owners = opened.engine.owners()  # before the records: what is claimed since then is none
-    handles = {each.claims_as: each for each in service.handles.active()}
+    claim_keys = (
+        opened.engine.claim_keys()
+    )  # before the records: what is claimed since then is none
+    handles = {each.claim_key: each for each in service.handles.active()}
     # Also of one that names the same cluster in other words.
-    unknown = [owner for owner in owners if owner not in handles]
+    unknown = [claim_key for claim_key in claim_keys if claim_key not in handles]
     gone = [
         handle
-        for owner, handle in handles.items()
-        if handle.backend == url and handle.leases and not handle.waiter and owner not in owners
+        for claim_key, handle in handles.items()
+        if handle.backend == url
+        and handle.leases
+        and not handle.waiter
+        and claim_key not in claim_keys
     ]
     if not unknown and not gone:
-        return Finding(OK, f"{counted(len(owners), 'claim')} of this state directory, as recorded")
+        return Finding(
+            OK, f"{counted(len(claim_keys), 'claim')} of this state directory, as recorded"
+        )
     parts = []
     if unknown:
         parts.append(f"{listed(unknown)} in etcd without a handle here")
@@ -136,7 +144,7 @@ def claims(service: Service, opened: Opened) -> Finding:
 def _settle(
     service: Service, opened: Opened, unknown: Sequence[str], gone: Sequence[Handle]
 ) -> str:
-    freed = [name for owner in unknown for name in opened.engine.free(owner)]
+    freed = [name for claim_key in unknown for name in opened.engine.free(claim_key)]
     lost = []
     for handle in gone:
         try:

@@ -14,7 +14,7 @@ from typing import Callable
 from leasectl import __version__
 from leasectl.doctor.findings import FAIL, OK, WARN, Finding
 from leasectl.errors import LeaseError, StateUnwritable
-from leasectl.state import shared_dir as shared
+from leasectl.state import shared_leases
 from leasectl.state.directory import check_directory
 from leasectl.system.process import own_pid_namespace, this_process
 from leasectl.text.wording import counted
@@ -102,7 +102,7 @@ def shared_dir(directory: str | None) -> Finding:
     if directory is None:
         return Finding(OK, "not set; only --scope test needs it")
     try:
-        names = shared.listed(directory)
+        names = shared_leases.listed(directory)
     except LeaseError as error:
         what, _, advice = str(error).partition("; ")
         return Finding(FAIL, what, advice or "mend it", exit_code=error.exit_code)

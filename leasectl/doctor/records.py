@@ -16,9 +16,8 @@ from leasectl.backends.opening import LOCAL, open_backend
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.leases.service import Service
-from leasectl.leases.targets import whole
-from leasectl.model import Handle
-from leasectl.state import keeper as keeping
+from leasectl.model import Handle, whole
+from leasectl.state import keeper_process
 from leasectl.state.database import SCHEMA_VERSION, unlink
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, renews_itself
@@ -152,7 +151,9 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     go on. So each is settled by freeing.
     """
     state, handles = service.state, service.handles
-    backend = open_backend(LOCAL, state, settings="", lost=lambda owner, names: None, clock=Clock())
+    backend = open_backend(
+        LOCAL, state, settings="", lost=lambda claim_key, names: None, clock=Clock()
+    )
     yield from _claims(state, backend)
     yield from _leases(state, handles, backend)
     yield from _places(state, backend)
@@ -173,75 +174,76 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
 
 
 def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
-    for name, owner in state.query(
+    for name, claim_key in state.query(
         "SELECT name, owner FROM resource WHERE owner IS NOT NULL AND NOT EXISTS "
         "(SELECT 1 FROM lease WHERE handle = owner AND lease.name = resource.name)"
     ):
         yield Disagreement(
-            f"{name} is held by {owner}, which doesn't know of it", _freeing(backend, owner, name)
+            f"{name} is held by {claim_key}, which doesn't know of it",
+            _freeing(backend, claim_key, name),
         )
 
 
 def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
-    for owner, name in state.query(
+    for claim_key, name in state.query(
         "SELECT handle, lease.name FROM lease LEFT JOIN handle ON id = handle "
         # What arrives from a server is on record before all of it has.
         "WHERE id IS NULL OR state = 'released' OR (state = 'acquiring' AND backend = ?)",
         LOCAL,
     ):
 
-        def drop(owner: str = owner, name: str = name) -> None:
-            backend.release(owner, [name])
-            state.db.execute("DELETE FROM lease WHERE handle = ? AND name = ?", (owner, name))
+        def drop(claim_key: str = claim_key, name: str = name) -> None:
+            backend.release(claim_key, [name])
+            state.db.execute("DELETE FROM lease WHERE handle = ? AND name = ?", (claim_key, name))
 
-        yield Disagreement(f"{owner} holds {name} without being a held handle", drop)
-    for owner, name in state.query(
+        yield Disagreement(f"{claim_key} holds {name} without being a held handle", drop)
+    for claim_key, name in state.query(
         "SELECT handle, lease.name FROM lease JOIN handle ON id = handle LEFT JOIN resource "
         "ON resource.name = lease.name AND resource.owner = handle "
         "WHERE backend = ? AND state = 'held' AND resource.name IS NULL",
         LOCAL,
     ):
         yield Disagreement(
-            f"{owner} claims {name}, which isn't its own", _dropping(handles, owner, name)
+            f"{claim_key} claims {name}, which isn't its own", _dropping(handles, claim_key, name)
         )
-    for owner, name, mine, theirs in state.query(
+    for claim_key, name, mine, theirs in state.query(
         "SELECT handle, lease.name, lease.fence, resource.fence FROM lease JOIN resource "
         "ON resource.name = lease.name AND resource.owner = handle "
         "WHERE lease.fence <> resource.fence"
     ):
         yield Disagreement(
-            f"{owner} shows fence {mine} for {name}, which has {theirs}",
+            f"{claim_key} shows fence {mine} for {name}, which has {theirs}",
             _sql(
                 state,
                 "UPDATE lease SET fence = ? WHERE handle = ? AND name = ?",
                 theirs,
-                owner,
+                claim_key,
                 name,
             ),
         )
-    for (owner,) in state.query(
+    for (claim_key,) in state.query(
         "SELECT id FROM handle WHERE backend = ? AND state = 'held' AND NOT EXISTS "
         "(SELECT 1 FROM lease WHERE handle = id)",
         LOCAL,
     ):
-        yield Disagreement(f"{owner} is held but holds nothing", _dropping(handles, owner))
+        yield Disagreement(f"{claim_key} is held but holds nothing", _dropping(handles, claim_key))
 
 
 def _places(state: State, backend: Backend) -> Iterator[Disagreement]:
-    for (owner,) in state.query(
+    for (claim_key,) in state.query(
         "SELECT owner FROM ticket WHERE NOT EXISTS "
         "(SELECT 1 FROM handle WHERE id = ticket.owner AND state = 'acquiring')"
     ):
         yield Disagreement(
-            f"{owner} stands in a queue and isn't acquiring", _withdrawing(backend, owner)
+            f"{claim_key} stands in a queue and isn't acquiring", _withdrawing(backend, claim_key)
         )
-    for (owner,) in state.query(
+    for (claim_key,) in state.query(
         "SELECT DISTINCT handle FROM timer WHERE NOT EXISTS "
         "(SELECT 1 FROM handle WHERE id = timer.handle)"
     ):
         yield Disagreement(
-            f"a release is armed for {owner}, which isn't there",
-            _sql(state, "DELETE FROM timer WHERE handle = ?", owner),
+            f"a release is armed for {claim_key}, which isn't there",
+            _sql(state, "DELETE FROM timer WHERE handle = ?", claim_key),
         )
 
 
@@ -249,17 +251,17 @@ def _sql(state: State, statement: str, *values: object) -> Callable[[], object]:
     return lambda: state.db.execute(statement, values)
 
 
-def _freeing(backend: Backend, owner: str, name: str) -> Callable[[], object]:
-    return lambda: backend.release(owner, [name])
+def _freeing(backend: Backend, claim_key: str, name: str) -> Callable[[], object]:
+    return lambda: backend.release(claim_key, [name])
 
 
-def _withdrawing(backend: Backend, owner: str) -> Callable[[], object]:
-    return lambda: backend.withdraw(owner)
+def _withdrawing(backend: Backend, claim_key: str) -> Callable[[], object]:
+    return lambda: backend.withdraw(claim_key)
 
 
-def _dropping(handles: Handles, owner: str, *names: str) -> Callable[[], object]:
+def _dropping(handles: Handles, claim_key: str, *names: str) -> Callable[[], object]:
     def drop() -> None:
-        handle = handles.load(owner)
+        handle = handles.load(claim_key)
         if handle is not None and handle.state == "held":
             handles.drop(handle, names, now=boottime_seconds(), lost=True)
 
@@ -281,7 +283,7 @@ def _read_names(state: State, handle: Handle) -> tuple[str, ...] | None:
 def keeper(service: Service) -> Finding:
     """Is there a keeper when one is needed, and does it keep up?"""
     state = service.state
-    running = keeping.running(state)
+    running = keeper_process.running(state)
     log = state.path("keeper.log")
     if not service.handles.any_watched():
         who = "not running, not needed" if running is None else f"running, pid {running.pid}"
@@ -294,7 +296,9 @@ def keeper(service: Service) -> Finding:
             mend=lambda: _start_keeper(service),
         )
     now = boottime_seconds()
-    overdue = [owner for owner, *_, due in service.handles.timers() if due < now - OVERDUE_SECONDS]
+    overdue = [
+        claim_key for claim_key, *_, due in service.handles.timers() if due < now - OVERDUE_SECONDS
+    ]
     if overdue:
         return Finding(
             WARN,
@@ -305,8 +309,8 @@ def keeper(service: Service) -> Finding:
 
 
 def _start_keeper(service: Service) -> str:
-    keeping.ensure(service.state)
-    running = keeping.running(service.state)
+    keeper_process.ensure(service.state)
+    running = keeper_process.running(service.state)
     return "started it" if running is None else f"started it, pid {running.pid}"
 
 

@@ -133,13 +133,13 @@ class Engine(Protocol[AWaiter]):
         """Take a ticket away, if it is still there, or free what it was claimed with unheard of:
         a store may have claimed although `claim` had to raise."""
 
-    def withdraw(self, owner: str) -> None:
+    def withdraw(self, claim_key: str) -> None:
         """Take away whatever ticket an owner has, and wake it."""
 
-    def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Free an owner's claims, all or some; returns those that were its own."""
 
-    def renew(self, owner: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str) -> tuple[str, ...]:
         """Give all of an owner's claims their full duration again; returns what it still holds."""
 
 

@@ -1,4 +1,4 @@
-"""``python -m leasectl.keeper <state directory>``: what `leasectl.state.keeper` starts."""
+"""``python -m leasectl.keeper <state directory>``: what `leasectl.state.keeper_process` starts."""
 
 from __future__ import annotations
 

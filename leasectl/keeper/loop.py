@@ -6,7 +6,7 @@ handles that have no `run` of their own. It ends when there is nothing left to w
 - TERM: release at once what was to be released later, then end;
 - USR1: become the version that is installed now, releasing nothing.
 
-Started by `leasectl.state.keeper`, as ``python -m leasectl.keeper.loop <state directory>``.
+Started by `leasectl.state.keeper_process`, as ``python -m leasectl.keeper.loop <state directory>``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from leasectl.backends.opening import LOCAL
 from leasectl.errors import LeaseError
 from leasectl.leases.heartbeats import Heartbeats
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller, Target, whole
-from leasectl.model import Handle, Process, is_remote
-from leasectl.state import keeper as keeping
+from leasectl.leases.targets import Caller
+from leasectl.model import Handle, Process, ReleaseTarget, is_remote, whole
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import renews_itself
 from leasectl.system.clock import Clock, rfc3339
@@ -34,7 +34,7 @@ from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
 from leasectl.system.process import is_dead, this_process
 from leasectl.system.process_watch import ProcessWatch
-from leasectl.system.request_threads import Errands, Outcome
+from leasectl.system.request_threads import Outcome, RequestThreads
 from leasectl.text.durations import format_seconds
 
 FIRST_RETRY_SECONDS = 1.0
@@ -94,7 +94,7 @@ class Keeper:
         self._log = log
         self._renewed_at: dict[tuple[str, int], float] = {}
         self._heartbeats: Heartbeats | None = None
-        self._releases: Errands[_Server, Target] | None = None
+        self._releases: RequestThreads[_Server, ReleaseTarget] | None = None
         self._retries: dict[tuple[str, int], _Retry] = {}
 
     def round(self) -> float | None:
@@ -129,10 +129,10 @@ class Keeper:
     def fire_timers(self) -> None:
         """Release now what was to be released later."""
         for handle_id, name, acquisition, _ in self._service.handles.timers():
-            target = Target(handle_id, acquisition, (name,) if name else None)
+            target = ReleaseTarget(handle_id, acquisition, (name,) if name else None)
             self._note_release(target, functools.partial(self._service.release, target))
 
-    def _release(self, target: Target) -> float | None:
+    def _release(self, target: ReleaseTarget) -> float | None:
         retry = self._retries.get((target.handle_id, target.acquisition))
         now = self._clock.elapsed()
         if retry is not None and now < retry.at:
@@ -141,7 +141,7 @@ class Keeper:
         if handle is None or not is_remote(handle.backend):
             return self._note_release(target, lambda: self._service.release(target))
         if self._releases is None:
-            self._releases = Errands(self._begin_releases, clock=self._clock)
+            self._releases = RequestThreads(self._begin_releases, clock=self._clock)
         self._releases.send(_Server(handle.backend, handle.settings), target)
         return None  # its outcome brings the next round
 
@@ -150,12 +150,14 @@ class Keeper:
         jobs = self._releases.under_way if self._releases else ()
         return {(target.handle_id, target.acquisition) for target in jobs}
 
-    def _begin_releases(self, server: _Server) -> Callable[[Target], tuple[str, ...]]:
+    def _begin_releases(self, server: _Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
         """In a thread of its own, which needs records of its own."""
         state = State.open(self._service.state.directory)
         return open_service(state, self._clock).release
 
-    def _note_release(self, target: Target, release: Callable[[], tuple[str, ...]]) -> float | None:
+    def _note_release(
+        self, target: ReleaseTarget, release: Callable[[], tuple[str, ...]]
+    ) -> float | None:
         key = (target.handle_id, target.acquisition)
         try:
             names = release()
@@ -191,7 +193,7 @@ class Keeper:
                 record = functools.partial(self._record, target, heartbeat)
                 self._note_renewal(handle, heartbeat.sent_at, record)
 
-    def _record(self, target: Target, heartbeat: Outcome[Any]) -> None:
+    def _record(self, target: ReleaseTarget, heartbeat: Outcome[Any]) -> None:
         self._service.renewed(target, heartbeat.result())
 
     def _note_renewal(
@@ -247,9 +249,9 @@ class _Signals:
     def __init__(self) -> None:
         self.fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-        for signum in keeping.KEEPER_SIGNALS:
+        for signum in keeper_process.KEEPER_SIGNALS:
             signal.signal(signum, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, keeping.KEEPER_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper_process.KEEPER_SIGNALS)
         for signum in (signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, signal.SIG_IGN)
 
@@ -267,10 +269,10 @@ def main(directory: str) -> None:
     signals = _Signals()
     clock = Clock()
     state = State.open(directory)
-    if keeping.running(state) != this_process():
+    if keeper_process.running(state) != this_process():
         return  # another candidate was faster
     log = Log(state.path("keeper.log"), clock)
-    pipe = NamedPipe(keeping.pipe_path(state))
+    pipe = NamedPipe(keeper_process.pipe_path(state))
     watch = ProcessWatch()
     service = open_service(state, clock)
     keeper = Keeper(service, clock=clock, log=log)
@@ -285,11 +287,11 @@ def main(directory: str) -> None:
             return
         if signal.SIGUSR1 in arrived:
             log.write("handing over to the installed version")
-            command = keeping.command(directory)
-            signal.pthread_sigmask(signal.SIG_BLOCK, keeping.KEEPER_SIGNALS)
+            command = keeper_process.command(directory)
+            signal.pthread_sigmask(signal.SIG_BLOCK, keeper_process.KEEPER_SIGNALS)
             with contextlib.suppress(OSError):
-                os.execve(command[0], command, keeping.environment())
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, keeping.KEEPER_SIGNALS)
+                os.execve(command[0], command, keeper_process.environment())
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper_process.KEEPER_SIGNALS)
             log.write("the installed version can't be started; going on")
         try:
             due = keeper.round()
@@ -329,5 +331,5 @@ def _retired(state: State, service: Service, pipe: NamedPipe) -> bool:
 
 def _resign(state: State, pipe: NamedPipe) -> None:
     """Inside the last transaction: afterwards, a pipe of that name is another keeper's."""
-    keeping.resign(state)
+    keeper_process.resign(state)
     pipe.remove()

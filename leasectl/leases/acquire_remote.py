@@ -8,9 +8,8 @@ from typing import Callable
 from leasectl.backends.contract import Backend, Patience, Withdrawn
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
 from leasectl.leases.journal import RecordJournal
-from leasectl.leases.targets import Target, whole
-from leasectl.model import Claimant
-from leasectl.state import keeper as keeping
+from leasectl.model import Claimant, ReleaseTarget, whole
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.pipes import tidy
@@ -26,7 +25,7 @@ class RemoteAcquire:
         release: Gives back what a target means.
     """
 
-    def __init__(self, state: State, release: Callable[[Target], object]) -> None:
+    def __init__(self, state: State, release: Callable[[ReleaseTarget], object]) -> None:
         self._state = state
         self._handles = Handles(state)
         self._release = release
@@ -78,4 +77,4 @@ class RemoteAcquire:
     def leave_to_keeper(self, journal: RecordJournal) -> None:
         """Have the keeper give back what can't be given back now."""
         journal.leave_to_keeper()
-        keeping.ensure(self._state)
+        keeper_process.ensure(self._state)

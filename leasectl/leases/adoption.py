@@ -60,27 +60,27 @@ class Adoption:
             return (self._record(adopter, leases),)
         found: dict[str, list[Lease]] = {}
         for each in self._resources(names):
-            if each.lease is None or each.owner is None:
+            if each.lease is None or each.claim_key is None:
                 continue
             identity = each.lease.holder_identity
             if identity.rsplit("/", 2)[0] == self._caller.owner:
-                found.setdefault(each.owner, []).append(each.lease)
+                found.setdefault(each.claim_key, []).append(each.lease)
             elif foreign is None:
                 raise not_ours(each.name, identity, self._caller)
             else:
                 foreign.append(each.name)
         return [
-            self._record(self._adopter(owner, len(leases)), leases)
-            for owner, leases in found.items()
+            self._record(self._adopter(claim_key, len(leases)), leases)
+            for claim_key, leases in found.items()
         ]
 
-    def _adopter(self, claims_as: str, count: int) -> Handle:
+    def _adopter(self, claim_key: str, count: int) -> Handle:
         """A handle for claims of somebody else's; of nobody knows whose, if that is empty."""
         handle_id = new_id(ADOPTED)
         return Handle(
             id=handle_id,
             backend=self._backend_url,
-            request=Request(ADOPTED, count, labels=((ADOPTED_LABEL, claims_as),)),
+            request=Request(ADOPTED, count, labels=((ADOPTED_LABEL, claim_key),)),
             owner=self._caller.owner,
             holder_identity=self._caller.identity_of(handle_id),
             state="held",

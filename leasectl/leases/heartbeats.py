@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Callable, NamedTuple
 
 from leasectl.backends.opening import open_renewals
-from leasectl.leases.targets import Target, whole
-from leasectl.model import Handle
+from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
-from leasectl.system.request_threads import Errands, Outcome
+from leasectl.system.request_threads import Outcome, RequestThreads
 
 
 class _Server(NamedTuple):
@@ -19,7 +18,7 @@ class _Server(NamedTuple):
 
 
 class _Heartbeat(NamedTuple):
-    target: Target
+    target: ReleaseTarget
     owner: str
 
 
@@ -34,32 +33,34 @@ class Heartbeats:
     """
 
     def __init__(self, state: State, *, clock: Clock) -> None:
-        self._place = state.place()
+        self._state_id = state.state_id()
         self._clock = clock
-        self._errands: Errands[_Server, _Heartbeat] = Errands(self._begin, clock=clock)
+        self._threads: RequestThreads[_Server, _Heartbeat] = RequestThreads(
+            self._begin, clock=clock
+        )
 
     @property
     def fd(self) -> int:
         """A descriptor that can be read when there are outcomes."""
-        return self._errands.fd
+        return self._threads.fd
 
     def send(self, handle: Handle) -> None:
         """Send one for a handle with a ttl, unless one is under way."""
         assert handle.request.ttl_seconds is not None
         where = _Server(handle.backend, handle.settings, handle.request.ttl_seconds)
-        self._errands.send(where, _Heartbeat(whole(handle), handle.claims_as))
+        self._threads.send(where, _Heartbeat(whole(handle), handle.claim_key))
 
-    def outcomes(self) -> list[tuple[Target, Outcome[_Heartbeat]]]:
+    def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Heartbeat]]]:
         """Take what has come so far; the names are those that are still held."""
-        return [(each.job.target, each) for each in self._errands.outcomes()]
+        return [(each.job.target, each) for each in self._threads.outcomes()]
 
     def close(self) -> None:
-        self._errands.close()
+        self._threads.close()
 
     def _begin(self, server: _Server) -> Callable[[_Heartbeat], tuple[str, ...]]:
         renew = open_renewals(
             server.url,
-            place=self._place,
+            state_id=self._state_id,
             settings=server.settings,
             ttl_seconds=server.ttl_seconds,
             clock=self._clock,

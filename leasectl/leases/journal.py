@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leasectl.backends.contract import Backend
 from leasectl.errors import Cancelled
 from leasectl.model import Handle, Lease, Process
-from leasectl.state import keeper as keeping
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, needs_keeper
 from leasectl.state.releasing import GivingBack
@@ -129,7 +129,7 @@ class RecordJournal:
                 state="held", leases=tuple(leases), release_at=release_at
             )
             if needs_keeper(self.handle):
-                self.kept = keeping.wake(self._state)
+                self.kept = keeper_process.wake(self._state)
 
     def gave_up(self) -> None:
         if self.unsettled:
@@ -149,8 +149,8 @@ class RecordJournal:
         """What has arrived can't be given back now: have the keeper go on trying."""
         with self._state.transaction():
             self._handles.grant(self.handle, (), self._clock.elapsed())
-            self._handles.told(self.handle, guard=None, runner=None)
-            keeping.wake(self._state)
+            self._handles.announce(self.handle, guard=None, runner=None)
+            keeper_process.wake(self._state)
 
     def _count_lost_replies(self, number: int) -> None:
         self.handle = self.handle._replace(lost_replies=number)

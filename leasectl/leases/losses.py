@@ -29,7 +29,7 @@ class Losses:
         """Told by a store of claims that went away, and of tickets of the dead."""
         with self._state.transaction():
             handle = self._handles.load(owner.partition("/")[0])
-            if handle is None or handle.claims_as != owner:
+            if handle is None or handle.claim_key != owner:
                 return  # of another state directory, or an earlier acquisition
             if handle.state == "held":
                 self._drop_lost(handle, names)

@@ -6,9 +6,8 @@ import contextlib
 from typing import Callable
 
 from leasectl.errors import LeaseError
-from leasectl.leases.targets import Target, whole
-from leasectl.model import Handle, is_remote
-from leasectl.state import keeper as keeping
+from leasectl.model import Handle, ReleaseTarget, is_remote, whole
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.pipes import tidy
@@ -25,7 +24,9 @@ class Recovery:
         clock: Where times come from.
     """
 
-    def __init__(self, state: State, release: Callable[[Target], object], *, clock: Clock) -> None:
+    def __init__(
+        self, state: State, release: Callable[[ReleaseTarget], object], *, clock: Clock
+    ) -> None:
         self._state = state
         self._handles = Handles(state)
         self._release = release
@@ -39,18 +40,18 @@ class Recovery:
         is left to the keeper.
         """
         with contextlib.suppress(LeaseError):
-            self._release_abandoned(self._handles.untold())
-            if keeping.running(self._state) is not None:
+            self._release_abandoned(self._handles.unannounced())
+            if keeper_process.running(self._state) is not None:
                 return
             if not self._handles.any_watched():
-                keeping.bury(self._state)
+                keeper_process.remove_dead(self._state)
                 return
             with contextlib.suppress(LeaseError):
                 for target in self.due():
                     if not is_remote(self._handles.require(target.handle_id).backend):
                         self._release(target)
             if self._handles.any_watched():
-                keeping.ensure(self._state)
+                keeper_process.ensure(self._state)
 
     def release_abandoned(self) -> None:
         """Put right what the dead have left, also beside a keeper, but not what is on a server.
@@ -81,12 +82,12 @@ class Recovery:
         current = self._handles.current(handle.id, handle.acquisition)
         return current is not None and current.waiter == handle.waiter
 
-    def due(self) -> list[Target]:
+    def due(self) -> list[ReleaseTarget]:
         """What the keeper has to release now: for the dead, and because its time has come."""
         abandoned = [whole(each) for each in self._handles.watched() if self.is_abandoned(each)]
         now = self._clock.elapsed()
         return abandoned + [
-            Target(handle_id, acquisition, (name,) if name else None)
+            ReleaseTarget(handle_id, acquisition, (name,) if name else None)
             for handle_id, name, acquisition, due in self._handles.timers()
             if due <= now
         ]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from leasectl.backends.contract import Backend
 from leasectl.backends.opening import has_pools
 from leasectl.errors import BackendUnreachable
-from leasectl.leases.targets import Target
-from leasectl.model import Handle
+from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.releasing import GivingBack
@@ -35,7 +34,7 @@ class RemoteRelease:
         self._handles = Handles(state)
         self._clock = clock
 
-    def __call__(self, backend: Backend, target: Target) -> tuple[str, ...]:
+    def __call__(self, backend: Backend, target: ReleaseTarget) -> tuple[str, ...]:
         """Release; returns the names that this call has released.
 
         Raises:
@@ -55,11 +54,11 @@ class RemoteRelease:
                 self._giving_back(handle).start(names, this_process())
         if cancels:
             with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
-                backend.withdraw(handle.claims_as)
+                backend.withdraw(handle.claim_key)
             return ()
         released = self._send(backend, handle, names) if names else ()
         if target.names is None and _may_have_more(handle):
-            list(backend.release(handle.claims_as, ()))
+            list(backend.release(handle.claim_key, ()))
         with self._state.transaction():
             current = self._handles.current(target.handle_id, target.acquisition)
             if current is not None:
@@ -69,7 +68,7 @@ class RemoteRelease:
                     self._handles.drop(current, over, now=self._clock.elapsed(), lost=bool(over))
         return released
 
-    def _give_up_lost(self, backend: Backend, target: Target) -> None:
+    def _give_up_lost(self, backend: Backend, target: ReleaseTarget) -> None:
         """Have a pool keep no longer what a released handle has lost.
 
         A claim that has ended early isn't granted anew while its holder may not know of the end.
@@ -80,7 +79,7 @@ class RemoteRelease:
             return
         if handle.state == "released" and target.names is None and has_pools(handle.backend):
             with contextlib.suppress(BackendUnreachable):
-                list(backend.release(handle.claims_as, ()))
+                list(backend.release(handle.claim_key, ()))
 
     def _is_over(self, handle: Handle, name: str) -> bool:
         """Tell of a name that wasn't there to be given back whether it had run out; else another
@@ -95,7 +94,7 @@ class RemoteRelease:
             return tuple(name for name in names if name in released)
 
         try:
-            for name in backend.release(handle.claims_as, names):
+            for name in backend.release(handle.claim_key, names):
                 with self._state.transaction():
                     self._giving_back(handle).settled(name, this_process())
                     current = self._handles.current(handle.id, handle.acquisition)

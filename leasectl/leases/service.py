@@ -33,21 +33,22 @@ from leasectl.leases.journal import RecordJournal
 from leasectl.leases.losses import Losses
 from leasectl.leases.recovery import Recovery
 from leasectl.leases.release_remote import RemoteRelease
-from leasectl.leases.targets import Caller, Target, Targets, whole
+from leasectl.leases.targets import Caller, Targets
 from leasectl.model import (
     Claimant,
     Handle,
     Process,
+    ReleaseTarget,
     Request,
     Resource,
     is_remote,
+    whole,
 )
-from leasectl.state import keeper as keeping
-from leasectl.state import shared_dir as shared
+from leasectl.state import keeper_process, shared_leases
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, needs_keeper, new_id, renews_itself
 from leasectl.system.clock import Clock
-from leasectl.system.poll import Nap
+from leasectl.system.poll import Sleep
 from leasectl.system.process import is_dead, this_process
 
 if TYPE_CHECKING:
@@ -119,14 +120,14 @@ class Service:
     ) -> Handle:
         """Get leases under a new handle.
 
-        Until `told`, the handle lives only as long as this process does: whoever asked hasn't
+        Until `announce`, the handle lives only as long as this process does: whoever asked hasn't
         heard of it yet.
 
         Args:
             request: What is wanted.
             patience: How long to wait.
             guard: The process whose death releases the handle.
-            followed: This process is the `run` that a guard will follow; until `told` names it,
+            followed: This process is the `run` that a guard will follow; until `announce` names it,
                 the keeper watches this process.
 
         Raises:
@@ -137,12 +138,12 @@ class Service:
         )
         self._backend(handle)  # may take long to load; a keeper with nothing to keep would end
         if needs_keeper(handle):
-            keeping.ensure(self.state)
+            keeper_process.ensure(self.state)
         return self._get(handle, again=False, patience=patience)
 
-    def acquisition(
+    def turn(
         self, request: Request, *, handle_id: str, patience: Patience
-    ) -> Generator[Nap, set[int], Handle]:
+    ) -> Generator[Sleep, set[int], Handle]:
         """What `acquire` does, as a generator of the naps in between: for one process that waits
         for thousands. Requests have scope ``step``.
 
@@ -159,11 +160,9 @@ class Service:
         backend = self._backend(handle)
         journal = self._journal(backend, handle, again=False)
         if needs_keeper(handle):
-            keeping.ensure(self.state)
+            keeper_process.ensure(self.state)
         try:
-            yield from backend.acquisition(
-                _claimant(handle), journal, self._heedful(patience, handle)
-            )
+            yield from backend.turn(_claimant(handle), journal, self._heedful(patience, handle))
         finally:
             if journal.unsettled:
                 self._acquire_remotely.leave_to_keeper(journal)
@@ -173,7 +172,7 @@ class Service:
     def reacquire(self, handle_id: str, *, patience: Patience) -> Handle:
         """Release what a handle still holds and get the same again, in one step.
 
-        Until `told`, the handle lives only as long as this process does.
+        Until `announce`, the handle lives only as long as this process does.
 
         Raises:
             NotFound: No such handle, or its guard has ended.
@@ -186,10 +185,10 @@ class Service:
         if self._backend(handle).remote:
             self.release(whole(handle))
         if needs_keeper(handle):
-            keeping.ensure(self.state)
+            keeper_process.ensure(self.state)
         return self._get(handle, again=True, patience=patience)
 
-    def told(
+    def announce(
         self, handle: Handle, *, guard: Process | None = None, runner: Process | None = None
     ) -> None:
         """Record that whoever asked knows the handle: from now on it outlives this process.
@@ -205,14 +204,14 @@ class Service:
         guard = guard or handle.guard
         kept = True
         with self.state.transaction():
-            if not self.handles.told(handle, guard=guard, runner=runner):
+            if not self.handles.announce(handle, guard=guard, runner=runner):
                 raise Cancelled(f"handle {handle.id} was released before it could be used")
             if guard is not None:
-                kept = keeping.wake(self.state)
+                kept = keeper_process.wake(self.state)
         if not kept:
-            keeping.ensure(self.state)
+            keeper_process.ensure(self.state)
 
-    def release(self, target: Target) -> tuple[str, ...]:
+    def release(self, target: ReleaseTarget) -> tuple[str, ...]:
         """Give back what a handle holds, or take it out of the queue.
 
         Any number of releases of one acquisition, at once or one after the other, succeed; the
@@ -286,7 +285,7 @@ class Service:
         if names:
             self._take_out(self._caller.require_shared_dir(), names)
 
-    def arm(self, target: Target, delay_seconds: float, *, again: bool = True) -> None:
+    def arm(self, target: ReleaseTarget, delay_seconds: float, *, again: bool = True) -> None:
         """Have the keeper release later; an earlier arming of the same is replaced.
 
         Nothing happens when the handle no longer holds what was meant.
@@ -296,7 +295,7 @@ class Service:
             delay_seconds: How long from now.
             again: A `reacquire` of the whole handle is to arm it again.
         """
-        keeping.ensure(self.state)
+        keeper_process.ensure(self.state)
         with self.state.transaction():
             handle = self._current(target)
             if handle is None:
@@ -306,11 +305,11 @@ class Service:
                 self.handles.remember_release_after(handle, delay_seconds)
             for name in target.names or ("",):
                 self.handles.arm(handle, due, name)
-            kept = keeping.wake(self.state)
+            kept = keeper_process.wake(self.state)
         if not kept:
-            keeping.ensure(self.state)
+            keeper_process.ensure(self.state)
 
-    def leave_to_keeper(self, target: Target) -> bool:
+    def leave_to_keeper(self, target: ReleaseTarget) -> bool:
         """Have the keeper go on with a release that failed, if it would else renew what is held.
 
         Returns:
@@ -323,7 +322,7 @@ class Service:
         self.arm(target, 0.0, again=False)
         return True
 
-    def renew(self, target: Target) -> Handle:
+    def renew(self, target: ReleaseTarget) -> Handle:
         """One heartbeat for everything a handle holds.
 
         Raises:
@@ -333,10 +332,10 @@ class Service:
         handle = self.handles.require(target.handle_id)
         backend = self._backend(handle)
         with backend.atomic():
-            self._note_renewal(target, backend.renew(handle.claims_as))
+            self._note_renewal(target, backend.renew(handle.claim_key))
         return self._require_held(target)
 
-    def renewed(self, target: Target, held: Collection[str]) -> Handle:
+    def renewed(self, target: ReleaseTarget, held: Collection[str]) -> Handle:
         """Record what came of a heartbeat.
 
         Args:
@@ -349,7 +348,7 @@ class Service:
         self._note_renewal(target, held)
         return self._require_held(target)
 
-    def _note_renewal(self, target: Target, held: Collection[str]) -> None:
+    def _note_renewal(self, target: ReleaseTarget, held: Collection[str]) -> None:
         with self.state.transaction():
             current = self._current(target)
             if current is not None and current.state == "held":
@@ -357,7 +356,7 @@ class Service:
                 gone = [name for name in current.names if name not in held]
                 self._losses.note_gone(current, gone)
 
-    def _require_held(self, target: Target) -> Handle:
+    def _require_held(self, target: ReleaseTarget) -> Handle:
         handle = self.handles.require(target.handle_id)
         if handle.lost:
             raise LeaseLost(
@@ -392,7 +391,7 @@ class Service:
                 if backend.remote and held.request.ttl_seconds is not None:
                     # It counts from the last sign of life in the queue, and nobody renews it.
                     held = self.renew(whole(held))
-                shared.add(shared_dir, held.names)
+                shared_leases.add(shared_dir, held.names)
             except LeaseError:
                 self.release(whole(held))
                 with self.state.transaction():
@@ -430,7 +429,7 @@ class Service:
 
     def _ensure_kept(self, journal: RecordJournal) -> None:
         if needs_keeper(journal.handle) and not journal.kept:
-            keeping.ensure(self.state)
+            keeper_process.ensure(self.state)
 
     def _heedful(self, patience: Patience, handle: Handle) -> Patience:
         """Patience that at the head of the queue also heeds what the dead hold.
@@ -441,7 +440,7 @@ class Service:
         if is_remote(handle.backend):
             return patience
         return patience._replace(
-            watched=lambda: self._watched_at_head(pool_type), tend=self.recovery.run
+            watched=lambda: self._watched_at_head(pool_type), recover=self.recovery.run
         )
 
     def _unlist(self, handle: Handle, names: Collection[str]) -> None:
@@ -461,14 +460,14 @@ class Service:
             holder = self.handles.holding(name, prefer=self.backend_url)
             return holder is not None and holder.shared_dir == shared_dir
 
-        shared.remove(shared_dir, names, unless=is_held)
+        shared_leases.remove(shared_dir, names, unless=is_held)
 
     def _watched_at_head(self, pool_type: str) -> list[Process]:
         """Whose end may free something for the head of a queue: those that were granted a lease
         and have told nobody yet, and the keeper, which frees what other dead held."""
-        waiters = [h.waiter for h in self.handles.untold(pool_type) if h.waiter is not None]
+        waiters = [h.waiter for h in self.handles.unannounced(pool_type) if h.waiter is not None]
         # Also one that has nothing to keep yet: whoever gives it something wakes it, and not us.
-        keeper = keeping.registered(self.state)
+        keeper = keeper_process.registered(self.state)
         return waiters if keeper is None else [*waiters, keeper]
 
     def _backend(self, handle: Handle) -> Backend:
@@ -488,7 +487,7 @@ class Service:
             )
         return self._backends[key]
 
-    def _current(self, target: Target) -> Handle | None:
+    def _current(self, target: ReleaseTarget) -> Handle | None:
         return self.handles.current(target.handle_id, target.acquisition)
 
     def _is_resource(self, name: str) -> bool:
@@ -516,7 +515,7 @@ class Service:
 
 
 def _claimant(handle: Handle) -> Claimant:
-    return Claimant(handle.claims_as, handle.holder_identity, handle.request, this_process())
+    return Claimant(handle.claim_key, handle.holder_identity, handle.request, this_process())
 
 
 def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:

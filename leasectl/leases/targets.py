@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Callable, NamedTuple, Protocol
 
 from leasectl.errors import CorruptState, InvalidRequest, NotAllowed, NotFound
-from leasectl.model import Handle
-from leasectl.state import shared_dir as shared
+from leasectl.model import Handle, ReleaseTarget, whole
+from leasectl.state import shared_leases
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.text.naming import is_name
@@ -51,25 +51,6 @@ class Caller(NamedTuple):
         return self.shared_dir
 
 
-class Target(NamedTuple):
-    """What a release is about, pinned down before any delay.
-
-    Args:
-        handle_id: The handle.
-        acquisition: The release is void when the handle has moved on from it.
-        names: Some of what the handle holds; None for all.
-    """
-
-    handle_id: str
-    acquisition: int
-    names: tuple[str, ...] | None = None
-
-
-def whole(handle: Handle) -> Target:
-    """All that a handle's current acquisition holds or waits for."""
-    return Target(handle.id, handle.acquisition)
-
-
 class Listed(NamedTuple):
     """What the names of a list mean.
 
@@ -80,7 +61,7 @@ class Listed(NamedTuple):
         unknown: Names that are no resources of this backend, and may be another's.
     """
 
-    targets: list[Target]
+    targets: list[ReleaseTarget]
     stale: list[str]
     foreign: list[str]
     unknown: list[str]
@@ -133,7 +114,7 @@ class Targets:
         self._adopt = adopt
         self._backend = backend
 
-    def of_path(self, path: str) -> list[Target]:
+    def of_path(self, path: str) -> list[ReleaseTarget]:
         """What ``--handle PATH`` means: a handle of ours, or a names file copied elsewhere.
 
         An empty path means nothing: that is what ``acquire --optional`` prints without a lease.
@@ -160,7 +141,7 @@ class Targets:
             return None
         return self._handles.require(name)
 
-    def of_names(self, names: Sequence[str]) -> list[Target]:
+    def of_names(self, names: Sequence[str]) -> list[ReleaseTarget]:
         """What bare names mean: the handles that hold them now; nothing for those that are free.
 
         Raises:
@@ -191,7 +172,7 @@ class Targets:
         foreign: list[str] = []
         unheld: list[str] = []
         unknown: list[str] = []
-        for name in dict.fromkeys(shared.listed(shared_dir)):
+        for name in dict.fromkeys(shared_leases.listed(shared_dir)):
             handle = self._handles.holding(name, prefer=self._backend)
             if handle is None:
                 (unheld if self._is_resource(name) else unknown).append(name)
@@ -206,7 +187,7 @@ class Targets:
         targets = _by_handle(held) + [whole(each) for each in adopted]
         return Listed(targets, stale, foreign + theirs, unknown)
 
-    def of_everything(self) -> list[Target]:
+    def of_everything(self) -> list[ReleaseTarget]:
         """All that this state directory's handles hold or wait for.
 
         Those that wait come first, or they would be granted what the others give back.
@@ -230,12 +211,12 @@ def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
     )
 
 
-def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[Target]:
+def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:
     """One target for each handle: what is released together shares one limit of time."""
     names: dict[tuple[str, int], list[str]] = {}
     for handle, name in held:
         names.setdefault((handle.id, handle.acquisition), []).append(name)
-    return [Target(*whose, tuple(some)) for whose, some in names.items()]
+    return [ReleaseTarget(*whose, tuple(some)) for whose, some in names.items()]
 
 
 def read_names(path: str) -> list[str]:

@@ -38,7 +38,7 @@ class PoolService:
         admin = self._service.pools
         with admin.atomic():
             pools = admin.pools(pool_type, expiries=True)
-            handles = {handle.claims_as: handle for handle in self._service.handles.active()}
+            handles = {handle.claim_key: handle for handle in self._service.handles.active()}
             return Overview(pools, handles, shared=is_remote(self._service.backend_url))
 
     def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from typing import Any, Callable
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.heartbeats import Heartbeats
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Target, whole
-from leasectl.model import Handle, is_remote
-from leasectl.state import keeper as keeping
+from leasectl.model import Handle, ReleaseTarget, is_remote, whole
+from leasectl.state import keeper_process
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.process import open_pidfd
@@ -142,7 +141,7 @@ class LeaseWatch:
         sent = self._clock.elapsed()
         self._note_renewal(sent, lambda: self._service.renew(whole(self._handle)))
 
-    def _take(self, target: Target, heartbeat: Outcome[Any]) -> None:
+    def _take(self, target: ReleaseTarget, heartbeat: Outcome[Any]) -> None:
         def record() -> None:
             held = heartbeat.result()
             if set(self._handle.names).issubset(held):
@@ -180,7 +179,7 @@ class LeaseWatch:
         missing = True
         with contextlib.suppress(LeaseError, Interrupted), lock_limit(self._lock_patience):
             self._service.recovery.run()
-            keeper = keeping.running(self._service.state)
+            keeper = keeper_process.running(self._service.state)
             self._keeper_fd = None if keeper is None else open_pidfd(keeper)
             missing = self._keeper_fd is None and self._service.handles.any_watched()
         if missing:

@@ -16,8 +16,7 @@ from typing import Callable
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed, NotFound
 from leasectl.leases.service import Service
-from leasectl.leases.targets import whole
-from leasectl.model import Handle, Request
+from leasectl.model import Handle, Request, whole
 from leasectl.run.child import Child, Ending, find_command
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.system.clock import Clock, earliest
@@ -159,7 +158,7 @@ class Runner:
             sent = self._clock.elapsed()
             if handle.request.ttl_seconds is not None:
                 self._service.renew(whole(handle))
-            self._service.told(handle, guard=guard, runner=this_process())
+            self._service.announce(handle, guard=guard, runner=this_process())
             watch = LeaseWatch(self._service, handle, renewed_at=sent, clock=self._clock)
             if watch.is_lost(self._clock.elapsed()):
                 watch.close()

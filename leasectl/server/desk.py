@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Target, whole
-from leasectl.model import Handle, Request
+from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.server.grants import covers, key_in, served_id, served_request
 from leasectl.server.keeper_watch import KeeperWatch
 from leasectl.server.metrics import Meter
-from leasectl.server.naps import nap_through
 from leasectl.server.notices import Notices
+from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.withdrawn import Withdrawn
 from leasectl.state.handles import is_served
 from leasectl.system.clock import Clock
@@ -189,11 +188,11 @@ class Desk:
     ) -> _Wait:
         request = served_request(pool_type, count, client=client, key=key)
         patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
-        steps = self.service.acquisition(request, handle_id=handle_id, patience=patience)
+        steps = self.service.turn(request, handle_id=handle_id, patience=patience)
         since = self._clock.elapsed()
 
         async def acquire() -> Handle:
-            handle = await nap_through(steps, now=self._clock.elapsed)
+            handle = await sleep_through_async(steps, now=self._clock.elapsed)
             self._meter.granted(pool_type, self._clock.elapsed() - since)
             return handle
 
@@ -256,7 +255,7 @@ class Desk:
             handle = service.handles.holding(name, prefer=service.backend_url)
             if handle is None or not self._may_release(handle, key):
                 raise NotFound(f"no resource name {name}")
-            service.release(Target(handle.id, handle.acquisition, (name,)))
+            service.release(ReleaseTarget(handle.id, handle.acquisition, (name,)))
             left = service.handles.load(handle.id)
             if left is not None and left.state == "released":
                 with service.state.transaction():

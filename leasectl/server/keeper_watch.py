@@ -8,7 +8,7 @@ import os
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
 from leasectl.server.notices import Notices
-from leasectl.state import keeper as keeping
+from leasectl.state import keeper_process
 from leasectl.system.process import open_pidfd
 
 _TRY_AGAIN_SECONDS = 1.0
@@ -51,10 +51,10 @@ class KeeperWatch:
             self._pidfd = None
 
     def _find(self) -> int | None:
-        keeper = keeping.running(self._service.state)
+        keeper = keeper_process.running(self._service.state)
         if keeper is None and self._service.handles.any_watched():
             self._service.recovery.run()
-            keeper = keeping.running(self._service.state)
+            keeper = keeper_process.running(self._service.state)
         return None if keeper is None else open_pidfd(keeper)
 
     def _ended(self) -> None:

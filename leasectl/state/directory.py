@@ -80,10 +80,10 @@ class State:
     def path(self, *parts: str) -> str:
         return os.path.join(self.directory, *parts)
 
-    def place(self) -> str:
+    def state_id(self) -> str:
         """What tells this state directory from all others, on whatever machine."""
-        ((place,),) = self.query("SELECT place FROM meta")
-        return str(place)
+        ((state_id,),) = self.query("SELECT place FROM meta")
+        return str(state_id)
 
     def names_path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""

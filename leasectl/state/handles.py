@@ -7,9 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import cast
 
 from leasectl.errors import NotFound
-from leasectl.model import Handle, Labels, Lease, Process, Request, is_remote, parse_process
+from leasectl.model import (
+    Handle,
+    HandleState,
+    Labels,
+    Lease,
+    Process,
+    Request,
+    Scope,
+    is_remote,
+    parse_process,
+)
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
 from leasectl.system.process import is_dead
@@ -91,7 +102,7 @@ class Handles:
             )
         )
 
-    def untold(self, pool_type: str | None = None) -> list[Handle]:
+    def unannounced(self, pool_type: str | None = None) -> list[Handle]:
         """Those that were granted, while the process that asked has not yet told anybody."""
         where = "WHERE waiter IS NOT NULL AND state = 'held' AND cancelled = 0"
         if pool_type is None:
@@ -197,7 +208,7 @@ class Handles:
         self._state.db.execute("UPDATE handle SET cancelled = 1 WHERE id = ?", (handle.id,))
         self._state.wake(self._state.cancel_pipe(handle.id, handle.acquisition))
 
-    def told(self, handle: Handle, *, guard: Process | None, runner: Process | None) -> bool:
+    def announce(self, handle: Handle, *, guard: Process | None, runner: Process | None) -> bool:
         """Record that the caller knows of the grant, and who guards it from now on.
 
         Returns:
@@ -247,7 +258,7 @@ class Handles:
         """
         self._state.db.execute("DELETE FROM timer WHERE handle = ?", (handle.id,))
         self.count_lost_replies(handle, 0 if confirmed else 1)
-        return self.told(handle, guard=None, runner=None)
+        return self.announce(handle, guard=None, runner=None)
 
     def renewed(self, handle: Handle, wall: float) -> None:
         """Record a heartbeat."""
@@ -371,7 +382,7 @@ class Handles:
             name=_text(row[4]),
             ttl_seconds=_number(row[5]),
             release_after_seconds=_number(row[6]),
-            scope=str(row[7]),
+            scope=cast("Scope", str(row[7])),
             labels=parse_labels(str(row[8])),
         )
         handle_id = str(row[0])
@@ -381,7 +392,7 @@ class Handles:
             request=request,
             owner=str(row[9]),
             holder_identity=str(row[10]),
-            state=str(row[11]),
+            state=cast("HandleState", str(row[11])),
             acquisition=int(str(row[12])),
             leases=self._leases(handle_id, str(row[10]), request),
             guard=_process(row[13]),

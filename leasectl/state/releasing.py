@@ -26,7 +26,7 @@ class GivingBack:
     def __init__(self, state: State, handle: Handle) -> None:
         self._state = state
         by_name = handle.backend.startswith(("http://", "https://"))
-        self._backend = handle.backend if by_name else f"{handle.backend} {handle.claims_as}"
+        self._backend = handle.backend if by_name else f"{handle.backend} {handle.claim_key}"
 
     def start(self, names: Sequence[str], process: Process) -> None:
         """Record that releases are about to be sent."""

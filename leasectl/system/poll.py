@@ -24,7 +24,7 @@ class Interrupt(NamedTuple):
     raise_: Callable[[], None]
 
 
-class Nap(NamedTuple):
+class Sleep(NamedTuple):
     """A sleep that somebody else is asked to do: until a descriptor can be read, or until a time.
 
     What waits is written as a generator of naps that gets sent the descriptors which ended each,
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 def sleep_through(
-    steps: Generator[Nap, set[int], Result],
+    steps: Generator[Sleep, set[int], Result],
     *,
     interrupts: Sequence[Interrupt],
     now: Callable[[], float],
@@ -55,14 +55,16 @@ def sleep_through(
         What the generator returns.
     """
     try:
-        nap = next(steps)
+        wanted = next(steps)
         while True:
             try:
-                woken = sleep(wake_fds=nap.fds, interrupts=interrupts, until=nap.until, now=now)
+                woken = sleep(
+                    wake_fds=wanted.fds, interrupts=interrupts, until=wanted.until, now=now
+                )
             except BaseException as reason:
-                nap = steps.throw(reason)
+                wanted = steps.throw(reason)
             else:
-                nap = steps.send(woken)
+                wanted = steps.send(woken)
     except StopIteration as end:
         result: Result = end.value
         return result

@@ -11,7 +11,7 @@ from typing import Callable, Generic, TypeVar
 
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
-from leasectl.system.wakeup import Bell
+from leasectl.system.wakeup import Wakeup
 
 Where = TypeVar("Where", bound=Hashable)
 Job = TypeVar("Job", bound=Hashable)
@@ -40,7 +40,7 @@ class Outcome(Generic[Job]):
         return self.names
 
 
-class Errands(Generic[Where, Job]):
+class RequestThreads(Generic[Where, Job]):
     """Runs errands, those to one place one after the other, those to different ones at once.
 
     Args:
@@ -53,7 +53,7 @@ class Errands(Generic[Where, Job]):
     ) -> None:
         self._begin = begin
         self._clock = clock
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._outcomes: queue.SimpleQueue[Outcome[Job]] = queue.SimpleQueue()
         self._asked: dict[Where, queue.SimpleQueue[Job | None]] = {}
         self._under_way: set[Job] = set()
@@ -61,7 +61,7 @@ class Errands(Generic[Where, Job]):
     @property
     def fd(self) -> int:
         """A descriptor that can be read when there are outcomes."""
-        return self._bell.fd
+        return self._wakeup.fd
 
     def send(self, where: Where, job: Job) -> None:
         """Have an errand run, unless the same is under way."""
@@ -83,7 +83,7 @@ class Errands(Generic[Where, Job]):
 
     def outcomes(self) -> list[Outcome[Job]]:
         """Take what has come so far."""
-        self._bell.hush()
+        self._wakeup.clear()
         found = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -93,7 +93,7 @@ class Errands(Generic[Where, Job]):
 
     def close(self) -> None:
         """Let the threads end, each after what it is at."""
-        self._bell.close()
+        self._wakeup.close()
         for asked in self._asked.values():
             asked.put(None)
 
@@ -113,4 +113,4 @@ class Errands(Generic[Where, Job]):
             except Exception as error:  # whoever waits for the outcome would wait for ever
                 outcome = Outcome(job, sent_at, error=LeaseError(f"unexpected: {error!r}"))
             self._outcomes.put(outcome)
-            self._bell.ring()
+            self._wakeup.set()

@@ -11,7 +11,7 @@ import threading
 _ONE = (1).to_bytes(8, sys.byteorder)  # what an eventfd counts in; a pipe takes anything
 
 
-class Bell:
+class Wakeup:
     """A wake-up for one sleeper. Rung twice before it is heard is rung once.
 
     Attributes:
@@ -26,7 +26,7 @@ class Bell:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def ring(self) -> None:
+    def set(self) -> None:
         with self._lock, contextlib.suppress(BlockingIOError):  # it is full of wake-ups
             if not self._is_closed:  # or the number may be another file's by now
                 os.write(self._write_fd, _ONE)
@@ -37,7 +37,7 @@ class Bell:
         poll.register(self.fd, select.POLLIN)
         return bool(poll.poll(seconds * 1000))
 
-    def hush(self) -> None:
+    def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 4096)
 

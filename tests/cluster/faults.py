@@ -171,10 +171,10 @@ class Faults:
         leases = list(self._leases())
         if not leases:
             return Begun("nobody")
-        lease, owner = _pick(leases, draw)
-        self._recorder.note("revoked", owner)
+        lease, claim_key = _pick(leases, draw)
+        self._recorder.note("revoked", claim_key)
         self._access.gateway.revoke(lease)
-        return Begun(owner)
+        return Begun(claim_key)
 
     def _leases(self) -> Iterator[tuple[int, str]]:
         """The etcd leases of those who hold and of those who wait, and who they are."""
@@ -183,9 +183,9 @@ class Faults:
             read_all(keys.helds(POOL)), read_all(keys.tickets(POOL))
         ).answers
         for kv in held.items:
-            yield lease_in(kv), parse_claim(kv).owner
+            yield lease_in(kv), parse_claim(kv).claim_key
         for kv in tickets.items:
-            yield lease_in(kv), parse_ticket(kv).owner
+            yield lease_in(kv), parse_ticket(kv).claim_key
 
 
 def _pick(items: Sequence[T], draw: float) -> T:

@@ -29,7 +29,7 @@ class Observer:
     def __init__(self, server: EtcdServer, prefix: str, recorder: Recorder) -> None:
         self._server = server
         self._access = Access(
-            server.endpoints, prefix, place="observer", seconds=1.0, pause=time.sleep
+            server.endpoints, prefix, state_id="observer", seconds=1.0, pause=time.sleep
         )
         self._recorder = recorder
         self._leadership: Leadership | None = None
@@ -55,8 +55,8 @@ class Observer:
             return False
         if leadership is None:
             return False
-        for kind, owner in seen:
-            self._recorder.note(kind, owner, at=before)
+        for kind, claim_key in seen:
+            self._recorder.note(kind, claim_key, at=before)
         return True
 
     def _seen(self) -> list[tuple[str, str]]:
@@ -68,6 +68,6 @@ class Observer:
         ).answers
         living = {lease_in(kv) for kv in alive.items}
         return [
-            *(("holds", parse_claim(kv).owner) for kv in held.items if lease_in(kv) in living),
-            *(("waits", parse_ticket(kv).owner) for kv in tickets.items),
+            *(("holds", parse_claim(kv).claim_key) for kv in held.items if lease_in(kv) in living),
+            *(("waits", parse_ticket(kv).claim_key) for kv in tickets.items),
         ]

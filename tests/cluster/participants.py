@@ -68,7 +68,7 @@ class Participant:
     """One who wants leases, over and over.
 
     Args:
-        place: Its host and state directory, as it were.
+        state_id: Its host and state directory, as it were.
         name: Unique in its place.
         endpoints: Where it finds the members.
         surroundings: What it shares with others.
@@ -77,14 +77,14 @@ class Participant:
 
     def __init__(
         self,
-        place: str,
+        state_id: str,
         name: str,
         endpoints: Sequence[str],
         surroundings: Surroundings,
         *,
         seed: int,
     ) -> None:
-        self._place, self._name = place, name
+        self._state_id, self._name = state_id, name
         self._endpoints = endpoints
         self._surroundings = surroundings
         self._rng = random.Random(seed)
@@ -102,21 +102,21 @@ class Participant:
         """Do so once. What etcd can't do now is written down, and that is that."""
         rng, habits = self._rng, self._surroundings.habits
         self._turn += 1
-        owner = f"{self._name}.{self._turn}"
-        handle = f"{self._place}/{owner}"
+        claim_key = f"{self._name}.{self._turn}"
+        handle = f"{self._state_id}/{claim_key}"
         request = self._choose()
         wait = rng.uniform(*habits.waits) if rng.random() < 0.25 else None
         seconds = rng.uniform(*(habits.long_holds if rng.random() < 0.1 else habits.holds))
         callers = 2 if rng.random() < 0.25 else 1
         self._recorder.note("asked", handle, request.name or "-", wanted=request.count)
         try:
-            leases = self._access.acquire(owner, request, wait=wait)
+            leases = self._access.acquire(claim_key, request, wait=wait)
         except LeaseError as error:
             self._recorder.note("gave-up", handle, type(error).__name__)
             return
         use = Use(self._recorder, handle, leases)
-        use.last(seconds, lambda: self._access.engine.renew(owner))
-        self._release(owner, handle, leases, callers)
+        use.last(seconds, lambda: self._access.engine.renew(claim_key))
+        self._release(claim_key, handle, leases, callers)
 
     def _choose(self) -> Request:
         rng, habits = self._rng, self._surroundings.habits
@@ -125,11 +125,11 @@ class Participant:
             return Request(POOL, name=rng.choice(self._surroundings.names), ttl_seconds=ttl)
         return Request(POOL, count=rng.randint(1, habits.most), ttl_seconds=ttl)
 
-    def _release(self, owner: str, handle: str, leases: Sequence[Lease], callers: int) -> None:
+    def _release(self, claim_key: str, handle: str, leases: Sequence[Lease], callers: int) -> None:
         """Give back, as one caller or as several at once, and write down who was told what."""
         accesses = [self._access, *(self._open() for _ in range(callers - 1))]
         with ThreadPoolExecutor(callers) as threads:
-            freeing = [threads.submit(each.engine.free, owner) for each in accesses]
+            freeing = [threads.submit(each.engine.free, claim_key) for each in accesses]
         told: set[str] = set()
         try:
             for each in freeing:
@@ -151,15 +151,15 @@ class Participant:
         return Access(
             self._endpoints,
             surroundings.prefix,
-            place=self._place,
+            state_id=self._state_id,
             seconds=seconds,
             pause=time.sleep,
             lost=self._note_expired,
         )
 
-    def _note_expired(self, owner: str, names: Sequence[str]) -> None:
+    def _note_expired(self, claim_key: str, names: Sequence[str]) -> None:
         for name in names:
-            self._recorder.note("expired", self._access.keys.with_place(owner), name)
+            self._recorder.note("expired", self._access.keys.with_state_id(claim_key), name)
 
 
 class Use:

@@ -52,7 +52,7 @@ class Run:
         self._history = history
         self._prefix = f"/test/{secrets.token_hex(8)}"
         self._ttl_seconds = float(max(habits.ttls))
-        self._access = Access(server.endpoints, self._prefix, place="auditor")
+        self._access = Access(server.endpoints, self._prefix, state_id="auditor")
         self._access.pools.create_pool(POOL, _NAMES)
         self.recorder = Recorder(history)
         self._surroundings = Surroundings(self._prefix, _NAMES, history, habits)

@@ -46,7 +46,7 @@ def nothing_passes(between: Relay, *, silently: bool) -> Iterator[None]:
 def test_a_command_that_is_cut_off_is_gone_before_the_next_holder_comes(
     etcd: EtcdServer, between: Relay, cli: Cli, tmp_path: Path, network: str, on_term: str
 ) -> None:
-    store = Access(etcd.endpoints, f"/test/{secrets.token_hex(8)}", place="next")
+    store = Access(etcd.endpoints, f"/test/{secrets.token_hex(8)}", state_id="next")
     store.pools.create_pool("T", ["T--0"])
     log, command = tmp_path / "log", tmp_path / "command"
     reaction = "trap '' TERM" if on_term == "goes on" else "trap 'echo term >>{log}; exit' TERM"

@@ -40,7 +40,7 @@ class EtcdWorld:
         return client
 
     def withdraw(self, client: Client) -> None:
-        self._engine.withdraw(client.owner)
+        self._engine.withdraw(client.claim_key)
 
     def let_pass(self, seconds: float) -> None:
         self._time.advance(seconds)
@@ -65,12 +65,12 @@ class EtcdWorld:
             client.kill()
         self._gateway.close()
 
-    def is_waiting(self, owner: str) -> bool:
-        return bool(self._tickets(owner))
+    def is_waiting(self, claim_key: str) -> bool:
+        return bool(self._tickets(claim_key))
 
-    def end_waiting(self, owner: str) -> None:
+    def end_waiting(self, claim_key: str) -> None:
         """Have the time run out in which a dead waiter's ticket is still there."""
-        for lease in self._tickets(owner):
+        for lease in self._tickets(claim_key):
             self._gateway.revoke(lease)
 
     def participant(self, client: ForkedClient) -> Participant:
@@ -79,14 +79,14 @@ class EtcdWorld:
             engine,
             pools,
             self._time.clock,
-            owner=client.owner,
+            claim_key=client.claim_key,
             process=None,
             count_wakeup=client.count_wakeup,
             count_timed_wait=client.count_timed_wait,
         )
 
-    def _tickets(self, owner: str) -> list[int]:
-        (found,) = self._gateway.read(read_all(self._keys.all_waiting(owner))).answers
+    def _tickets(self, claim_key: str) -> list[int]:
+        (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
         return [lease_in(kv) for kv in found.items]
 
     def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools]:
@@ -99,10 +99,10 @@ class EtcdWorld:
 
 
 class _Client(ForkedClient):
-    def __init__(self, owner: str, world: EtcdWorld) -> None:
+    def __init__(self, claim_key: str, world: EtcdWorld) -> None:
         self._world = world
-        super().__init__(owner, world.participant, world.is_waiting)
+        super().__init__(claim_key, world.participant, world.is_waiting)
 
     def kill(self) -> None:
         super().kill()
-        self._world.end_waiting(self.owner)
+        self._world.end_waiting(self.claim_key)

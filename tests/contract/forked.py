@@ -29,14 +29,14 @@ class LostFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def note(self, owner: str, names: Sequence[str]) -> None:
+    def note(self, claim_key: str, names: Sequence[str]) -> None:
         with open(self._path, "a") as file:
-            file.writelines(f"{owner} {name}\n" for name in names)
+            file.writelines(f"{claim_key} {name}\n" for name in names)
 
     def read(self) -> list[tuple[str, str]]:
         with contextlib.suppress(FileNotFoundError):
             lines = self._path.read_text().splitlines()
-            return [(owner, name) for owner, name in (line.split() for line in lines)]
+            return [(claim_key, name) for claim_key, name in (line.split() for line in lines)]
         return []
 
 
@@ -65,11 +65,11 @@ class ForkedClient:
 
     def __init__(
         self,
-        owner: str,
+        claim_key: str,
         participant: Callable[[ForkedClient], Participant],
         is_waiting: Callable[[str], bool],
     ) -> None:
-        self.owner = owner
+        self.claim_key = claim_key
         self._participant = participant
         self._is_waiting = is_waiting
         self._wakeups = RawValue("l", 0)
@@ -84,7 +84,7 @@ class ForkedClient:
 
     def begin(self, request: Request, *, wait: float | None = None) -> Pending:
         self._commands.send(("acquire", (request, wait)))
-        eventually(lambda: self._commands.poll() or self._is_waiting(self.owner))
+        eventually(lambda: self._commands.poll() or self._is_waiting(self.claim_key))
         return _Pending(self)
 
     def begin_rounds(self, request: Request, rounds: int) -> Callable[[], list[Hold]]:
@@ -118,7 +118,7 @@ class ForkedClient:
 
     def answer(self, timeout: float = 10) -> Any:
         """Wait for what the process says; raise what it raised."""
-        assert self._commands.poll(timeout), f"{self.owner} gave no answer within {timeout:g}s"
+        assert self._commands.poll(timeout), f"{self.claim_key} gave no answer within {timeout:g}s"
         answer = self._commands.recv()
         if isinstance(answer, BaseException):
             raise answer

@@ -30,14 +30,14 @@ class LocalWorld:
         self._clients: list[ForkedClient] = []
 
     def client(self) -> Client:
-        owner = f"handle-{len(self._clients)}"
-        client = ForkedClient(owner, self._participant, self._is_waiting)
+        claim_key = f"handle-{len(self._clients)}"
+        client = ForkedClient(claim_key, self._participant, self._is_waiting)
         self._clients.append(client)
         return client
 
     def withdraw(self, client: Client) -> None:
         with self.engine.atomic():
-            self.engine.withdraw(client.owner)
+            self.engine.withdraw(client.claim_key)
 
     def let_pass(self, seconds: float) -> None:
         self._time.advance(seconds)
@@ -60,11 +60,11 @@ class LocalWorld:
             LocalEngine(state, lost=self.losses.note, clock=self.clock),
             LocalPools(state, lost=self.losses.note, clock=self.clock),
             self.clock,
-            owner=client.owner,
+            claim_key=client.claim_key,
             process=this_process(),
             count_wakeup=client.count_wakeup,
             count_timed_wait=client.count_timed_wait,
         )
 
-    def _is_waiting(self, owner: str) -> bool:
-        return bool(self.state.query("SELECT 1 FROM ticket WHERE owner = ? LIMIT 1", owner))
+    def _is_waiting(self, claim_key: str) -> bool:
+        return bool(self.state.query("SELECT 1 FROM ticket WHERE owner = ? LIMIT 1", claim_key))

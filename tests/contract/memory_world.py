@@ -31,7 +31,7 @@ class MemoryWorld:
         return client
 
     def withdraw(self, client: Client) -> None:
-        self.engine.withdraw(client.owner)
+        self.engine.withdraw(client.claim_key)
 
     def let_pass(self, seconds: float) -> None:
         self.time.advance(seconds)
@@ -44,15 +44,15 @@ class MemoryWorld:
         for client in self._clients:
             client.kill()
 
-    def _note_lost(self, owner: str, names: Sequence[str]) -> None:
-        self._lost += [(owner, name) for name in names]
+    def _note_lost(self, claim_key: str, names: Sequence[str]) -> None:
+        self._lost += [(claim_key, name) for name in names]
 
 
 class _Thread:
     """A client whose requests run in threads."""
 
-    def __init__(self, world: MemoryWorld, owner: str) -> None:
-        self.owner = owner
+    def __init__(self, world: MemoryWorld, claim_key: str) -> None:
+        self.claim_key = claim_key
         self._engine = world.engine
         self._threads: list[threading.Thread] = []
         self._wakeups = 0
@@ -61,7 +61,7 @@ class _Thread:
             world.engine,
             world.engine,
             world.time.clock,
-            owner=owner,
+            claim_key=claim_key,
             process=None,
             count_wakeup=self._count_wakeup,
             count_timed_wait=self._count_timed_wait,
@@ -86,7 +86,7 @@ class _Thread:
         return self._participant.renew()
 
     def kill(self) -> None:
-        self._engine.end_session(self.owner)
+        self._engine.end_session(self.claim_key)
         for thread in self._threads:
             thread.join(timeout=10)
 
@@ -104,7 +104,9 @@ class _Thread:
 
     def _is_waiting(self) -> bool:
         return any(
-            entry.owner == self.owner for pool in self._engine.pools() for entry in pool.queue
+            entry.claim_key == self.claim_key
+            for pool in self._engine.pools()
+            for entry in pool.queue
         )
 
     def _run(self, work: Callable[[], Any]) -> Future[Any]:

@@ -194,12 +194,12 @@ class TestFirstComeFirstServed:
         world.let_pass(5)
         single.begin(ONE)
         queue = the_pool(world).queue
-        assert [(entry.owner, entry.count) for entry in queue] == [
-            (group.owner, 2),
-            (single.owner, 1),
+        assert [(entry.claim_key, entry.count) for entry in queue] == [
+            (group.claim_key, 2),
+            (single.claim_key, 1),
         ]
         assert queue[1].since - queue[0].since >= 5
-        assert queue[0].holder_identity.endswith(group.owner)
+        assert queue[0].holder_identity.endswith(group.claim_key)
 
 
 class TestTheDead:
@@ -452,7 +452,7 @@ class TestTtl:
         world.let_pass(world.ttl_seconds + 1)
         world.client().acquire(TWO)
         the_pool(world)
-        assert world.lost() == [(holder.owner, "T--00"), (holder.owner, "T--01")]
+        assert world.lost() == [(holder.claim_key, "T--00"), (holder.claim_key, "T--01")]
 
     def test_a_waiter_gets_an_expired_lease_though_nobody_touches_the_pool(
         self, world: World
@@ -492,7 +492,7 @@ class TestTtl:
         holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
         world.let_pass(world.ttl_seconds + 1)
         assert holder.renew() == ()
-        assert world.lost() == [(holder.owner, "T--00")]
+        assert world.lost() == [(holder.claim_key, "T--00")]
         assert len(world.client().acquire(ONE)) == 1
 
     def test_renewing_after_another_got_it_does_not_touch_the_others(self, world: World) -> None:
@@ -566,7 +566,7 @@ class TestRelease:
         holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
         world.let_pass(world.ttl_seconds + 1)
         assert holder.free() == ()
-        assert world.lost() == [(holder.owner, "T--00")]
+        assert world.lost() == [(holder.claim_key, "T--00")]
 
     def test_giving_back_does_not_count_as_loss(self, world: World) -> None:
         make_pool(world, 1)
@@ -633,9 +633,9 @@ class TestPools:
         (lease,) = client.acquire(Request("T", labels=(("pr", "7"),)))
         held, free = the_pool(world).resources
         assert held.lease == lease
-        assert held.owner == client.owner
+        assert held.claim_key == client.claim_key
         assert lease.labels == (("pr", "7"),)
-        assert (free.lease, free.owner) == (None, None)
+        assert (free.lease, free.claim_key) == (None, None)
 
     def test_how_things_stand_for_a_waiter_agrees_with_what_is_shown(self, world: World) -> None:
         make_pool(world, 5)
@@ -653,7 +653,7 @@ class TestPools:
         for place, entry in enumerate(the_pool(world).queue, start=1):
             standing = world.pools.standing("T", entry.ticket)
             assert standing == the_pool(world).standing(entry.ticket)
-            assert (standing.place, standing.others) == (place, 2)
+            assert (standing.position, standing.others) == (place, 2)
             assert (standing.held, standing.capacity) == (2, 5)
             assert standing.longest_holder == oldest_holder(world)
         with pytest.raises(NotFound):
@@ -724,7 +724,7 @@ class TestPools:
         make_pool(world, 2)
         holder = world.client()
         holder.acquire(Request("T", name="T--01"))
-        with pytest.raises(NotAllowed, match=f"T--01.*{holder.owner}.*--force"):
+        with pytest.raises(NotAllowed, match=f"T--01.*{holder.claim_key}.*--force"):
             world.pools.remove_resources("T", ["T--00", "T--01"], force=False)
         assert the_pool(world).capacity == 2
         assert holder.renew() == ("T--01",)
@@ -736,14 +736,14 @@ class TestPools:
         world.let_pass(world.ttl_seconds + 1)
         world.pools.remove_resources("T", ["T--01"], force=False)
         assert the_pool(world).capacity == 1
-        assert world.lost() == [(holder.owner, "T--01")]
+        assert world.lost() == [(holder.claim_key, "T--01")]
 
     def test_a_held_resource_is_removed_by_force_and_its_holder_told(self, world: World) -> None:
         make_pool(world, 2)
         holder = world.client()
         holder.acquire(ONE)
         world.pools.remove_resources("T", ["T--00"], force=True)
-        assert world.lost() == [(holder.owner, "T--00")]
+        assert world.lost() == [(holder.claim_key, "T--00")]
         assert holder.renew() == ()
         assert holder.free() == ()
         assert the_pool(world).capacity == 1
@@ -792,7 +792,7 @@ class TestPools:
         for each in pending:
             with pytest.raises(LeaseError, match='no pool "T"'):
                 each.result()
-        assert world.lost() == [(holder.owner, "T--00")]
+        assert world.lost() == [(holder.claim_key, "T--00")]
         assert holder.renew() == ()
         assert world.pools.pools() == ()
 

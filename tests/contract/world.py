@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, Protocol
 
-from leasectl.backends.contract import Acquisition, Journal, Patience
+from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine, PoolAdmin
 from leasectl.model import Claimant, Lease, Process, Request
@@ -36,7 +36,7 @@ class Client(Protocol):
         owner: Under which it holds leases.
     """
 
-    owner: str
+    claim_key: str
 
     def acquire(self, request: Request, *, wait: float | None = 0) -> tuple[Lease, ...]:
         """Acquire, by default without waiting."""
@@ -136,7 +136,7 @@ class Participant:
         pools: PoolAdmin,
         clock: Clock,
         *,
-        owner: str,
+        claim_key: str,
         process: Process | None,
         count_wakeup: Callable[[], None],
         count_timed_wait: Callable[[], None],
@@ -145,7 +145,7 @@ class Participant:
         self._backend = _CountingBackend("contract:", engine, pools, clock=clock)
         self._backend.count_wakeup = count_wakeup
         self._backend.count_timed_wait = count_timed_wait
-        self._owner = owner
+        self._owner = claim_key
         self._process = process
 
     def acquire(self, request: Request, wait: float | None) -> tuple[Lease, ...]:
@@ -178,20 +178,20 @@ class _CountingBackend(PoolBackend):
     count_wakeup: Callable[[], None]
     count_timed_wait: Callable[[], None]
 
-    def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
-        steps = super().acquisition(claimant, journal, patience)
+    def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
+        steps = super().turn(claimant, journal, patience)
         try:
-            nap = next(steps)
+            wanted = next(steps)
             while True:
-                if nap.until is not None:
+                if wanted.until is not None:
                     self.count_timed_wait()
                 try:
-                    woken = yield nap
+                    woken = yield wanted
                 except BaseException as reason:
-                    nap = steps.throw(reason)
+                    wanted = steps.throw(reason)
                 else:
                     self.count_wakeup()
-                    nap = steps.send(woken)
+                    wanted = steps.send(woken)
         except StopIteration as end:
             leases: tuple[Lease, ...] = end.value
             return leases

@@ -43,7 +43,7 @@ class Participant:
         """Acquire, hold for a moment and release."""
         handle = self.service.acquire(request, patience=Patience(), guard=self._guard)
         self._recorder.write("granted", handle.id, handle.leases)
-        self.service.told(handle)
+        self.service.announce(handle)
         time.sleep(seconds)
         self._recorder.write("releasing", handle.id, handle.leases)
         self.service.finish(handle)

@@ -12,8 +12,7 @@ from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.service import Service
-from leasectl.leases.targets import whole
-from leasectl.model import Request
+from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.system.process import this_process
 from tests.crash.contenders import CONTENDER, contention
@@ -72,7 +71,7 @@ class Sweep:
         """Take a lease beside the command that is killed; returns the handle's id."""
         guard = this_process() if guarded else None
         handle = service.acquire(request, patience=Patience(), guard=guard)
-        service.told(handle)
+        service.announce(handle)
         return handle.id
 
     def kill_everywhere(

@@ -21,8 +21,7 @@ import httpx
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.leases.targets import whole
-from leasectl.model import Request
+from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from tests.crash.sweeping import Sweep
 from tests.kit.forking import ending, fork, leasectl
@@ -94,7 +93,7 @@ class EtcdSweep:
         request = Request("T", count=2, ttl_seconds=TTL_SECONDS)
         with self.sweep.service() as service:
             handle = service.acquire(request, patience=Patience(wait_seconds=30))
-            service.told(handle)
+            service.announce(handle)
             return handle.id
 
     def kill_around_each_request(self, arguments: Callable[[], list[str]]) -> None:
@@ -152,7 +151,9 @@ class EtcdSweep:
     def _broken(self) -> list[str]:
         pool = self._hosts.access.pool()
         claims = [
-            Claim(each.name, self._owner(str(each.owner)), lease.fence, lease.ticket, lease.grant)
+            Claim(
+                each.name, self._owner(str(each.claim_key)), lease.fence, lease.ticket, lease.grant
+            )
             for each in pool.resources
             for lease in [each.lease]
             if lease is not None

@@ -21,9 +21,8 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError
 from leasectl.keeper import loop as keeper
 from leasectl.leases.service import Service
-from leasectl.leases.targets import whole
-from leasectl.model import Handle, Request
-from leasectl.state import keeper as keeping
+from leasectl.model import Handle, Request, whole
+from leasectl.state import keeper_process
 from leasectl.system.process import identify
 from tests.crash.sweeping import Sweep, among_contenders
 from tests.kit.forking import ending, fork
@@ -157,7 +156,7 @@ class KeeperSweep:
         def take(request: Request, guard: int | None = None) -> Handle:
             process = None if guard is None else identify(guard)
             handle = service.acquire(request, patience=Patience(), guard=process)
-            service.told(handle)
+            service.announce(handle)
             return handle
 
         due = [take(Request("own"))]
@@ -197,7 +196,7 @@ class KeeperSweep:
         with self._service() as service, service.state.transaction():
             for handle_id in (work.later, work.renewed):
                 service.release(whole(service.handles.require(handle_id)))
-            keeping.wake(service.state)
+            keeper_process.wake(service.state)
 
     def _is_done(self, work: Work) -> bool:
         """Whether a keeper has done what is due when it starts."""
@@ -224,7 +223,7 @@ def keepers(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """KILLs at keepers, among contenders."""
     sweep = Sweep(cli, tmp_path)
     keepers = KeeperSweep(sweep)
-    monkeypatch.setattr(keeping, "_fork_candidate", keepers.fork_candidate)
+    monkeypatch.setattr(keeper_process, "_fork_candidate", keepers.fork_candidate)
     with among_contenders(sweep):
         yield keepers
         keepers.close()

@@ -15,7 +15,7 @@ import pytest
 
 from leasectl.model import Handle
 from leasectl.pools.admin import PoolService
-from leasectl.state import keeper as keeping
+from leasectl.state import keeper_process
 from tests.crash.contenders import CONTENDER
 from tests.crash.sweeping import Sweep, among_contenders
 from tests.kit.forking import ending, fork, leasectl
@@ -226,7 +226,7 @@ class RunSweep:
     def _let_its_time_come(self, handle: Handle) -> None:
         with self._cli.service() as service, service.state.transaction() as db:
             db.execute("UPDATE timer SET due = 0 WHERE handle = ?", (handle.id,))
-            keeping.wake(service.state)
+            keeper_process.wake(service.state)
 
     def _keeper_frees(self, number: int) -> None:
         """Whatever is left is freed by nobody but the keeper."""

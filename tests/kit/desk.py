@@ -51,13 +51,13 @@ class Desk:
     def acquire(self, request: Request = ONE, *, wait: float | None = 0, **more: Any) -> Handle:
         """Acquire and tell."""
         handle = self.service.acquire(request, patience=Patience(wait_seconds=wait), **more)
-        self.service.told(handle)
+        self.service.announce(handle)
         return self.service.handles.require(handle.id)
 
     def reacquire(self, handle: Handle, *, wait: float | None = 0) -> Handle:
         """Reacquire and tell."""
         again = self.service.reacquire(handle.id, patience=Patience(wait_seconds=wait))
-        self.service.told(again)
+        self.service.announce(again)
         return self.service.handles.require(handle.id)
 
     def beside(self, work: Callable[[Service], T]) -> Future[T]:

@@ -37,7 +37,7 @@ class Hosts:
         self._folder = folder
         self._clis: list[Cli] = []
         self.url = self.url_at(endpoint)
-        self.access = Access([endpoint], self._prefix, place="looks-on")
+        self.access = Access([endpoint], self._prefix, state_id="looks-on")
 
     def url_at(self, endpoint: str) -> str:
         """The same pools by way of another address."""

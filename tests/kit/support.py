@@ -155,7 +155,7 @@ class Cli:
         request = Request(request) if isinstance(request, str) else request
         with self.service(owner=owner) as service:
             handle = service.acquire(request, patience=Patience(wait_seconds=0))
-            service.told(handle)
+            service.announce(handle)
             return handle
 
     @contextlib.contextmanager

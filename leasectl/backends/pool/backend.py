@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from leasectl.backends.contract import Acquisition, Journal, Patience, Progress, Withdrawn
+from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn
 from leasectl.engines.contract import Engine, PoolAdmin, TicketExpired, TicketGone, Waiter
 from leasectl.errors import (
     AccessRefused,
@@ -26,11 +26,11 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Lease, Process, Standing, Ticket
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import Nap, sleep_through
+from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted
 
-TEND_AGAIN_SECONDS = 1.0
+RECOVER_AGAIN_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0
 
 
@@ -75,30 +75,30 @@ class PoolBackend:
     def atomic(self) -> AbstractContextManager[object]:
         return self._engine.atomic()
 
-    def withdraw(self, owner: str) -> None:
-        self._engine.withdraw(owner)
+    def withdraw(self, claim_key: str) -> None:
+        self._engine.withdraw(claim_key)
 
-    def release(self, owner: str, names: Sequence[str]) -> tuple[str, ...]:
+    def release(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
         if names or not self.remote:
-            return self._engine.free(owner, names)
-        self._engine.withdraw(owner)
-        return self._engine.free(owner)
+            return self._engine.free(claim_key, names)
+        self._engine.withdraw(claim_key)
+        return self._engine.free(claim_key)
 
-    def renew(self, owner: str) -> tuple[str, ...]:
-        return self._engine.renew(owner)
+    def renew(self, claim_key: str) -> tuple[str, ...]:
+        return self._engine.renew(claim_key)
 
     def acquire(
         self, claimant: Claimant, journal: Journal, patience: Patience
     ) -> tuple[Lease, ...]:
-        steps = self.acquisition(claimant, journal, patience)
+        steps = self.turn(claimant, journal, patience)
         return sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
 
-    def acquisition(self, claimant: Claimant, journal: Journal, patience: Patience) -> Acquisition:
+    def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         """What `acquire` does, as a generator of the naps in between."""
-        return _Turn(self._engine, self.pools, self._clock, claimant, journal, patience).take()
+        return PoolTurn(self._engine, self.pools, self._clock, claimant, journal, patience).take()
 
 
-class _Turn:
+class PoolTurn:
     """One acquisition, from its ticket to its leases or its end.
 
     Args:
@@ -132,7 +132,7 @@ class _Turn:
         self._ticket: Ticket | None = None
         self._silence: BackendUnreachable | None = None  # why the store couldn't be asked just now
 
-    def take(self) -> Acquisition:
+    def take(self) -> Turn:
         """Get the leases; yields the naps."""
         waiter = self._engine.waiter(self._claimant)
         try:
@@ -175,7 +175,9 @@ class _Turn:
             elif _is_silence(reason):
                 self._journal.to_undo()  # it was waited for long enough
             elif self._ticket is None:
-                self._engine.withdraw(self._claimant.owner)  # it may be there, and nobody told us
+                self._engine.withdraw(
+                    self._claimant.claim_key
+                )  # it may be there, and nobody told us
             else:
                 self._engine.dequeue(self._ticket)
         except (LeaseError, Interrupted):
@@ -208,14 +210,14 @@ class _Turn:
         except BaseException:
             if not self._engine.undoes:
                 try:
-                    self._engine.free(self._claimant.owner, [lease.name for lease in leases])
+                    self._engine.free(self._claimant.claim_key, [lease.name for lease in leases])
                 except (LeaseError, Interrupted):
                     self._journal.to_undo()
             raise
 
-    def _wait(self, view: _View, waiter: Waiter) -> Acquisition:
+    def _wait(self, view: _View, waiter: Waiter) -> Turn:
         next_report = self._clock.elapsed() if self._patience.report else None
-        tended = False
+        recovered = False
         while True:
             now = self._clock.elapsed()
             if self._is_over(now):
@@ -225,15 +227,15 @@ class _Turn:
                 with self._outlasting(waiter):
                     self._report()
             fds, ended = waiter.listen(predecessor=view.predecessor, processes=view.processes)
-            if not ended or tended:
+            if not ended or recovered:
                 # What couldn't be put right a moment ago is tried again, but not in a spin.
-                again = now + TEND_AGAIN_SECONDS if ended else None
+                again = now + RECOVER_AGAIN_SECONDS if ended else None
                 ask = self._clock.elapsed() + ASK_AGAIN_SECONDS if self._silence else view.expiry
-                woken = yield Nap(fds, earliest(self._deadline, next_report, ask, again))
+                woken = yield Sleep(fds, earliest(self._deadline, next_report, ask, again))
                 ended = waiter.heard(woken) or ended
-            tended = ended and view.predecessor is None
-            if tended:
-                self._patience.tend()
+            recovered = ended and view.predecessor is None
+            if recovered:
+                self._patience.recover()
             with self._outlasting(waiter):
                 with self._limited(), self._engine.atomic():
                     view = self._look()
@@ -270,7 +272,7 @@ class _Turn:
         now = self._standing()
         held_seconds = self._clock.wall() - now.longest_since if now.longest_holder else 0.0
         return Progress(
-            place=now.place,
+            position=now.position,
             held=now.held,
             capacity=now.capacity,
             longest_holder=now.longest_holder,

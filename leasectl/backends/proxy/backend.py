@@ -17,7 +17,7 @@ from typing import Callable, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from leasectl.backends.contract import Acquisition, Patience, Progress, RemoteJournal, no_pools
+from leasectl.backends.contract import Patience, Progress, RemoteJournal, Turn, no_pools
 from leasectl.engines.contract import PoolAdmin
 from leasectl.errors import BackendUnreachable, InvalidRequest, NoLease, NotFound, NotSupported
 from leasectl.http.connection import Answer, Connection, Loss, NotSent, TimeOver
@@ -75,18 +75,16 @@ class ProxyBackend:
     def atomic(self) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def acquisition(
-        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
-    ) -> Acquisition:
+    def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
         raise NotSupported(
             f"leases of {self.url} can't be handed on: it is a lease proxy itself; only those of "
             "local: and etcd:// can"
         )
 
-    def withdraw(self, owner: str) -> None:
+    def withdraw(self, claim_key: str) -> None:
         """The process that waits gives up itself; see `Journal`."""
 
-    def renew(self, owner: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str) -> tuple[str, ...]:
         raise NotSupported(
             f"{self.url} has no renew: the lease proxy renews for the whole job; only leases of "
             "local: and etcd:// are renewed by their holder"
@@ -106,7 +104,7 @@ class ProxyBackend:
         journal.granted(leases)
         return leases
 
-    def release(self, owner: str, names: Sequence[str]) -> Iterator[str]:
+    def release(self, claim_key: str, names: Sequence[str]) -> Iterator[str]:
         """Give names back, one a request; yields each as soon as it is certain.
 
         They share one limit of time: one that hangs or fails doesn't keep the others from being
@@ -121,21 +119,21 @@ class ProxyBackend:
         """
         start = self._clock.elapsed()
         try:
-            yield from self._release(owner, names, start + self._release_seconds)
+            yield from self._release(claim_key, names, start + self._release_seconds)
         except BackendUnreachable as error:
             spent = format_seconds(self._clock.elapsed() - start)
             raise BackendUnreachable(f"not released within {spent}: {error}") from error
 
-    def _release(self, owner: str, names: Sequence[str], until: float) -> Iterator[str]:
-        if not names and owner:
-            self.undo(owner)
+    def _release(self, claim_key: str, names: Sequence[str], until: float) -> Iterator[str]:
+        if not names and claim_key:
+            self.undo(claim_key)
         left = list(names)
         failure: BackendUnreachable | None = None
         for _ in range(2):
             for turns, name in zip(range(len(left), 0, -1), tuple(left)):
                 now = self._clock.elapsed()
                 try:
-                    self.give_back(name, owner, now + (until - now) / turns)
+                    self.give_back(name, claim_key, now + (until - now) / turns)
                 except BackendUnreachable as error:
                     failure = failure or error
                 else:

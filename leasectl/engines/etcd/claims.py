@@ -133,16 +133,16 @@ class EtcdClaims:
         ]
         then = [
             delete(keys.ticket(pool_type, lease)),
-            delete(keys.waiting(claimant.owner, lease)),
+            delete(keys.waiting(claimant.claim_key, lease)),
             put(keys.grants(pool_type), str(number)),
             put(held, encode_claim(claim)),
             put(keys.alive(pool_type, lease), "", lease=attached),
             put(keys.renewed(pool_type, lease), str(renewed)),
-            put(keys.owned(claimant.owner, lease), pool_type),
+            put(keys.owned(claimant.claim_key, lease), pool_type),
         ]
-        for place, free in enumerate(chosen):
+        for index, free in enumerate(chosen):
             then.append(delete(free.key))
-            then.append(put(keys.resource(pool_type, free.name), str(place)))
+            then.append(put(keys.resource(pool_type, free.name), str(index)))
         outcome = self._gateway.commit(guards, then, [read(held)])
         if outcome.succeeded:
             made = claim._replace(revision=outcome.revision)
@@ -154,26 +154,26 @@ class EtcdClaims:
         self._made.update((name, (pool_type, made)) for name in made.names)
         return made
 
-    def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """As `Engine.free`."""
-        freed = self._free_as_made(owner, frozenset(names or ()))
+        freed = self._free_as_made(claim_key, frozenset(names or ()))
         if freed:
             return tuple(name for _, name in sorted(freed))
-        for pool_type, lease in self._owned(owner):
+        for pool_type, lease in self._owned(claim_key):
             wanted = None if names is None else frozenset(names)
             freed += self.give_back(pool_type, lease, wanted)
         return tuple(name for _, name in sorted(freed))
 
-    def renew(self, owner: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str) -> tuple[str, ...]:
         """As `Engine.renew`."""
         held: list[tuple[int, str]] = []
-        for pool_type, lease in self._owned(owner):
+        for pool_type, lease in self._owned(claim_key):
             claim = self.renew_claim(pool_type, lease)
             if claim is not None:
                 held += zip(claim.fences, claim.names)
         return tuple(name for _, name in sorted(held))
 
-    def owners(self) -> list[str]:
+    def claim_keys(self) -> list[str]:
         """The owners of this place that have claims, sorted."""
         prefix = self._keys.all_owned_here()
         (found,) = self._gateway.read(read_all(prefix, keys_only=True)).answers
@@ -196,7 +196,7 @@ class EtcdClaims:
         with contextlib.suppress(BackendUnreachable):
             self._gateway.revoke(lease)
 
-    def _free_as_made(self, owner: str, names: frozenset[str]) -> list[tuple[int, str]]:
+    def _free_as_made(self, claim_key: str, names: frozenset[str]) -> list[tuple[int, str]]:
         """Free what was claimed here at one time, as if nothing had happened to it since.
 
         Returns:
@@ -206,14 +206,14 @@ class EtcdClaims:
         if not made or made[0] is None or any(each != made[0] for each in made):
             return []
         pool_type, claim = made[0]
-        if claim.owner != self._keys.with_place(owner):
+        if claim.claim_key != self._keys.with_state_id(claim_key):
             return []
         held = KeyValue(self._keys.held(pool_type, claim.lease), "", 0, claim.revision)
         is_freed = self._end(pool_type, claim, held, names, is_alive=True)
         return [each for each in zip(claim.fences, claim.names) if is_freed and each[1] in names]
 
-    def _owned(self, owner: str) -> list[tuple[str, int]]:
-        (found,) = self._gateway.read(read_all(self._keys.all_owned(owner))).answers
+    def _owned(self, claim_key: str) -> list[tuple[str, int]]:
+        (found,) = self._gateway.read(read_all(self._keys.all_owned(claim_key))).answers
         return [(type_in(kv), lease_in(kv)) for kv in found.items]
 
     def _read_claim(self, pool_type: str, lease: int) -> _Seen:
@@ -231,7 +231,7 @@ class EtcdClaims:
         identity = claimant.holder_identity
         return Claim(
             lease=lease,
-            owner=self._keys.with_place(claimant.owner),
+            claim_key=self._keys.with_state_id(claimant.claim_key),
             holder_identity=identity,
             names=tuple(free.name for free in chosen),
             places=tuple(range(len(chosen))),
@@ -278,7 +278,7 @@ class EtcdClaims:
             if until is not None:
                 return until
         if self._end(pool_type, claim, held, frozenset(claim.names), is_alive=False):
-            self._lost(self._keys.owner_of(claim.owner), claim.names)
+            self._lost(self._keys.owner_of(claim.claim_key), claim.names)
         return None
 
     def _end(
@@ -326,7 +326,7 @@ class EtcdClaims:
             delete(self._keys.alive(pool_type, rest.lease)),
             delete(self._keys.renewed(pool_type, rest.lease)),
             delete_all(self._keys.gone(pool_type, rest.lease)),
-            delete(self._keys.owned(self._keys.owner_of(rest.owner), rest.lease)),
+            delete(self._keys.owned(self._keys.owner_of(rest.claim_key), rest.lease)),
         ]
 
     def renew_claim(self, pool_type: str, lease: int) -> Claim | None:

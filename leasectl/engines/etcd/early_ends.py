@@ -79,15 +79,19 @@ class EarlyEnds:
         An etcd lease that nothing is attached to ends by itself; so it doesn't matter who is first.
         """
         assert claim.lease_duration_seconds is not None
-        keys, keeping = self._keys, new_lease()
+        keys, keeper_process = self._keys, new_lease()
         seen = keys.gone_seen(pool_type, claim.lease)
-        self._gateway.grant(keeping, math.ceil(claim.lease_duration_seconds))
+        self._gateway.grant(keeper_process, math.ceil(claim.lease_duration_seconds))
         with contextlib.suppress(LeaseGone):  # who looks next begins it
             self._gateway.commit(
                 [present(keys.held(pool_type, claim.lease)), absent(seen)],
                 [
                     put(seen, ""),
-                    put(keys.gone_kept(pool_type, claim.lease, keeping), "", lease=keeping),
+                    put(
+                        keys.gone_kept(pool_type, claim.lease, keeper_process),
+                        "",
+                        lease=keeper_process,
+                    ),
                 ],
             )
         return claim.lease_duration_seconds

@@ -100,16 +100,16 @@ class EtcdEngine:
             raise
         keys, lease = self._keys, waiter.lease
         key = keys.ticket(request.type, lease)
-        place = keys.with_place(claimant.owner)
+        unique_key = keys.with_state_id(claimant.claim_key)
         waiter.sent_at = self._clock.elapsed()
         self._gateway.grant(lease, waiter.ttl_seconds)
-        record = encode_ticket(claimant, place, self._clock.wall())
+        record = encode_ticket(claimant, unique_key, self._clock.wall())
         try:
             outcome = self._gateway.commit(
                 [absent(key), present(keys.pool(request.type))],
                 [
                     put(key, record, lease=lease),
-                    put(keys.waiting(claimant.owner, lease), request.type, lease=lease),
+                    put(keys.waiting(claimant.claim_key, lease), request.type, lease=lease),
                 ],
                 [read(key)],
             )
@@ -134,8 +134,8 @@ class EtcdEngine:
             return None
         entry, key = parse_ticket(sight.before), sight.before.key
         waiter.target = behind(self._keys, request.type, waiter.lease, key, sight.revision)
-        owner = self._keys.owner_of(entry.owner)
-        return Ticket(entry.ticket, Claimant(owner, entry.holder_identity, request))
+        claim_key = self._keys.owner_of(entry.claim_key)
+        return Ticket(entry.ticket, Claimant(claim_key, entry.holder_identity, request))
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         request, waiter = ticket.claimant.request, self._waiter_of(ticket)
@@ -178,24 +178,24 @@ class EtcdEngine:
         waiter = self._waiters.pop(ticket.number, None)
         if waiter is not None:
             claimant, lease = ticket.claimant, waiter.lease
-            if not self._drop_ticket(claimant.request.type, claimant.owner, lease):
+            if not self._drop_ticket(claimant.request.type, claimant.claim_key, lease):
                 # It had become a claim whose answer never came.
                 self._claims.give_back(claimant.request.type, lease)
 
-    def withdraw(self, owner: str) -> None:
-        (found,) = self._gateway.read(read_all(self._keys.all_waiting(owner))).answers
+    def withdraw(self, claim_key: str) -> None:
+        (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
         for kv in found.items:
-            self._drop_ticket(type_in(kv), owner, lease_in(kv))
+            self._drop_ticket(type_in(kv), claim_key, lease_in(kv))
 
-    def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        return self._claims.free(owner, names)
+    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        return self._claims.free(claim_key, names)
 
-    def renew(self, owner: str) -> tuple[str, ...]:
-        return self._claims.renew(owner)
+    def renew(self, claim_key: str) -> tuple[str, ...]:
+        return self._claims.renew(claim_key)
 
-    def owners(self) -> list[str]:
+    def claim_keys(self) -> list[str]:
         """The owners of this place that have claims, sorted."""
-        return self._claims.owners()
+        return self._claims.claim_keys()
 
     # Looking
 
@@ -307,12 +307,12 @@ class EtcdEngine:
             raise self._overdue(waiter)
         return claim.leases(renewed)
 
-    def _drop_ticket(self, pool_type: str, owner: str, lease: int) -> bool:
+    def _drop_ticket(self, pool_type: str, claim_key: str, lease: int) -> bool:
         """Take a ticket away, then its lease: only if it hasn't become a claim on that lease."""
         key = self._keys.ticket(pool_type, lease)
         held = self._keys.held(pool_type, lease)
         outcome = self._gateway.commit(
-            [absent(held)], [delete(key), delete(self._keys.waiting(owner, lease))]
+            [absent(held)], [delete(key), delete(self._keys.waiting(claim_key, lease))]
         )
         if outcome.succeeded:
             self._claims.revoke(lease)

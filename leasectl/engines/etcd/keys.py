@@ -37,12 +37,12 @@ class Keys:
 
     Args:
         prefix: Below which everything is; "/leasectl" becomes "/leasectl/".
-        place: Names where owners' names are unique, a state directory; without "/".
+        state_id: Names the state directory that claim keys are unique in; without "/".
     """
 
-    def __init__(self, prefix: str, place: str) -> None:
+    def __init__(self, prefix: str, state_id: str) -> None:
         self.prefix = prefix.rstrip("/") + "/"
-        self._place = place
+        self._state_id = state_id
 
     def pools(self) -> str:
         return f"{self.prefix}pool/"
@@ -92,8 +92,8 @@ class Keys:
     def gone_seen(self, pool_type: str, lease: int) -> str:
         return f"{self.gone(pool_type, lease)}seen"
 
-    def gone_kept(self, pool_type: str, lease: int, keeping: int) -> str:
-        return f"{self.gone(pool_type, lease)}kept/{keeping:016x}"
+    def gone_kept(self, pool_type: str, lease: int, keeper_process: int) -> str:
+        return f"{self.gone(pool_type, lease)}kept/{keeper_process:016x}"
 
     def ended(self, pool_type: str, lease: int, token: str) -> str:
         return f"{self.prefix}ended/{pool_type}/{lease:016x}/{token}"
@@ -105,25 +105,27 @@ class Keys:
         return f"{self.tickets(pool_type)}{lease:016x}"
 
     def all_owned_here(self) -> str:
-        return f"{self.prefix}owned/{self._place}/"
+        return f"{self.prefix}owned/{self._state_id}/"
 
-    def all_owned(self, owner: str) -> str:
-        return f"{self.prefix}owned/{self.with_place(owner)}/"
+    def all_owned(self, claim_key: str) -> str:
+        return f"{self.prefix}owned/{self.with_state_id(claim_key)}/"
 
-    def owned(self, owner: str, lease: int) -> str:
-        return f"{self.all_owned(owner)}{lease:016x}"
+    def owned(self, claim_key: str, lease: int) -> str:
+        return f"{self.all_owned(claim_key)}{lease:016x}"
 
-    def all_waiting(self, owner: str) -> str:
-        return f"{self.prefix}waiting/{self.with_place(owner)}/"
+    def all_waiting(self, claim_key: str) -> str:
+        return f"{self.prefix}waiting/{self.with_state_id(claim_key)}/"
 
-    def waiting(self, owner: str, lease: int) -> str:
-        return f"{self.all_waiting(owner)}{lease:016x}"
+    def waiting(self, claim_key: str, lease: int) -> str:
+        return f"{self.all_waiting(claim_key)}{lease:016x}"
 
-    def with_place(self, owner: str) -> str:
+    def with_state_id(self, claim_key: str) -> str:
         """An owner's name with the place that makes it unique, as it is written down."""
-        return owner[1:] if owner.startswith(_ELSEWHERE) else f"{self._place}/{owner}"
+        return (
+            claim_key[1:] if claim_key.startswith(_ELSEWHERE) else f"{self._state_id}/{claim_key}"
+        )
 
     def owner_of(self, written: str) -> str:
         """The reverse: owners of this place go by their own names, all others are marked."""
-        place, _, owner = written.partition("/")
-        return owner if place == self._place else _ELSEWHERE + written
+        state_id, _, claim_key = written.partition("/")
+        return claim_key if state_id == self._state_id else _ELSEWHERE + written

@@ -66,18 +66,18 @@ def open_gateway(
 
 
 def open_etcd(
-    url: str, gateway: Gateway, *, place: str, lost: LostListener, clock: Clock
+    url: str, gateway: Gateway, *, state_id: str, lost: LostListener, clock: Clock
 ) -> Opened:
     """Open the pools that a URL names; nothing is asked of the cluster yet.
 
     Args:
         url: As `parse_etcd_url` reads it.
         gateway: As `open_gateway` made it of the same URL.
-        place: Names where owners' names are unique.
+        state_id: Names where owners' names are unique.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
     """
-    keys = Keys(parse_etcd_url(url).prefix, place)
+    keys = Keys(parse_etcd_url(url).prefix, state_id)
     claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, claims, clock=clock)
     return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))

@@ -105,7 +105,7 @@ class EtcdPools:
         ).answers
         self._check_there(pool_type, pool)
         standing = Standing(
-            place=1 + len(before.items),
+            position=1 + len(before.items),
             others=max(0, tickets.count - 1),
             held=resources.count - frees.count,
             capacity=resources.count,
@@ -213,7 +213,7 @@ class EtcdPools:
         left = self._time_left(claims) if expiries else {}
         held = {
             lease.name: Resource(
-                lease.name, lease, keys.owner_of(claim.owner), left.get(claim.lease)
+                lease.name, lease, keys.owner_of(claim.claim_key), left.get(claim.lease)
             )
             for claim in claims
             for lease in claim.leases(renewed.get(claim.lease, claim.acquire_time))
@@ -236,7 +236,7 @@ class EtcdPools:
 
     def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
         entries = sorted(map(parse_ticket, tickets.items))  # by their numbers
-        return tuple(e._replace(owner=self._keys.owner_of(e.owner)) for e in entries)
+        return tuple(e._replace(claim_key=self._keys.owner_of(e.claim_key)) for e in entries)
 
     # Adding
 
@@ -323,7 +323,9 @@ class EtcdPools:
         if not outcome.succeeded and not (outcome.repeated and all_gone):
             return False
         for claim in removal.claims.values():
-            self._lost(keys.owner_of(claim.owner), [name for name in claim.names if name in names])
+            self._lost(
+                keys.owner_of(claim.claim_key), [name for name in claim.names if name in names]
+            )
             if names.issuperset(claim.names):
                 self._claims.revoke(claim.lease)
         return True
@@ -342,7 +344,7 @@ class EtcdPools:
             mine = [*guards, unchanged(kv.key, kv.mod_revision)]
             then = self._claims.rewrite(pool_type, kv.key, claim.without(frozenset(claim.names)))
             if self._gateway.commit(mine, then).succeeded:
-                self._lost(keys.owner_of(claim.owner), claim.names)
+                self._lost(keys.owner_of(claim.claim_key), claim.names)
                 self._claims.revoke(claim.lease)
         for batch in _batches([name_in(kv) for kv in resources.items], MOST_OPERATIONS // 2):
             then = [delete(keys.name(name)) for name in batch]

@@ -40,7 +40,7 @@ class Claim(NamedTuple):
     """
 
     lease: int
-    owner: str
+    claim_key: str
     holder_identity: str
     names: tuple[str, ...]
     places: tuple[int, ...]
@@ -167,7 +167,7 @@ def parse_claim(kv: KeyValue) -> Claim:
             raise ValueError("a name is not allowed")
         return Claim(
             lease=lease_in(kv),
-            owner=_shown(_text(record["owner"])),
+            claim_key=_shown(_text(record["owner"])),
             holder_identity=_shown(_text(record["holder_identity"])),
             names=names,
             places=places,
@@ -183,10 +183,10 @@ def parse_claim(kv: KeyValue) -> Claim:
         raise unreadable(kv, error) from error
 
 
-def encode_ticket(claimant: Claimant, owner: str, since: float) -> str:
+def encode_ticket(claimant: Claimant, claim_key: str, since: float) -> str:
     """Write a ticket; ``owner`` has its place, ``since`` is wall clock, in seconds."""
     record: dict[str, Any] = {
-        "owner": owner,
+        "owner": claim_key,
         "holder_identity": claimant.holder_identity,
         "count": claimant.request.count,
         "since": since,
@@ -203,7 +203,7 @@ def parse_ticket(kv: KeyValue) -> QueueEntry:
             holder_identity=_shown(_text(record["holder_identity"])),
             count=int(record["count"]),
             since=_number(record["since"]),
-            owner=_shown(_text(record["owner"])),
+            claim_key=_shown(_text(record["owner"])),
         )
     except _MALFORMED as error:
         raise unreadable(kv, error) from error

@@ -85,7 +85,7 @@ class LocalEngine:
             (
                 request.type,
                 number,
-                claimant.owner,
+                claimant.claim_key,
                 claimant.holder_identity,
                 request.count,
                 self._clock.wall(),
@@ -106,17 +106,17 @@ class LocalEngine:
                 request.type,
                 ticket.number,
             )
-            if not rows or rows[0][:2] != (ticket.number, ticket.claimant.owner):
+            if not rows or rows[0][:2] != (ticket.number, ticket.claimant.claim_key):
                 raise TicketGone
             if len(rows) == 1:
                 return None
-            number, owner, identity, process = rows[1]
+            number, claim_key, identity, process = rows[1]
             claimant = Claimant(
-                owner, identity, request, None if process is None else parse_process(process)
+                claim_key, identity, request, None if process is None else parse_process(process)
             )
             if not is_dead(claimant.process):
                 return Ticket(number, claimant)
-            self.bury(request.type, number)
+            self.remove_dead_ticket(request.type, number)
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         claimant = ticket.claimant
@@ -148,7 +148,7 @@ class LocalEngine:
             for position, (name, transitions, last_holder) in enumerate(rows, start=1)
         )
         for lease in leases:
-            self._write_claim(claimant.owner, lease)
+            self._write_claim(claimant.claim_key, lease)
         self.take_ticket_away(request.type, ticket.number)
         return leases
 
@@ -160,30 +160,34 @@ class LocalEngine:
         return None if row[0] is None else float(row[0])
 
     def dequeue(self, ticket: Ticket) -> None:
-        self.take_ticket_away(ticket.claimant.request.type, ticket.number, ticket.claimant.owner)
+        self.take_ticket_away(
+            ticket.claimant.request.type, ticket.number, ticket.claimant.claim_key
+        )
 
-    def withdraw(self, owner: str) -> None:
+    def withdraw(self, claim_key: str) -> None:
         for pool_type, number, pipe in self._state.query(
-            "SELECT type, number, pipe FROM ticket WHERE owner = ?", owner
+            "SELECT type, number, pipe FROM ticket WHERE owner = ?", claim_key
         ):
             self.take_ticket_away(pool_type, number)
             self._wake([(pipe,)])
 
-    def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        freed = self._claims(owner, names)
+    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        freed = self._claims(claim_key, names)
         self._state.db.executemany(_FREE, [(name,) for name, _ in freed])
         for pool_type in {kind for _, kind in freed}:
             self.wake_head(pool_type)
         return tuple(name for name, _ in freed)
 
-    def renew(self, owner: str) -> tuple[str, ...]:
-        self._claims(owner, None)
+    def renew(self, claim_key: str) -> tuple[str, ...]:
+        self._claims(claim_key, None)
         self._state.db.execute(
             "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
             "WHERE owner = ?",
-            (self._clock.wall(), self._clock.elapsed(), owner),
+            (self._clock.wall(), self._clock.elapsed(), claim_key),
         )
-        rows = self._state.query("SELECT name FROM resource WHERE owner = ? ORDER BY fence", owner)
+        rows = self._state.query(
+            "SELECT name FROM resource WHERE owner = ? ORDER BY fence", claim_key
+        )
         return tuple(name for (name,) in rows)
 
     def capacity(self, pool_type: str) -> int:
@@ -225,7 +229,7 @@ class LocalEngine:
             request.count,
         )
 
-    def _write_claim(self, owner: str, lease: Lease) -> None:
+    def _write_claim(self, claim_key: str, lease: Lease) -> None:
         duration = lease.lease_duration_seconds
         self._state.db.execute(
             "UPDATE resource SET owner = ?, holder_identity = ?, fence = ?, "
@@ -233,7 +237,7 @@ class LocalEngine:
             "renew_time = ?, lease_duration_seconds = ?, expires_at = ?, labels = ? "
             "WHERE name = ?",
             (
-                owner,
+                claim_key,
                 lease.holder_identity,
                 lease.fence,
                 lease.lease_transitions,
@@ -258,34 +262,36 @@ class LocalEngine:
             )
         )
 
-    def _claims(self, owner: str, names: Sequence[str] | None) -> list[tuple[str, str]]:
+    def _claims(self, claim_key: str, names: Sequence[str] | None) -> list[tuple[str, str]]:
         """The claims (name, type) that are an owner's still, after expiry; of some names or all."""
         select = "SELECT name, type, expires_at FROM resource WHERE owner = ?"
         if names is None:
-            rows = self._state.query(select, owner)
+            rows = self._state.query(select, claim_key)
         else:
-            rows = [r for n in names for r in self._state.query(select + " AND name = ?", owner, n)]
+            rows = [
+                r for n in names for r in self._state.query(select + " AND name = ?", claim_key, n)
+            ]
         now = self._clock.elapsed()
         over = [
             name for name, _, expires_at in rows if expires_at is not None and expires_at <= now
         ]
-        self._expire_rows([(name, owner) for name in over])
+        self._expire_rows([(name, claim_key) for name in over])
         return [(name, pool_type) for name, pool_type, _ in rows if name not in over]
 
     def _expire_rows(self, rows: Sequence[tuple[str, str]]) -> None:
-        for name, owner in rows:
+        for name, claim_key in rows:
             (pool_type,) = self._state.db.execute(
                 "SELECT type FROM resource WHERE name = ?", (name,)
             ).fetchone()
             self._state.db.execute(_FREE, (name,))
             self.wake_head(pool_type)
-            self._lost(owner, [name])
+            self._lost(claim_key, [name])
 
-    def take_ticket_away(self, pool_type: str, number: int, owner: str | None = None) -> None:
+    def take_ticket_away(self, pool_type: str, number: int, claim_key: str | None = None) -> None:
         """Delete a ticket and wake the one behind it; inside a transaction."""
         deleted = self._state.db.execute(
             "DELETE FROM ticket WHERE type = ? AND number = ? AND owner = coalesce(?, owner)",
-            (pool_type, number, owner),
+            (pool_type, number, claim_key),
         )
         if deleted.rowcount:
             behind = self._state.query(
@@ -295,14 +301,14 @@ class LocalEngine:
             )
             self._wake(behind)
 
-    def bury(self, pool_type: str, number: int) -> None:
+    def remove_dead_ticket(self, pool_type: str, number: int) -> None:
         """Take away what a dead waiter left: its ticket, its pipe; inside a transaction."""
-        ((owner, pipe),) = self._state.query(
+        ((claim_key, pipe),) = self._state.query(
             "SELECT owner, pipe FROM ticket WHERE type = ? AND number = ?", pool_type, number
         )
         self.take_ticket_away(pool_type, number)
         unlink(self._state.waiter_pipe(pipe))
-        self._lost(owner, ())
+        self._lost(claim_key, ())
 
     def wake_head(self, pool_type: str) -> None:
         """Wake the waiter at the head of a pool's queue; inside a transaction."""

@@ -78,7 +78,7 @@ class LocalPools:
             self._store.capacity(pool_type)
             self._store.expire(pool_type)
             names = list(dict.fromkeys(names))
-            owners = []
+            claim_keys = []
             for name in names:
                 row = db.execute(
                     "SELECT owner, holder_identity FROM resource WHERE name = ? AND type = ?",
@@ -86,14 +86,14 @@ class LocalPools:
                 ).fetchone()
                 if row is None:
                     raise refusals.no_resource(pool_type, name)
-                owner, identity = row
-                if owner is not None:
+                claim_key, identity = row
+                if claim_key is not None:
                     if not force:
                         raise refusals.resource_held(name, identity)
-                    owners.append((owner, name))
+                    claim_keys.append((claim_key, name))
             # Not before all are known to go: a refusal may be part of something that goes on.
-            for owner, name in owners:
-                self._lost(owner, [name])
+            for claim_key, name in claim_keys:
+                self._lost(claim_key, [name])
             db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
             self._resize(pool_type, -len(names))
             # A waiter's request may have become impossible, so all of them look again.
@@ -115,7 +115,7 @@ class LocalPools:
             pool_type,
         ):
             if is_dead(parse_process(process)):
-                self._store.bury(pool_type, number)
+                self._store.remove_dead_ticket(pool_type, number)
 
     def _resize(self, pool_type: str, by: int) -> None:
         self._state.db.execute(
@@ -143,7 +143,7 @@ class LocalPools:
 
 def _resource(
     name: str,
-    owner: str | None,
+    claim_key: str | None,
     fence: int,
     ticket: int,
     grant: int,
@@ -155,7 +155,7 @@ def _resource(
     labels: str,
     expires_in: float | None,
 ) -> Resource:
-    if owner is None:
+    if claim_key is None:
         return Resource(name)
     lease = Lease(
         name=name,
@@ -169,4 +169,4 @@ def _resource(
         lease_transitions=transitions,
         labels=parse_labels(labels),
     )
-    return Resource(name, lease, owner, expires_in)
+    return Resource(name, lease, claim_key, expires_in)

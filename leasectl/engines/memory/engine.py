@@ -35,7 +35,7 @@ class _Stock:
 
     name: str
     lease: Lease | None = None
-    owner: str | None = None
+    claim_key: str | None = None
     expires_at: float | None = None
 
     @property
@@ -68,11 +68,11 @@ class MemoryEngine:
         self._pools: dict[str, _Pool] = {}
         self._last_fence = 0  # one counter for all pools, so that none repeats
 
-    def end_session(self, owner: str) -> None:
+    def end_session(self, claim_key: str) -> None:
         """Declare that an owner has died: its ticket and its claims go with it."""
         with self._lock:
-            self.withdraw(owner)
-            self.free(owner)
+            self.withdraw(claim_key)
+            self.free(claim_key)
 
     def wake_all(self) -> None:
         """Have every waiter look again, as after its clock was moved."""
@@ -136,28 +136,28 @@ class MemoryEngine:
             if queue.pop(ticket.number, None):
                 _wake([place for number, place in queue.items() if number > ticket.number][:1])
 
-    def withdraw(self, owner: str) -> None:
+    def withdraw(self, claim_key: str) -> None:
         with self._lock:
             places = [place for pool in self._pools.values() for place in pool.queue.values()]
             for place in places:
-                if place.ticket.claimant.owner == owner:
+                if place.ticket.claimant.claim_key == claim_key:
                     self.dequeue(place.ticket)
                     _wake([place])
 
-    def free(self, owner: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         with self._lock:
             freed = [
                 (pool, stock)
-                for pool, stock in self._claims_of(owner)
+                for pool, stock in self._claims_of(claim_key)
                 if names is None or stock.name in names
             ]
             for pool, stock in freed:
                 _free(pool, stock)
             return tuple(stock.name for _, stock in freed)
 
-    def renew(self, owner: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str) -> tuple[str, ...]:
         with self._lock:
-            held = [stock for _, stock in self._claims_of(owner)]
+            held = [stock for _, stock in self._claims_of(claim_key)]
             for stock in held:
                 assert stock.lease is not None
                 stock.lease = stock.lease._replace(renew_time=self._clock.wall())
@@ -198,12 +198,12 @@ class MemoryEngine:
                 if name not in pool.stock:
                     raise refusals.no_resource(pool_type, name)
                 stock = pool.stock[name]
-                if stock.owner is not None and stock.lease is not None and not force:
+                if stock.claim_key is not None and stock.lease is not None and not force:
                     raise refusals.resource_held(name, stock.lease.holder_identity)
             for name in dict.fromkeys(names):
                 stock = pool.stock.pop(name)
-                if stock.owner is not None:
-                    self._lost(stock.owner, [name])
+                if stock.claim_key is not None:
+                    self._lost(stock.claim_key, [name])
             # A waiter's request may have become impossible, so all of them look again.
             _wake(pool.queue.values())
 
@@ -249,7 +249,7 @@ class MemoryEngine:
         last = stock.lease
         passed_on = last is not None and last.holder_identity != claimant.holder_identity
         self._last_fence += 1
-        stock.owner = claimant.owner
+        stock.claim_key = claimant.claim_key
         stock.lease = Lease(
             name=stock.name,
             fence=self._last_fence,
@@ -271,19 +271,19 @@ class MemoryEngine:
     def _expire(self, pool: _Pool) -> None:
         now = self._clock.elapsed()
         for stock in pool.stock.values():
-            if stock.owner and stock.expires_at is not None and stock.expires_at <= now:
-                owner = stock.owner
+            if stock.claim_key and stock.expires_at is not None and stock.expires_at <= now:
+                claim_key = stock.claim_key
                 _free(pool, stock)
-                self._lost(owner, [stock.name])
+                self._lost(claim_key, [stock.name])
 
-    def _claims_of(self, owner: str) -> list[tuple[_Pool, _Stock]]:
+    def _claims_of(self, claim_key: str) -> list[tuple[_Pool, _Stock]]:
         for pool in self._pools.values():
             self._expire(pool)
         return [
             (pool, stock)
             for pool in self._pools.values()
             for stock in pool.stock.values()
-            if stock.owner == owner
+            if stock.claim_key == claim_key
         ]
 
     def _show(self, pool_type: str) -> Pool:
@@ -292,8 +292,8 @@ class MemoryEngine:
         return Pool(
             pool_type,
             tuple(
-                Resource(stock.name, stock.lease, stock.owner)
-                if stock.owner is not None
+                Resource(stock.name, stock.lease, stock.claim_key)
+                if stock.claim_key is not None
                 else Resource(stock.name)
                 for stock in sorted(pool.stock.values(), key=lambda stock: stock.name)
             ),
@@ -303,7 +303,7 @@ class MemoryEngine:
                     place.ticket.claimant.holder_identity,
                     place.ticket.claimant.request.count,
                     place.since,
-                    place.ticket.claimant.owner,
+                    place.ticket.claimant.claim_key,
                 )
                 for place in pool.queue.values()
             ),
@@ -357,13 +357,13 @@ def _choose(pool: _Pool, claimant: Claimant) -> list[_Stock]:
     free = [
         stock
         for stock in pool.stock.values()
-        if stock.owner is None and request.name in (None, stock.name)
+        if stock.claim_key is None and request.name in (None, stock.name)
     ]
     return sorted(free, key=lambda stock: (stock.fence, stock.name))[: request.count]
 
 
 def _free(pool: _Pool, stock: _Stock) -> None:
-    stock.owner = stock.expires_at = None
+    stock.claim_key = stock.expires_at = None
     _wake_head(pool)
 
 

@@ -29,7 +29,7 @@ class Access:
     Args:
         endpoints: The members' addresses.
         prefix: Below which everything is.
-        place: The host and its state directory, as it were.
+        state_id: The host and its state directory, as it were.
         seconds: How long a request may take.
         pause: Sleeps between two rounds of all members.
         lost: Told of losses that are noticed here; by default they are only kept.
@@ -43,14 +43,14 @@ class Access:
         endpoints: Sequence[str],
         prefix: str,
         *,
-        place: str = "host",
+        state_id: str = "host",
         seconds: float = 10.0,
         pause: Callable[[float], object] = lambda _: time.sleep(0.001),
         lost: LostListener | None = None,
     ) -> None:
         self.lost: list[tuple[str, tuple[str, ...]]] = []
         lost = lost or self._note
-        self.keys = Keys(prefix, place)
+        self.keys = Keys(prefix, state_id)
         self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
         claims = EtcdClaims(self.gateway, self.keys, lost=lost, clock=CLOCK)
         self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
@@ -59,26 +59,26 @@ class Access:
 
     def acquire(
         self,
-        owner: str,
+        claim_key: str,
         request: Request,
         *,
         wait: float | None = None,
         patience: Patience | None = None,
     ) -> tuple[Lease, ...]:
         """Acquire, with a wait of so many seconds or with all that patience consists of."""
-        claimant = Claimant(owner, f"job/1/host/{owner}", request)
+        claimant = Claimant(claim_key, f"job/1/host/{claim_key}", request)
         patience = patience or Patience(wait_seconds=wait)
         return self.backend.acquire(claimant, NoJournal(), patience)
 
     def begin(
-        self, owner: str, request: Request, patience: Patience | None = None
+        self, claim_key: str, request: Request, patience: Patience | None = None
     ) -> Future[tuple[Lease, ...]]:
         """Acquire in a thread; its end is in what is returned."""
         ending: Future[tuple[Lease, ...]] = Future()
 
         def run() -> None:
             try:
-                ending.set_result(self.acquire(owner, request, patience=patience))
+                ending.set_result(self.acquire(claim_key, request, patience=patience))
             except BaseException as error:
                 ending.set_exception(error)
 
@@ -93,7 +93,7 @@ class Access:
         return [each.name for each in self.pool().resources if each.lease]
 
     def queue(self) -> list[str]:
-        return [entry.owner for entry in self.pool().queue]
+        return [entry.claim_key for entry in self.pool().queue]
 
-    def _note(self, owner: str, names: Sequence[str]) -> None:
-        self.lost.append((owner, tuple(names)))
+    def _note(self, claim_key: str, names: Sequence[str]) -> None:
+        self.lost.append((claim_key, tuple(names)))

@@ -78,15 +78,15 @@ class History:
         return self._untold(lambda answer: not answer["client_gone"])
 
     def _untold(self, believes: Callable[[Event], bool]) -> set[str]:
-        untold: set[str] = set()
+        unannounced: set[str] = set()
         for event in self.events:
             if event["event"] == "grant":
-                untold.add(event["name"])
+                unannounced.add(event["name"])
             elif event["event"] == "answer" and event["how"] == "cut":
-                untold.update(event["names"])
+                unannounced.update(event["names"])
             elif event["event"] == "answer" and self._tells_names(event) and believes(event):
-                untold.difference_update(event["names"])
-        return untold & self.leased
+                unannounced.difference_update(event["names"])
+        return unannounced & self.leased
 
     def _tells_names(self, answer: Event) -> bool:
         whole = answer["how"] in ("whole", "drip") and answer["written"]

@@ -30,7 +30,7 @@ class FullDisk(NoJournal):
 
 @pytest.fixture
 def engine(manual_clock: ManualClock) -> MemoryEngine:
-    engine = MemoryEngine(clock=manual_clock.clock, lost=lambda owner, names: None)
+    engine = MemoryEngine(clock=manual_clock.clock, lost=lambda claim_key, names: None)
     engine.create_pool("T", ["T--00"])
     return engine
 
@@ -56,11 +56,11 @@ def test_a_grant_after_a_wait_that_can_not_be_recorded_is_given_back(
     journal = FullDisk()
     backend = backend_of(engine, manual_clock)
     backend.acquire(Claimant("holder", "holder", Request("T")), NoJournal(), Patience())
-    steps = backend.acquisition(Claimant("me", "me", Request("T")), journal, Patience())
-    nap = next(steps)
+    steps = backend.turn(Claimant("me", "me", Request("T")), journal, Patience())
+    wanted = next(steps)
     engine.free("holder")
     with pytest.raises(StateUnwritable):
-        steps.send(set(nap.fds))
+        steps.send(set(wanted.fds))
     (pool,) = engine.pools("T")
     assert (pool.held, pool.queue, journal.given_up) == (0, (), 1)
 
@@ -70,14 +70,14 @@ class WithdrawnAtOnce(MemoryEngine):
 
     def enqueue(self, claimant: Claimant, waiter: MemoryWaiter) -> Ticket:
         ticket = super().enqueue(claimant, waiter)
-        self.withdraw(claimant.owner)
+        self.withdraw(claimant.claim_key)
         return ticket
 
 
 def test_a_request_that_is_withdrawn_before_its_first_look_was_cancelled(
     manual_clock: ManualClock,
 ) -> None:
-    engine = WithdrawnAtOnce(clock=manual_clock.clock, lost=lambda owner, names: None)
+    engine = WithdrawnAtOnce(clock=manual_clock.clock, lost=lambda claim_key, names: None)
     engine.create_pool("T", ["T--00"])
     journal = FullDisk()
     with pytest.raises(Cancelled, match="released while it waited"):

@@ -16,8 +16,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import NotAllowed
-from leasectl.leases.targets import whole
-from leasectl.model import Request
+from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import NamedPool
 from tests.kit.support import Cli, CliOfAnotherUser, Finished, ending_of, eventually, fork
@@ -319,7 +318,7 @@ def test_what_is_acquired_while_a_list_is_applied_is_never_dropped(cli: Cli) -> 
         with cli.service(owner=f"test@{os.getpid()}") as service:
             for _ in range(60):
                 handle = service.acquire(Request("T", count=2), patience=Patience())
-                service.told(handle)
+                service.announce(handle)
                 assert set(service.release(whole(handle))) == set(handle.names)
 
     workers = [fork(take_turns) for _ in range(3)]

@@ -17,8 +17,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.leases.service import Service
-from leasectl.leases.targets import whole
-from leasectl.model import Claimant, Handle, Request
+from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.kit.support import Cli, Started, eventually

@@ -18,9 +18,9 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import StateUnwritable
 from leasectl.keeper.loop import Keeper, Log
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller, Target
-from leasectl.model import Handle, Request, parse_process
-from leasectl.state import keeper as keeping
+from leasectl.leases.targets import Caller
+from leasectl.model import Handle, ReleaseTarget, Request, parse_process
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import identify
@@ -173,8 +173,8 @@ def test_what_is_registered_while_it_ends_is_kept(cli: Cli, pool: str) -> None:
         for round_ in range(150):
             # The release lets the keeper end, and the next round registers while it does.
             handle = service.acquire(request, patience=Patience())
-            service.told(handle)
-            keeper = keeping.running(service.state)
+            service.announce(handle)
+            keeper = keeper_process.running(service.state)
             assert keeper is not None, f"nobody keeps the handle of round {round_}"
             service.finish(handle)
             nudge(cli)
@@ -223,7 +223,7 @@ def test_a_thousand_handles_need_one_small_keeper(cli: Cli) -> None:
         holder = identify(guard(cli).pid)
         for _ in range(1000):
             handle = service.acquire(Request("many"), patience=Patience(), guard=holder)
-            service.told(handle)
+            service.announce(handle)
     keeper = the_keeper(cli)
     eventually(lambda: is_quiet(keeper), timeout=30.0, what="the keeper sleeps")
     assert keepers_of(cli.state_dir) == [keeper]
@@ -263,7 +263,7 @@ def test_a_delayed_release_is_void_after_a_reacquire(cli: Cli, pool: str) -> Non
     cli.ok("reacquire", "--handle", handle)
     # As if the keeper had read the timer right before it was taken away.
     with cli.service() as service:
-        assert service.release(Target(Path(handle).name, acquisition=1)) == ()
+        assert service.release(ReleaseTarget(Path(handle).name, acquisition=1)) == ()
     assert set(cli.held().values()) == {Path(handle).name, Path(other).name}
 
 
@@ -283,8 +283,8 @@ def test_a_signal_while_it_starts_is_heeded_once_it_can(
 ) -> None:
     with cli.service() as service:
         request = Request(pool, release_after_seconds=3600.0)
-        service.told(service.acquire(request, patience=Patience()))
-        keeper = keeping.running(service.state)
+        service.announce(service.acquire(request, patience=Patience()))
+        keeper = keeper_process.running(service.state)
         assert keeper is not None
         os.kill(keeper.pid, signum)
     if signum == signal.SIGTERM:
@@ -367,13 +367,13 @@ class FailingService(Service):
     failing = True
     tried = 0
 
-    def release(self, target: Target) -> tuple[str, ...]:
+    def release(self, target: ReleaseTarget) -> tuple[str, ...]:
         self.tried += 1
         if self.failing:
             raise StateUnwritable("the disk is full")
         return super().release(target)
 
-    def renew(self, target: Target) -> Handle:
+    def renew(self, target: ReleaseTarget) -> Handle:
         raise StateUnwritable("the disk is full")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.state import keeper as keeping
+from leasectl.state import keeper_process
 from tests.kit.desk import Desk
 from tests.kit.support import ManualClock
 
@@ -16,7 +16,7 @@ from tests.kit.support import ManualClock
 def desk(
     state_dir: Path, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Desk]:
-    monkeypatch.setattr(keeping, "ensure", lambda state: None)
+    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     desk = Desk(state_dir, manual_clock)
     yield desk
     desk.close()

@@ -20,8 +20,7 @@ from leasectl.errors import (
     NotSupported,
 )
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Target, whole
-from leasectl.model import Process, Request
+from leasectl.model import Process, ReleaseTarget, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
 from leasectl.state.handles import KEEP_UNGUARDED_SECONDS
@@ -125,7 +124,7 @@ def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
 
     def tells_and_ends(process: Process | None) -> bool:
         if process is not None and desk.record(handle).waiter == process:
-            desk.service.told(handle)
+            desk.service.announce(handle)
         return process is not None
 
     monkeypatch.setattr("leasectl.leases.recovery.is_dead", tells_and_ends)
@@ -149,13 +148,13 @@ class TestRelease:
         desk.service.release(whole(handle))
         other = desk.acquire()
         assert desk.service.release(whole(handle)) == ()
-        assert desk.service.release(Target(handle.id, 1, ("T--00",))) == ()
+        assert desk.service.release(ReleaseTarget(handle.id, 1, ("T--00",))) == ()
         assert desk.held() == {"T--00": other.id}
 
     def test_some_names_can_be_given_back(self, desk: Desk) -> None:
         desk.pool(3)
         handle = desk.acquire(Request("T", count=3))
-        assert desk.service.release(Target(handle.id, 1, ("T--01", "T--77"))) == ("T--01",)
+        assert desk.service.release(ReleaseTarget(handle.id, 1, ("T--01", "T--77"))) == ("T--01",)
         assert desk.names_file(handle) == "T--00\nT--02"
         assert desk.record(handle).state == "held"
         assert desk.service.release(whole(handle)) == ("T--00", "T--02")
@@ -164,7 +163,7 @@ class TestRelease:
     def test_names_and_handle_may_be_released_in_any_order(self, desk: Desk) -> None:
         desk.pool(2)
         handle = desk.acquire(Request("T", count=2))
-        target = Target(handle.id, 1, ("T--00", "T--01"))
+        target = ReleaseTarget(handle.id, 1, ("T--00", "T--01"))
         assert desk.service.release(target) == ("T--00", "T--01")
         assert desk.record(handle).state == "released"
         assert desk.service.release(whole(handle)) == ()
@@ -248,7 +247,7 @@ class TestRenew:
 
     def test_nothing_can_not_be_renewed(self, desk: Desk) -> None:
         with pytest.raises(NotFound):
-            desk.service.renew(Target("T-nobody", 1))
+            desk.service.renew(ReleaseTarget("T-nobody", 1))
 
     def test_what_has_no_ttl_is_renewed_for_show(self, desk: Desk) -> None:
         desk.pool(1)
@@ -304,7 +303,7 @@ class TestWhatTheDeadLeave:
 
         def acquire_and_tell() -> None:
             service = desk.open(State.open(str(desk.directory)))
-            service.told(service.acquire(ONE, patience=Patience(wait_seconds=0)))
+            service.announce(service.acquire(ONE, patience=Patience(wait_seconds=0)))
 
         assert ending_of(fork(acquire_and_tell)) == 0
         desk.service.recovery.run()
@@ -368,7 +367,7 @@ class TestTheDryRun:
     def test_grants_nothing_to_everybody(self, desk: Desk) -> None:
         service = desk.as_caller(desk.caller, "none:")
         handle = service.acquire(Request("no-such-type", count=99), patience=Patience())
-        service.told(handle)
+        service.announce(handle)
         assert (handle.names, handle.backend) == ((), "none:")
         assert service.handles.require(handle.id).state == "held"
         assert desk.names_file(handle) == ""
@@ -378,7 +377,7 @@ class TestTheDryRun:
     def test_can_be_reacquired(self, desk: Desk) -> None:
         service = desk.as_caller(desk.caller, "none:")
         handle = service.acquire(Request("T"), patience=Patience())
-        service.told(handle)
+        service.announce(handle)
         again = service.reacquire(handle.id, patience=Patience(wait_seconds=0))
         assert (again.acquisition, again.names) == (2, ())
 
@@ -413,7 +412,7 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
         service.recovery.run()
         while True:
             handle = service.acquire(ONE, patience=Patience())
-            service.told(handle, guard=this_process())
+            service.announce(handle, guard=this_process())
             service.release(whole(handle))
 
     for round_number in range(1, 6):

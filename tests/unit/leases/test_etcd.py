@@ -11,11 +11,11 @@ import pytest
 from leasectl.backends.contract import Patience, Progress
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller, whole
-from leasectl.model import Handle, Request
+from leasectl.leases.targets import Caller
+from leasectl.model import Handle, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import parse_definitions
-from leasectl.state import keeper as keeping
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.releasing import GivingBack
 from leasectl.system.clock import Clock
@@ -29,7 +29,7 @@ NO_WAIT = Patience(wait_seconds=0)
 @pytest.fixture
 def service(between: Relay, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """On a pool of two, without a keeper."""
-    monkeypatch.setattr(keeping, "ensure", lambda state: None)
+    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     state = State.open(str(state_dir))
     url = f"{between.endpoint.replace('http', 'etcd')}/{secrets.token_hex(8)}"
     service = Service(
@@ -42,13 +42,13 @@ def service(between: Relay, state_dir: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def acquire(service: Service, request: Request = ONE) -> Handle:
     handle = service.acquire(request, patience=NO_WAIT)
-    service.told(handle)
+    service.announce(handle)
     return service.handles.require(handle.id)
 
 
 def held(service: Service) -> dict[str, str | None]:
     (pool,) = service.pools.pools("T")
-    return {each.name: each.owner for each in pool.resources if each.lease}
+    return {each.name: each.claim_key for each in pool.resources if each.lease}
 
 
 def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
@@ -59,7 +59,7 @@ def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
     handle = acquire(service)
     service.renew(whole(handle))
     again = service.reacquire(handle.id, patience=NO_WAIT)
-    service.told(again)
+    service.announce(again)
     PoolService(service).overview()
     PoolService(service).add_numbered("T", 1)
     text = "resources: [{type: N, state: free, names: [n1]}]"
@@ -87,12 +87,12 @@ def test_scope_test_needs_a_ttl_of_its_own(service: Service) -> None:
 def test_what_is_late_for_an_acquisition_does_not_meet_the_next(service: Service) -> None:
     handle = acquire(service, Request("T", name="T--00"))
     again = service.reacquire(handle.id, patience=NO_WAIT)
-    service.told(again)
+    service.announce(again)
     assert again.names == handle.names
     assert service.release(whole(handle)) == ()
     backend = service._backend(handle)
-    assert tuple(backend.release(handle.claims_as, handle.names)) == ()
-    assert held(service) == {"T--00": again.claims_as}
+    assert tuple(backend.release(handle.claim_key, handle.names)) == ()
+    assert held(service) == {"T--00": again.claim_key}
 
 
 def test_a_release_of_what_has_run_out_ends_well_and_returns_nothing(service: Service) -> None:
@@ -133,10 +133,10 @@ def test_what_a_killed_command_was_giving_back_is_not_lost_but_released(service:
 
 def test_a_request_whose_place_is_taken_away_ends_as_cancelled(service: Service) -> None:
     acquire(service, Request("T", count=2))
-    steps = service.acquisition(Request("T"), handle_id="T-waits1", patience=Patience())
+    steps = service.turn(Request("T"), handle_id="T-waits1", patience=Patience())
     next(steps)
     waiting = service.handles.require("T-waits1")
-    service._backend(waiting).withdraw(waiting.claims_as)
+    service._backend(waiting).withdraw(waiting.claim_key)
     with pytest.raises(Cancelled):
         while True:
             steps.send(set())
@@ -171,7 +171,7 @@ def test_what_could_not_be_undone_is_left_to_the_keeper(
 def _lose(service: Service, handle: Handle) -> None:
     """Have another state directory take away what a handle holds."""
     engine = service._backend(handle)._engine  # type: ignore[attr-defined]
-    freed = engine.free(handle.claims_as)
+    freed = engine.free(handle.claim_key)
     assert freed == handle.names
 
 
@@ -182,7 +182,7 @@ def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Ser
     def take_the_place_away(progress: Progress) -> None:
         (handle,) = [each for each in service.handles.active() if each.state == "acquiring"]
         waiting.append(handle)
-        service._backend(handle).withdraw(handle.claims_as)  # as etcd does with an expired lease
+        service._backend(handle).withdraw(handle.claim_key)  # as etcd does with an expired lease
 
     patience = Patience(wait_seconds=20, report=take_the_place_away)
     with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):

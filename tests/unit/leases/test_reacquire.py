@@ -11,8 +11,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotFound
-from leasectl.leases.targets import Target, whole
-from leasectl.model import Handle, Request
+from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
@@ -208,9 +207,9 @@ class TestTwoReacquiresAtOnce:
         patience = Patience(wait_seconds=0)
         earlier = desk.service.reacquire(first.id, patience=patience)
         later = desk.service.reacquire(first.id, patience=patience)
-        desk.service.told(later)
+        desk.service.announce(later)
         with pytest.raises(Cancelled, match="released before it could be used"):
-            desk.service.told(earlier)
+            desk.service.announce(earlier)
         # What the loser does then: it gives back what it had, which is long gone.
         assert desk.service.release(whole(earlier)) == ()
         assert desk.held() == {later.names[0]: first.id}
@@ -223,7 +222,7 @@ class TestTwoReacquiresAtOnce:
             with contextlib.closing(State.open(str(desk.directory))) as state:
                 service = desk.open(state)
                 with contextlib.suppress(Cancelled):
-                    service.told(service.reacquire(first.id, patience=Patience(wait_seconds=5)))
+                    service.announce(service.reacquire(first.id, patience=Patience(wait_seconds=5)))
 
         children = [fork(reacquire_and_tell) for _ in range(8)]
         assert [ending_of(child) for child in children] == [0] * 8
@@ -275,7 +274,7 @@ class TestADelayedRelease:
         """The keeper may have found it due, and get to it only now."""
         desk.pool(capacity)
         handle = desk.acquire()
-        late = Target(handle.id, handle.acquisition, names)
+        late = ReleaseTarget(handle.id, handle.acquisition, names)
         again = desk.reacquire(handle)
         assert desk.service.release(late) == ()
         assert desk.held() == {again.names[0]: handle.id}
@@ -287,7 +286,7 @@ class TestADelayedRelease:
     ) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        late = Target(handle.id, handle.acquisition, names)
+        late = ReleaseTarget(handle.id, handle.acquisition, names)
         desk.service.arm(late, 100)
         other = desk.acquire_beside()
         pending = desk.reacquire_beside(handle)
@@ -304,7 +303,7 @@ class TestADelayedRelease:
     def test_that_was_armed_for_a_name_does_not_outlive_the_acquisition(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        desk.service.arm(Target(handle.id, 1, ("T--00",)), 100)
+        desk.service.arm(ReleaseTarget(handle.id, 1, ("T--00",)), 100)
         desk.reacquire(handle)
         desk.time.advance(1000)
         assert desk.release_due() == []
@@ -352,7 +351,7 @@ class TestADelayedRelease:
     def test_of_one_name_leaves_the_others(self, desk: Desk) -> None:
         desk.pool(2)
         handle = desk.acquire(Request("T", count=2))
-        desk.service.arm(Target(handle.id, 1, ("T--01",)), 100)
+        desk.service.arm(ReleaseTarget(handle.id, 1, ("T--01",)), 100)
         desk.time.advance(100)
         assert desk.release_due() == [("T--01",)]
         assert desk.held() == {"T--00": handle.id}

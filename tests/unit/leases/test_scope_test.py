@@ -11,9 +11,9 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, StateUnwritable
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller, whole
-from leasectl.model import Handle, Request
-from leasectl.state import shared_dir as shared
+from leasectl.leases.targets import Caller
+from leasectl.model import Handle, Request, whole
+from leasectl.state import shared_leases
 from leasectl.state.directory import State
 from tests.kit.desk import Desk
 from tests.kit.support import ending_of, fork
@@ -31,7 +31,7 @@ def shared_dir(desk: Desk, tmp_path: Path) -> Path:
 
 
 def listed(shared_dir: Path) -> list[str]:
-    return shared.listed(str(shared_dir))
+    return shared_leases.listed(str(shared_dir))
 
 
 def release_scope_test(service: Service) -> list[str]:
@@ -93,8 +93,8 @@ def test_a_listed_name_that_is_anothers_by_now_is_only_taken_out(
     other = desk.as_caller(Caller("job/2", "host", str(tmp_path / "other")))
     step = desk.acquire()
     elsewhere = other.acquire(TEST, patience=Patience(wait_seconds=0))
-    other.told(elsewhere)
-    shared.add(str(shared_dir), [*step.names, *elsewhere.names])
+    other.announce(elsewhere)
+    shared_leases.add(str(shared_dir), [*step.names, *elsewhere.names])
     assert release_scope_test(desk.service) == []
     assert sorted(desk.held().values()) == sorted([step.id, elsewhere.id])
     assert listed(shared_dir) == []
@@ -104,7 +104,7 @@ def test_what_is_no_resource_stays_listed_and_keeps_nothing_from_going_back(
     desk: Desk, shared_dir: Path
 ) -> None:
     desk.pool(1)
-    shared.add(str(shared_dir), ["T--99"])
+    shared_leases.add(str(shared_dir), ["T--99"])
     desk.acquire(TEST)
     assert desk.service.targets.of_scope_test().unknown == ["T--99"]
     assert release_scope_test(desk.service) == ["T--00"]
@@ -127,7 +127,7 @@ def test_a_lease_that_can_not_be_listed_goes_back(
     def read_only(shared_dir: str, names: Sequence[str]) -> None:
         raise StateUnwritable(f"{shared_dir}: Read-only file system")
 
-    monkeypatch.setattr(shared, "add", read_only)
+    monkeypatch.setattr(shared_leases, "add", read_only)
     with pytest.raises(StateUnwritable):
         desk.acquire(TEST)
     assert desk.held() == {}
@@ -145,7 +145,7 @@ def test_a_reacquired_lease_that_can_not_be_listed_goes_back(
         raise StateUnwritable(f"{shared_dir}: Read-only file system")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shared, "add", read_only)
+        patch.setattr(shared_leases, "add", read_only)
         with pytest.raises(StateUnwritable):
             desk.reacquire(handle)
     assert desk.held() == {}
@@ -162,7 +162,7 @@ def test_a_release_works_also_when_the_list_can_not_be_written(
     def read_only(*_: object, **__: object) -> None:
         raise StateUnwritable("read-only")
 
-    monkeypatch.setattr(shared, "remove", read_only)
+    monkeypatch.setattr(shared_leases, "remove", read_only)
     assert desk.service.release(whole(handle)) == ("T--00",)
     assert desk.held() == {}
 
@@ -193,7 +193,7 @@ def acquire_in_between(desk: Desk) -> Handle:
     with contextlib.closing(State.open(str(desk.directory))) as state:
         service = desk.open(state)
         handle = service.acquire(TEST, patience=Patience(wait_seconds=0))
-        service.told(handle)
+        service.announce(handle)
         return handle
 
 
@@ -204,18 +204,18 @@ def test_a_name_acquired_anew_during_a_release_stays_listed(
     """The lease is free before its name is out of the list, so another may have it by then."""
     desk.pool(1)
     if way == "scope of a stale list":
-        shared.add(str(shared_dir), ["T--00"])
+        shared_leases.add(str(shared_dir), ["T--00"])
     else:
         first = desk.acquire(TEST)
-    remove = shared.remove
+    remove = shared_leases.remove
     between: list[Handle] = []
 
     def remove_late(*args: object, **more: object) -> None:
-        monkeypatch.setattr(shared, "remove", remove)
+        monkeypatch.setattr(shared_leases, "remove", remove)
         between.append(acquire_in_between(desk))
         remove(*args, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(shared, "remove", remove_late)
+    monkeypatch.setattr(shared_leases, "remove", remove_late)
     if way == "handle":
         desk.service.release(whole(first))
     else:
@@ -237,7 +237,7 @@ def test_after_any_number_of_acquires_and_releases_the_list_is_right(
             for round_number in range(8):
                 handle = service.acquire(TEST, patience=patience)
                 with contextlib.suppress(Cancelled):  # the scope was released already
-                    service.told(handle)
+                    service.announce(handle)
                 if number == 0 and round_number % 2:
                     release_scope_test(service)
                 else:

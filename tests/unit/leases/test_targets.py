@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import CorruptState, NotAllowed, NotFound
-from leasectl.leases.targets import Caller, Target, Targets, read_names, whole
-from leasectl.model import Handle, Request
+from leasectl.leases.targets import Caller, Targets, read_names
+from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from tests.kit.support import Cli
 
@@ -63,7 +63,7 @@ class TestPaths:
     def test_a_path_in_the_state_directory_is_a_handle(
         self, targets: Targets, held: Handle, state: State
     ) -> None:
-        assert targets.of_path(state.names_path(held.id)) == [Target(held.id, 1)]
+        assert targets.of_path(state.names_path(held.id)) == [ReleaseTarget(held.id, 1)]
         assert targets.of_path(held.id) == [whole(held)]
 
     @pytest.mark.parametrize("detour", ["handles/../handles", "./handles", "handles/."])
@@ -96,7 +96,7 @@ class TestPaths:
         self, targets: Targets, held: Handle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "copy").write_text("T--01\nT--02\n")
-        wanted = [Target(held.id, 1, ("T--01",))]
+        wanted = [ReleaseTarget(held.id, 1, ("T--01",))]
         assert targets.of_path(str(tmp_path / "copy")) == wanted
         monkeypatch.chdir(tmp_path)
         assert targets.of_path("copy") == targets.of_path("./copy") == wanted
@@ -115,9 +115,9 @@ class TestPaths:
 
 class TestNames:
     def test_names_mean_the_handles_that_hold_them(self, targets: Targets, held: Handle) -> None:
-        assert targets.of_names(["T--01"]) == [Target(held.id, 1, ("T--01",))]
+        assert targets.of_names(["T--01"]) == [ReleaseTarget(held.id, 1, ("T--01",))]
         assert targets.of_names(["T--01", "T--00", "T--01"]) == [
-            Target(held.id, 1, ("T--01", "T--00"))
+            ReleaseTarget(held.id, 1, ("T--01", "T--00"))
         ]
 
     def test_a_free_one_means_nothing(self, targets: Targets) -> None:

@@ -92,7 +92,7 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path
     if part_of(module) in ("cli", "__main__", "pyz"):
         return
     allowed = {
-        "leasectl.state.keeper": {"os.environ"},  # what it passes on to the keeper
+        "leasectl.state.keeper_process": {"os.environ"},  # what it passes on to the keeper
         "leasectl.keeper.__main__": {"sys.argv"},
     }.get(module, set())
     used = {

@@ -482,7 +482,7 @@ def later(*args, **kwargs):
 setattr(owner, name, later)
 main()
 """
-TOLD = "leasectl.leases.service:Service:told"
+TOLD = "leasectl.leases.service:Service:announce"
 
 
 class PausingRun:

@@ -172,11 +172,11 @@ class TestAcquisitions:
         self, state: State, handles: Handles
     ) -> None:
         handle = held(state, handles, a_handle(waiter=this_process()), a_lease())
-        assert handles.untold() == handles.untold("T") == [handle]
-        assert handles.untold("U") == []
+        assert handles.unannounced() == handles.unannounced("T") == [handle]
+        assert handles.unannounced("U") == []
         with state.transaction():
-            assert handles.told(handle, guard=this_process(), runner=None)
-        assert handles.untold() == []
+            assert handles.announce(handle, guard=this_process(), runner=None)
+        assert handles.unannounced() == []
         told = handles.require(handle.id)
         assert (told.waiter, told.guard) == (None, this_process())
         assert handles.watched() == [told]
@@ -193,7 +193,7 @@ class TestAcquisitions:
                 handles.begin_again(handle, this_process())
             else:
                 handles.forget(handle.id, handle.acquisition)
-            assert not handles.told(handle, guard=None, runner=None)
+            assert not handles.announce(handle, guard=None, runner=None)
 
     def test_arming_again_replaces(self, state: State, handles: Handles) -> None:
         handle = held(state, handles, a_handle(), a_lease())

@@ -12,7 +12,7 @@ import pytest
 
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.system.clock import Clock
-from leasectl.system.request_threads import Errands, Outcome
+from leasectl.system.request_threads import Outcome, RequestThreads
 
 
 class Places:
@@ -45,81 +45,81 @@ def places() -> Places:
 
 
 @pytest.fixture
-def errands(places: Places) -> Iterator[Errands[str, str]]:
-    errands = Errands(places.begin, clock=Clock())
-    yield errands
+def threads(places: Places) -> Iterator[RequestThreads[str, str]]:
+    threads = RequestThreads(places.begin, clock=Clock())
+    yield threads
     for event in places.let_go.values():
         event.set()
-    errands.close()
+    threads.close()
 
 
-def next_outcomes(errands: Errands[str, str]) -> list[Outcome[str]]:
-    assert select.select([errands.fd], [], [], 20)[0]
-    return errands.outcomes()
+def next_outcomes(threads: RequestThreads[str, str]) -> list[Outcome[str]]:
+    assert select.select([threads.fd], [], [], 20)[0]
+    return threads.outcomes()
 
 
 def test_one_that_hangs_holds_up_only_those_to_the_same_place(
-    errands: Errands[str, str], places: Places
+    threads: RequestThreads[str, str], places: Places
 ) -> None:
-    errands.send("hangs", "first")
-    errands.send("hangs", "second")
-    errands.send("fast", "third")
-    (outcome,) = next_outcomes(errands)
+    threads.send("hangs", "first")
+    threads.send("hangs", "second")
+    threads.send("fast", "third")
+    (outcome,) = next_outcomes(threads)
     assert (outcome.job, outcome.result()) == ("third", ("third",))
     places.let_go["hangs"].set()
-    jobs = [each.job for each in next_outcomes(errands)]
+    jobs = [each.job for each in next_outcomes(threads)]
     while len(jobs) < 2:
-        jobs += [each.job for each in next_outcomes(errands)]
+        jobs += [each.job for each in next_outcomes(threads)]
     assert jobs == ["first", "second"]
     assert sorted(places.begun) == ["fast", "hangs"]
 
 
 def test_the_same_errand_is_not_sent_twice_at_once_but_again_afterwards(
-    errands: Errands[str, str], places: Places
+    threads: RequestThreads[str, str], places: Places
 ) -> None:
-    errands.send("hangs", "job")
-    errands.send("hangs", "job")
-    assert errands.under_way == {"job"}
+    threads.send("hangs", "job")
+    threads.send("hangs", "job")
+    assert threads.under_way == {"job"}
     places.let_go["hangs"].set()
-    next_outcomes(errands)
+    next_outcomes(threads)
     assert places.run == ["job"]
-    errands.send("hangs", "job")
-    next_outcomes(errands)
+    threads.send("hangs", "job")
+    next_outcomes(threads)
     assert places.run == ["job", "job"]
 
 
-def test_its_outcome_says_why_it_failed(errands: Errands[str, str]) -> None:
-    errands.send("fast", "refused")
-    (outcome,) = next_outcomes(errands)
+def test_its_outcome_says_why_it_failed(threads: RequestThreads[str, str]) -> None:
+    threads.send("fast", "refused")
+    (outcome,) = next_outcomes(threads)
     with pytest.raises(BackendUnreachable, match="nobody there"):
         outcome.result()
 
 
-def test_a_bug_in_it_is_an_outcome_too(errands: Errands[str, str]) -> None:
-    errands.send("fast", "broken")
-    (outcome,) = next_outcomes(errands)
+def test_a_bug_in_it_is_an_outcome_too(threads: RequestThreads[str, str]) -> None:
+    threads.send("fast", "broken")
+    (outcome,) = next_outcomes(threads)
     with pytest.raises(LeaseError, match="a bug"):
         outcome.result()
 
 
-def test_the_time_is_that_of_the_sending(errands: Errands[str, str], places: Places) -> None:
+def test_the_time_is_that_of_the_sending(threads: RequestThreads[str, str], places: Places) -> None:
     clock = Clock()
     before = clock.elapsed()
-    errands.send("hangs", "job")
+    threads.send("hangs", "job")
     while not places.run:
         pass
     sent = clock.elapsed()
     places.let_go["hangs"].set()
-    (outcome,) = next_outcomes(errands)
+    (outcome,) = next_outcomes(threads)
     assert before <= outcome.sent_at <= sent
 
 
 def test_one_that_ends_after_the_close_writes_to_no_descriptor(places: Places) -> None:
-    errands = Errands(places.begin, clock=Clock())
+    threads = RequestThreads(places.begin, clock=Clock())
     others = threading.enumerate()
-    errands.send("hangs", "job")
+    threads.send("hangs", "job")
     (thread,) = [each for each in threading.enumerate() if each not in others]
-    errands.close()
+    threads.close()
     read_fd, write_fd = os.pipe()  # these have the numbers that were closed
     places.let_go["hangs"].set()
     thread.join(20)

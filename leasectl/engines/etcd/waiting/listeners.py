@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.waiting.targets import Target, Watched
+from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
 
 
 class Listener(Protocol):
@@ -38,11 +38,11 @@ class Listeners:
 
     def __init__(self) -> None:
         self.positions: dict[Watched, int] = {}
-        self._targets: dict[Listener, Target] = {}  # also of those that have been woken
+        self._targets: dict[Listener, WatchTarget] = {}  # also of those that have been woken
         self._unwoken: set[Listener] = set()
         self._by_key: dict[str, set[Listener]] = {}
 
-    def put(self, listener: Listener, target: Target) -> bool:
+    def put(self, listener: Listener, target: WatchTarget) -> bool:
         """Have somebody listen for a target, and for nothing else any more.
 
         It is woken at once if the stream is ahead of what it has seen: it may have missed
@@ -91,7 +91,7 @@ class Listeners:
         for listener in self._targets:
             self._wake(listener)
 
-    def _sources(self, target: Target) -> list[Watched]:
+    def _sources(self, target: WatchTarget) -> list[Watched]:
         """The watches that tell of a target: one for each that it wants, if there is one."""
         found = []
         for watched in target.watched:

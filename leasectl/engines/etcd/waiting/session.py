@@ -15,7 +15,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.waiting.keep_alives import KeepAlives, Kept
 from leasectl.engines.etcd.waiting.listeners import Listener
-from leasectl.engines.etcd.waiting.targets import Target
+from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.system.clock import Clock
 
@@ -47,7 +47,7 @@ class EtcdEar:
         self._pair: _Pair | None = None
         self._sleepers: set[Sleeper] = set()
 
-    def listen(self, sleeper: Sleeper, target: Target) -> None:
+    def listen(self, sleeper: Sleeper, target: WatchTarget) -> None:
         """Wake somebody when its target may have changed, and keep its lease alive until then.
 
         From here until it leaves; who listens already listens for the new target instead.

@@ -33,7 +33,7 @@ class Watched(NamedTuple):
         return self.key == other.key or (self.is_prefix and other.key.startswith(self.key))
 
 
-class Target(NamedTuple):
+class WatchTarget(NamedTuple):
     """What a waiter waits for, as seen at a revision: only what came later is news.
 
     Args:
@@ -47,18 +47,18 @@ class Target(NamedTuple):
     revision: int
 
 
-def behind(keys: Keys, pool_type: str, lease: int, predecessor: str, revision: int) -> Target:
+def behind(keys: Keys, pool_type: str, lease: int, predecessor: str, revision: int) -> WatchTarget:
     """What a ticket waits for that isn't at the head: the end of its predecessor's, or its own."""
     own = Watched(keys.ticket(pool_type, lease), deletes=True)
     before = Watched(predecessor, deletes=True)
-    return Target((own, before), _shared(keys, pool_type), revision)
+    return WatchTarget((own, before), _shared(keys, pool_type), revision)
 
 
-def at_the_head(keys: Keys, pool_type: str, lease: int, revision: int) -> Target:
+def at_the_head(keys: Keys, pool_type: str, lease: int, revision: int) -> WatchTarget:
     """What a ticket waits for at the head: resources, or its own end."""
     own = Watched(keys.ticket(pool_type, lease), deletes=True)
     tickets, *changes = _shared(keys, pool_type)
-    return Target((own, *changes), (tickets, *changes), revision)
+    return WatchTarget((own, *changes), (tickets, *changes), revision)
 
 
 def _shared(keys: Keys, pool_type: str) -> tuple[Watched, ...]:

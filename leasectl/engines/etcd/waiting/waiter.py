@@ -7,11 +7,11 @@ from collections.abc import Sequence, Set
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.look import Sight
 from leasectl.engines.etcd.waiting.session import EtcdEar
-from leasectl.engines.etcd.waiting.targets import Target
+from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.model import Process, Ticket
 from leasectl.system.clock import Clock
 from leasectl.system.process_watch import ProcessWatch
-from leasectl.system.wakeup import Bell
+from leasectl.system.wakeup import Wakeup
 
 # A release ends a claim and frees its resources at once, and two watches tell of that, in any order
 # but right after each other. Waiting for the second spares the head a look, which takes longer.
@@ -43,7 +43,7 @@ class EtcdWaiter:
         self.lease = lease
         self.ttl_seconds = ttl_seconds
         self.sent_at = clock.elapsed()
-        self.target = Target((), (), 0)
+        self.target = WatchTarget((), (), 0)
         self.is_unsure = False
         self.is_head = False
         self.fresh: Sight | None = None
@@ -51,7 +51,7 @@ class EtcdWaiter:
         self._ear = ear
         self._clock = clock
         self._processes = ProcessWatch()
-        self._bell: Bell | None = None
+        self._wakeup: Wakeup | None = None
         self._news: tuple[KeyValue, ...] = ()
 
     @property
@@ -70,16 +70,16 @@ class EtcdWaiter:
         self, *, predecessor: Ticket | None, processes: Sequence[Process]
     ) -> tuple[frozenset[int], bool]:
         self._processes.update(processes)
-        if self._bell is None:
-            self._bell = Bell()
+        if self._wakeup is None:
+            self._wakeup = Wakeup()
         self._ear.listen(self, self.target)
-        return frozenset((self._bell.fd, *self._processes.fds())), self._processes.any_ended
+        return frozenset((self._wakeup.fd, *self._processes.fds())), self._processes.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
-        if self._bell is not None and self._bell.fd in woken:
-            self._bell.hush()
-            if self.is_head and not self._news and self._bell.wait(_SEQUEL_SECONDS):
-                self._bell.hush()
+        if self._wakeup is not None and self._wakeup.fd in woken:
+            self._wakeup.clear()
+            if self.is_head and not self._news and self._wakeup.wait(_SEQUEL_SECONDS):
+                self._wakeup.clear()
         ended = not woken.isdisjoint(self._processes.fds())
         self._processes.heard(woken)
         return ended
@@ -92,8 +92,8 @@ class EtcdWaiter:
                 write at a time one may get lost; then what it told of is found by looking.
         """
         self._news = (*self._news, *news)
-        if self._bell is not None:
-            self._bell.ring()
+        if self._wakeup is not None:
+            self._wakeup.set()
 
     def take_news(self) -> tuple[KeyValue, ...]:
         """What it was told since this was last asked."""
@@ -103,5 +103,5 @@ class EtcdWaiter:
     def close(self) -> None:
         self._processes.close()
         self._ear.leave(self)
-        if self._bell is not None:
-            self._bell.close()
+        if self._wakeup is not None:
+            self._wakeup.close()

@@ -21,7 +21,7 @@ import httpx
 from leasectl.engines.etcd.gateway.gateway import Gateway, NoAnswer
 from leasectl.engines.etcd.waiting.events import Missed, encode_watches, parse_line
 from leasectl.engines.etcd.waiting.listeners import Listener, Listeners
-from leasectl.engines.etcd.waiting.targets import Target, Watched
+from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
 from leasectl.errors import LeaseError
 
 _CONNECT_SECONDS = 1.0
@@ -60,7 +60,7 @@ class EtcdWatch:
             self._is_closed = True
             self._begin_anew()
 
-    def listen(self, listener: Listener, target: Target) -> None:
+    def listen(self, listener: Listener, target: WatchTarget) -> None:
         """As `Listeners.put`."""
         with self._changed:
             if self._listeners.put(listener, target):

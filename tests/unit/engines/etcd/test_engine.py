@@ -728,12 +728,15 @@ class TestOwners:
     def test_owners_of_the_same_name_in_two_places_are_two(
         self, etcd: EtcdServer, store: Access, prefix: str
     ) -> None:
-        elsewhere = Access(etcd.endpoints, prefix, place="other-host")
+        elsewhere = Access(etcd.endpoints, prefix, state_id="other-host")
         store.acquire("handle", Request("T"))
         elsewhere.acquire("handle", Request("T"))
         assert store.engine.free("handle") == (NAMES[0],)
         assert elsewhere.held() == [NAMES[1]]
-        assert [each.owner for each in store.pool().resources[:2]] == [None, "@other-host/handle"]
+        assert [each.claim_key for each in store.pool().resources[:2]] == [
+            None,
+            "@other-host/handle",
+        ]
 
     def test_what_nobody_of_ours_wrote_is_refused(self, store: Access) -> None:
         store.gateway.commit((), [put(store.keys.resource("T", "a;b\x1b"), "")])
@@ -783,7 +786,7 @@ class TestForeignText:
         store.gateway.commit((), [put(labelled, json.dumps(record))])
         shown = store.pool().resources[0]
         assert shown.lease is not None
-        said = {"owner": shown.owner, "holder_identity": shown.lease.holder_identity}
+        said = {"owner": shown.claim_key, "holder_identity": shown.lease.holder_identity}
         said["labels"] = "".join(*shown.lease.labels) if field == "labels" else ""
         assert "\\x1b[2J\\u202e\\ud800" in str(said[field])
         assert all(str(text).isprintable() for text in said.values())
@@ -794,8 +797,8 @@ class TestForeignText:
     def test_so_is_a_ticket_of_somebody_who_waits(self, store: Access) -> None:
         store.acquire("holder", Request("T", count=4))
         store.begin(f"{self.UNKNOWN}\x1b", Request("T"))
-        (owner,) = eventually(store.queue)
-        assert owner.endswith(f"{self.SHOWN}\\x1b")
+        (claim_key,) = eventually(store.queue)
+        assert claim_key.endswith(f"{self.SHOWN}\\x1b")
         assert store.pool().queue[0].holder_identity.isprintable()
         store.engine.free("holder")
 

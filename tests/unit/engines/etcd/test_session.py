@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 import httpx
 import pytest
 
-from leasectl.backends.contract import Acquisition, Patience
+from leasectl.backends.contract import Patience, Turn
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.waiting.listeners import Listeners
-from leasectl.engines.etcd.waiting.targets import Target, at_the_head, behind
+from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind
 from leasectl.errors import Cancelled
 from leasectl.model import Claimant, Lease, Request
-from leasectl.system.poll import Nap
-from leasectl.system.wakeup import Bell
+from leasectl.system.poll import Sleep
+from leasectl.system.wakeup import Wakeup
 from tests.contract.world import NoJournal
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.relay import Relay
@@ -44,46 +44,48 @@ class Crowd:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._steps: dict[str, Acquisition] = {}
-        self._naps: dict[str, Nap] = {}
+        self._steps: dict[str, Turn] = {}
+        self._sleeps: dict[str, Sleep] = {}
         self.looks: dict[str, int] = {}
         self.granted: dict[str, tuple[Lease, ...]] = {}
         self.withdrawn: list[str] = []
 
-    def begin(self, owner: str, request: Request) -> None:
+    def begin(self, claim_key: str, request: Request) -> None:
         """Start an acquisition, up to its first sleep."""
-        claimant = Claimant(owner, f"job/1/host/{owner}", request)
-        self._steps[owner] = self._access.backend.acquisition(claimant, NoJournal(), Patience())
-        self.looks[owner] = 0
-        self._go_on(owner, None)
+        claimant = Claimant(claim_key, f"job/1/host/{claim_key}", request)
+        self._steps[claim_key] = self._access.backend.turn(claimant, NoJournal(), Patience())
+        self.looks[claim_key] = 0
+        self._go_on(claim_key, None)
 
     def run(self, seconds: float = 0.0) -> list[str]:
         """Wait until somebody is woken and have all who were look again; returns who."""
-        owners = {fd: owner for owner, nap in self._naps.items() for fd in nap.fds}
+        claim_keys = {
+            fd: claim_key for claim_key, wanted in self._sleeps.items() for fd in wanted.fds
+        }
         poll = select.poll()
-        for fd in owners:
+        for fd in claim_keys:
             poll.register(fd, select.POLLIN)
-        woken = [(owners[fd], fd) for fd, _ in poll.poll(int(seconds * 1000))]
-        for owner, fd in woken:
-            self.looks[owner] += 1
-            self._go_on(owner, {fd})
-        return [owner for owner, _ in woken]
+        woken = [(claim_keys[fd], fd) for fd, _ in poll.poll(int(seconds * 1000))]
+        for claim_key, fd in woken:
+            self.looks[claim_key] += 1
+            self._go_on(claim_key, {fd})
+        return [claim_key for claim_key, _ in woken]
 
     def close(self) -> None:
         """End all waits; who is last in the queue goes first, so that nobody moves up."""
-        for owner in reversed(list(self._naps)):
-            del self._naps[owner]
-            self._steps[owner].close()
+        for claim_key in reversed(list(self._sleeps)):
+            del self._sleeps[claim_key]
+            self._steps[claim_key].close()
 
-    def _go_on(self, owner: str, woken: set[int] | None) -> None:
-        steps = self._steps[owner]
-        self._naps.pop(owner, None)
+    def _go_on(self, claim_key: str, woken: set[int] | None) -> None:
+        steps = self._steps[claim_key]
+        self._sleeps.pop(claim_key, None)
         try:
-            self._naps[owner] = next(steps) if woken is None else steps.send(woken)
+            self._sleeps[claim_key] = next(steps) if woken is None else steps.send(woken)
         except StopIteration as end:
-            self.granted[owner] = end.value
+            self.granted[claim_key] = end.value
         except Cancelled:
-            self.withdrawn.append(owner)
+            self.withdrawn.append(claim_key)
 
 
 @pytest.fixture
@@ -144,8 +146,8 @@ class TestManyWaiters:
 
     def test_the_last_waiters_end_ends_the_threads(self, store: Access, crowd: Crowd) -> None:
         eventually(lambda: threads() == [], what="those of other tests end")
-        for owner in ("first", "second"):
-            crowd.begin(owner, Request("T"))
+        for claim_key in ("first", "second"):
+            crowd.begin(claim_key, Request("T"))
         store.engine.free("holder")
         eventually(lambda: crowd.run(0.1) and len(crowd.granted) == 2)
         eventually(lambda: threads() == [])
@@ -161,9 +163,9 @@ class TestManyWaiters:
     def test_a_ticket_that_goes_wakes_the_one_behind_it_and_nobody_else(
         self, store: Access, crowd: Crowd
     ) -> None:
-        owners = [f"w{number}" for number in range(8)]
-        for owner in owners:
-            crowd.begin(owner, Request("T", count=2))
+        claim_keys = [f"w{number}" for number in range(8)]
+        for claim_key in claim_keys:
+            crowd.begin(claim_key, Request("T", count=2))
         while crowd.run(0.1):
             pass  # the first listened alone before, and looks once when the others come
         before = dict(crowd.looks)
@@ -171,7 +173,9 @@ class TestManyWaiters:
         eventually(lambda: crowd.run(0.1) and "w3" in crowd.withdrawn)
         while crowd.run(0.1):
             pass
-        assert {owner for owner in owners if crowd.looks[owner] > before[owner]} == {"w3", "w4"}
+        assert {
+            claim_key for claim_key in claim_keys if crowd.looks[claim_key] > before[claim_key]
+        } == {"w3", "w4"}
 
     def test_what_is_released_wakes_the_head_and_nobody_else(
         self, store: Access, crowd: Crowd
@@ -181,7 +185,7 @@ class TestManyWaiters:
         while crowd.run(0.1):
             pass
         store.engine.free("holder", NAMES[:1])
-        looked = [owner for _ in range(3) for owner in crowd.run(0.1)]
+        looked = [claim_key for _ in range(3) for claim_key in crowd.run(0.1)]
         assert set(looked) == {"w0"}
         assert crowd.granted == {}
 
@@ -290,7 +294,7 @@ KEYS = Keys("/p", "here")
 TICKETS, FREES, ALIVES, POOL = at_the_head(KEYS, "T", 1, 0).shared
 
 
-def place(number: int, revision: int) -> Target:
+def place(number: int, revision: int) -> WatchTarget:
     """What the so-manieth ticket of a queue waits for after a look at a revision."""
     if number == 0:
         return at_the_head(KEYS, "T", 0, revision)
@@ -407,19 +411,19 @@ class TestListeners:
 
 class TestBell:
     def test_rung_twice_is_heard_once_and_then_it_is_quiet(self) -> None:
-        bell = Bell()
-        bell.ring()
-        bell.ring()
-        assert bell.wait(0)
-        bell.hush()
-        assert not bell.wait(0)
-        bell.close()
+        wakeup = Wakeup()
+        wakeup.set()
+        wakeup.set()
+        assert wakeup.wait(0)
+        wakeup.clear()
+        assert not wakeup.wait(0)
+        wakeup.close()
 
     def test_one_that_is_closed_does_not_write_to_who_got_its_number(self) -> None:
-        bell = Bell()
-        bell.close()
+        wakeup = Wakeup()
+        wakeup.close()
         read_fd, write_fd = os.pipe2(os.O_NONBLOCK)
-        bell.ring()
+        wakeup.set()
         with pytest.raises(BlockingIOError):
             os.read(read_fd, 1)
         os.close(read_fd)

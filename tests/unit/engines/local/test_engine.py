@@ -29,7 +29,7 @@ def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir:
     state = State.open(str(state_dir))
     service = Service(state, backend_url="local:", caller=Caller("test@host", "host"))
     service.pools.create_pool("T", ["only"])
-    service.told(service.acquire(Request("T"), patience=Patience()))
+    service.announce(service.acquire(Request("T"), patience=Patience()))
     pipes = state_dir / "waiters"
     waits(service)
     assert os.listdir(pipes) == []
@@ -45,7 +45,7 @@ def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir:
 
 def test_a_reused_pipe_has_forgotten_who_woke_it_too_late(state_dir: Path) -> None:
     state = State.open(str(state_dir))
-    engine = LocalEngine(state, lost=lambda owner, names: None, clock=Clock())
+    engine = LocalEngine(state, lost=lambda claim_key, names: None, clock=Clock())
     claimant = Claimant("T-abcdef", "test@host/host/T-abcdef", Request("T"))
     for _ in range(2):
         waiter = engine.waiter(claimant)

@@ -8,11 +8,11 @@ from collections.abc import Generator
 
 import pytest
 
-from leasectl.server.naps import nap_through
+from leasectl.server.sleeps import sleep_through_async
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import Nap, sleep_through
+from leasectl.system.poll import Sleep, sleep_through
 
-Steps = Generator[Nap, "set[int]", "list[set[int]]"]
+Steps = Generator[Sleep, "set[int]", "list[set[int]]"]
 
 
 @pytest.fixture
@@ -25,29 +25,29 @@ def pipes() -> Generator[tuple[int, int], None, None]:
         os.close(fd)
 
 
-def steps(*naps: Nap) -> Steps:
+def steps(*sleeps: Sleep) -> Steps:
     woken = []
-    for nap in naps:
-        woken.append((yield nap))
+    for wanted in sleeps:
+        woken.append((yield wanted))
     return woken
 
 
 def test_they_end_as_they_do_in_a_process_of_their_own(pipes: tuple[int, int]) -> None:
     ready, silent = pipes
     now = boottime_seconds()
-    naps = (
-        Nap(frozenset((ready, silent)), None),
-        Nap(frozenset((silent,)), now),
-        Nap(frozenset(), now + 0.01),
-        Nap(frozenset((ready,)), now + 3600),
+    sleeps = (
+        Sleep(frozenset((ready, silent)), None),
+        Sleep(frozenset((silent,)), now),
+        Sleep(frozenset(), now + 0.01),
+        Sleep(frozenset((ready,)), now + 3600),
     )
     expected = [{ready}, set(), set(), {ready}]
-    assert asyncio.run(nap_through(steps(*naps), now=boottime_seconds)) == expected
-    assert sleep_through(steps(*naps), interrupts=(), now=boottime_seconds) == expected
+    assert asyncio.run(sleep_through_async(steps(*sleeps), now=boottime_seconds)) == expected
+    assert sleep_through(steps(*sleeps), interrupts=(), now=boottime_seconds) == expected
 
 
 def test_without_naps_it_ends_at_once() -> None:
-    assert asyncio.run(nap_through(steps(), now=boottime_seconds)) == []
+    assert asyncio.run(sleep_through_async(steps(), now=boottime_seconds)) == []
 
 
 def test_a_cancelled_one_puts_everything_right_first(pipes: tuple[int, int]) -> None:
@@ -55,13 +55,13 @@ def test_a_cancelled_one_puts_everything_right_first(pipes: tuple[int, int]) -> 
 
     def wait() -> Steps:
         try:
-            return (yield from steps(Nap(frozenset(pipes[1:]), None)))
+            return (yield from steps(Sleep(frozenset(pipes[1:]), None)))
         except BaseException as error:
             seen.append(type(error).__name__)
             raise
 
     async def cancel() -> bool:
-        task = asyncio.ensure_future(nap_through(wait(), now=boottime_seconds))
+        task = asyncio.ensure_future(sleep_through_async(wait(), now=boottime_seconds))
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait((task,))
@@ -73,8 +73,8 @@ def test_a_cancelled_one_puts_everything_right_first(pipes: tuple[int, int]) -> 
 
 def test_an_error_of_what_waits_comes_out() -> None:
     def fail() -> Steps:
-        yield Nap(frozenset(), boottime_seconds())
+        yield Sleep(frozenset(), boottime_seconds())
         raise ValueError("no more")
 
     with pytest.raises(ValueError, match="no more"):
-        asyncio.run(nap_through(fail(), now=boottime_seconds))
+        asyncio.run(sleep_through_async(fail(), now=boottime_seconds))

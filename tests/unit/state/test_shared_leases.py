@@ -1,4 +1,4 @@
-"""leasectl.state.shared_dir: ``$SHARED_DIR/leases``"""
+"""leasectl.state.shared_leases: ``$SHARED_DIR/leases``"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import CorruptState, StateUnwritable
-from leasectl.state import shared_dir as shared
+from leasectl.state import shared_leases
 from tests.kit.support import ending_of, fork
 
 
@@ -24,44 +24,44 @@ def content(shared_dir: Path) -> str:
 
 
 def test_names_are_listed_one_a_line(shared_dir: Path) -> None:
-    assert shared.listed(str(shared_dir)) == []
-    shared.add(str(shared_dir), ["T--00", "T--01"])
-    shared.add(str(shared_dir), ["U--00"])
+    assert shared_leases.listed(str(shared_dir)) == []
+    shared_leases.add(str(shared_dir), ["T--00", "T--01"])
+    shared_leases.add(str(shared_dir), ["U--00"])
     assert content(shared_dir) == "T--00\nT--01\nU--00\n"
-    assert shared.listed(str(shared_dir)) == ["T--00", "T--01", "U--00"]
+    assert shared_leases.listed(str(shared_dir)) == ["T--00", "T--01", "U--00"]
 
 
 def test_names_are_taken_out_wherever_they_stand(shared_dir: Path) -> None:
     (shared_dir / "leases").write_text("a\nb\nc\nb\n")
-    shared.remove(str(shared_dir), ["b", "unknown"])
+    shared_leases.remove(str(shared_dir), ["b", "unknown"])
     assert content(shared_dir) == "a\nc\n"
-    shared.remove(str(shared_dir), ["a", "c"])
+    shared_leases.remove(str(shared_dir), ["a", "c"])
     assert content(shared_dir) == ""
 
 
 def test_what_is_listed_already_is_not_listed_twice(shared_dir: Path) -> None:
-    shared.add(str(shared_dir), ["a", "b"])
-    shared.add(str(shared_dir), ["b", "c"])
+    shared_leases.add(str(shared_dir), ["a", "b"])
+    shared_leases.add(str(shared_dir), ["b", "c"])
     assert content(shared_dir) == "a\nb\nc\n"
 
 
 def test_what_has_to_stay_is_not_taken_out(shared_dir: Path) -> None:
-    shared.add(str(shared_dir), ["a", "b"])
-    shared.remove(str(shared_dir), ["a", "b"], unless=lambda name: name == "a")
+    shared_leases.add(str(shared_dir), ["a", "b"])
+    shared_leases.remove(str(shared_dir), ["a", "b"], unless=lambda name: name == "a")
     assert content(shared_dir) == "a\n"
 
 
 def test_a_name_is_not_taken_for_one_that_it_is_a_part_of(shared_dir: Path) -> None:
-    shared.add(str(shared_dir), ["T--1", "T--10", "T--11"])
-    shared.remove(str(shared_dir), ["T--1"])
+    shared_leases.add(str(shared_dir), ["T--1", "T--10", "T--11"])
+    shared_leases.remove(str(shared_dir), ["T--1"])
     assert content(shared_dir) == "T--10\nT--11\n"
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\n\nb\n", "a\r\nb\r\n", " a \n b\n"])
 def test_what_others_wrote_a_little_differently_is_read(shared_dir: Path, text: str) -> None:
     (shared_dir / "leases").write_text(text)
-    assert shared.listed(str(shared_dir)) == ["a", "b"]
-    shared.add(str(shared_dir), ["c"])
+    assert shared_leases.listed(str(shared_dir)) == ["a", "b"]
+    shared_leases.add(str(shared_dir), ["c"])
     assert content(shared_dir) == "a\nb\nc\n"
 
 
@@ -69,9 +69,9 @@ def test_what_others_wrote_a_little_differently_is_read(shared_dir: Path, text: 
 def test_what_is_no_list_is_refused_and_left_alone(shared_dir: Path, junk: bytes) -> None:
     (shared_dir / "leases").write_bytes(junk)
     for change in (
-        lambda: shared.listed(str(shared_dir)),
-        lambda: shared.add(str(shared_dir), ["c"]),
-        lambda: shared.remove(str(shared_dir), ["a"]),
+        lambda: shared_leases.listed(str(shared_dir)),
+        lambda: shared_leases.add(str(shared_dir), ["c"]),
+        lambda: shared_leases.remove(str(shared_dir), ["a"]),
     ):
         with pytest.raises(CorruptState, match="leases is no list of lease names"):
             change()
@@ -81,45 +81,45 @@ def test_what_is_no_list_is_refused_and_left_alone(shared_dir: Path, junk: bytes
 def test_a_list_longer_than_a_secret_is_refused(shared_dir: Path) -> None:
     (shared_dir / "leases").write_bytes(b"a\n" * (1 << 20))
     with pytest.raises(CorruptState):
-        shared.listed(str(shared_dir))
+        shared_leases.listed(str(shared_dir))
 
 
 def test_nothing_else_is_left_in_the_folder(shared_dir: Path) -> None:
     """It is carried as a flat Secret: what lies there is carried along."""
-    shared.add(str(shared_dir), ["a"])
-    shared.remove(str(shared_dir), ["a"])
+    shared_leases.add(str(shared_dir), ["a"])
+    shared_leases.remove(str(shared_dir), ["a"])
     assert os.listdir(shared_dir) == ["leases"]
 
 
 def test_a_list_that_does_not_change_is_not_written(shared_dir: Path) -> None:
-    shared.add(str(shared_dir), ["a"])
+    shared_leases.add(str(shared_dir), ["a"])
     before = (shared_dir / "leases").stat().st_ino
-    shared.remove(str(shared_dir), ["b"])
+    shared_leases.remove(str(shared_dir), ["b"])
     assert (shared_dir / "leases").stat().st_ino == before
 
 
 def test_a_reader_never_sees_half_a_list(shared_dir: Path) -> None:
-    shared.add(str(shared_dir), ["a", "b"])
+    shared_leases.add(str(shared_dir), ["a", "b"])
     with open(shared_dir / "leases") as old:
-        shared.remove(str(shared_dir), ["a"])
+        shared_leases.remove(str(shared_dir), ["a"])
         assert old.read() == "a\nb\n"
 
 
 def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StateUnwritable, match=r"SHARED_DIR .*gone: No such file"):
-        shared.add(str(tmp_path / "gone"), ["a"])
+        shared_leases.add(str(tmp_path / "gone"), ["a"])
 
 
 def test_a_list_that_can_not_be_replaced_is_reported(shared_dir: Path) -> None:
     (shared_dir / "leases").mkdir()
     with pytest.raises(StateUnwritable):
-        shared.add(str(shared_dir), ["a"])
+        shared_leases.add(str(shared_dir), ["a"])
     assert os.listdir(shared_dir) == ["leases"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_a_folder_that_can_not_be_written_is_reported(shared_dir: Path) -> None:
-    shared.add(str(shared_dir), ["a"])
+    shared_leases.add(str(shared_dir), ["a"])
     shared_dir.chmod(0o555)
     (shared_dir / "leases").chmod(0o644)
     inside = os.open(shared_dir, os.O_RDONLY)
@@ -127,9 +127,9 @@ def test_a_folder_that_can_not_be_written_is_reported(shared_dir: Path) -> None:
     def add() -> None:
         os.fchdir(inside)  # the folders above are closed to others
         os.setresuid(12345, 12345, 12345)
-        assert shared.listed(".") == ["a"]
+        assert shared_leases.listed(".") == ["a"]
         with pytest.raises(StateUnwritable, match="make it writable"):
-            shared.add(".", ["b"])
+            shared_leases.add(".", ["b"])
 
     assert ending_of(fork(add)) == 0
     assert content(shared_dir) == "a\n"
@@ -139,12 +139,12 @@ def test_a_folder_that_can_not_be_written_is_reported(shared_dir: Path) -> None:
 def test_of_changes_at_the_same_time_none_is_lost(shared_dir: Path) -> None:
     def work(number: int) -> None:
         for round_number in range(12):
-            shared.add(str(shared_dir), [f"keep-{number}-{round_number}", f"drop-{number}"])
-            shared.remove(str(shared_dir), [f"drop-{number}"])
+            shared_leases.add(str(shared_dir), [f"keep-{number}-{round_number}", f"drop-{number}"])
+            shared_leases.remove(str(shared_dir), [f"drop-{number}"])
 
     children = [fork(lambda n=n: work(n)) for n in range(8)]  # type: ignore[misc]
     assert [ending_of(child) for child in children] == [0] * 8
-    assert sorted(shared.listed(str(shared_dir))) == sorted(
+    assert sorted(shared_leases.listed(str(shared_dir))) == sorted(
         f"keep-{n}-{m}" for n in range(8) for m in range(12)
     )
     assert os.listdir(shared_dir) == ["leases"]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Callable, TypeVar
 
-from leasectl.system.poll import Nap
+from leasectl.system.poll import Sleep
 
 Result = TypeVar("Result")
 
@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 _LONGEST_SLEEP_SECONDS = 3600.0
 
 
-async def nap_through(
-    steps: Generator[Nap, set[int], Result], *, now: Callable[[], float]
+async def sleep_through_async(
+    steps: Generator[Sleep, set[int], Result], *, now: Callable[[], float]
 ) -> Result:
     """Do the naps of a generator one after the other: `sleep_through` as a coroutine.
 
@@ -30,20 +30,20 @@ async def nap_through(
         What the generator returns.
     """
     try:
-        nap = next(steps)
+        wanted = next(steps)
         while True:
             try:
-                woken = await _sleep(nap, now)
+                woken = await _sleep(wanted, now)
             except BaseException as reason:
-                nap = steps.throw(reason)
+                wanted = steps.throw(reason)
             else:
-                nap = steps.send(woken)
+                wanted = steps.send(woken)
     except StopIteration as end:
         result: Result = end.value
         return result
 
 
-async def _sleep(nap: Nap, now: Callable[[], float]) -> set[int]:
+async def _sleep(wanted: Sleep, now: Callable[[], float]) -> set[int]:
     """Sleep until a descriptor has something to say, or the time has come."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
@@ -58,14 +58,14 @@ async def _sleep(nap: Nap, now: Callable[[], float]) -> set[int]:
         end()
 
     timer = None
-    if nap.until is not None:
-        timer = loop.call_later(min(max(0.0, nap.until - now()), _LONGEST_SLEEP_SECONDS), end)
-    for fd in nap.fds:
+    if wanted.until is not None:
+        timer = loop.call_later(min(max(0.0, wanted.until - now()), _LONGEST_SLEEP_SECONDS), end)
+    for fd in wanted.fds:
         loop.add_reader(fd, wake, fd)
     try:
         await over
     finally:
-        for fd in nap.fds:
+        for fd in wanted.fds:
             loop.remove_reader(fd)
         if timer is not None:
             timer.cancel()

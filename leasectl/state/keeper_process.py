@@ -56,7 +56,7 @@ def resign(state: State) -> None:
     state.db.execute("DELETE FROM keeper WHERE pid_namespace = ?", (own_pid_namespace(),))
 
 
-def bury(state: State) -> None:
+def remove_dead(state: State) -> None:
     """Take a killed keeper out of the database that nobody needs a successor of."""
     if registered(state) is not None:
         with state.transaction():
