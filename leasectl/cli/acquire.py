@@ -12,7 +12,7 @@ from leasectl.cli.output import emit, emit_lines, note
 from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, Request
+from leasectl.model import Handle, Process, Request, Scope
 from leasectl.system.process import identify
 from leasectl.system.signals import SignalTrap
 

@@ -152,8 +152,20 @@ def parse_free(kv: KeyValue) -> Free:
 
 def encode_claim(claim: Claim) -> str:
     """Write a claim; `parse_claim` reads it back."""
-    record = claim._asdict()
-    del record["lease"]
+    # The words as they were first written: clients of every version share a cluster.
+    record: dict[str, Any] = {
+        "owner": claim.claim_key,
+        "holder_identity": claim.holder_identity,
+        "names": claim.names,
+        "places": claim.places,
+        "transitions": claim.transitions,
+        "revision": claim.revision,
+        "ticket": claim.ticket,
+        "grant": claim.grant,
+        "acquire_time": claim.acquire_time,
+        "lease_duration_seconds": claim.lease_duration_seconds,
+        "labels": claim.labels,
+    }
     return json.dumps(record)
 
 
