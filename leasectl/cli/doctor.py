@@ -41,7 +41,9 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     The exit code is 0 when nothing fails, else that of the worst failure: 65, 66, 73, 69, 77,
     64 or 1.
     """
-    from leasectl.doctor.examination import Examination, Surroundings, exit_code
+    from leasectl.doctor.examination import Examination
+    from leasectl.doctor.findings import exit_code
+    from leasectl.doctor.surroundings import Surroundings
 
     choice = choose_backend(backend)
     surroundings = Surroundings(
@@ -60,7 +62,7 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     )
     width = output_width()
     found: list[Finding] = []
-    for finding in Examination(surroundings).findings(fix=fix):
+    for finding in Examination(surroundings, fix=fix).findings():
         found.append(finding)
         if not as_json:
             show(_text(finding, width))

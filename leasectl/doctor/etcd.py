@@ -31,7 +31,7 @@ def checks(url: str, settings: Settings) -> list[Check]:
         Check("etcd access", lambda: access(address, settings)),
         Check("etcd members", lambda: members(opened)),
         Check("etcd pools", lambda: pools(opened)),
-        Check("etcd writing", lambda: writing(opened, address.prefix)),
+        Check("etcd writing", lambda: write_access(opened, address.prefix)),
     ]
 
 
@@ -101,7 +101,7 @@ def pools(opened: Opened) -> Finding:
     return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
 
 
-def writing(opened: Opened, prefix: str) -> Finding:
+def write_access(opened: Opened, prefix: str) -> Finding:
     """May we write below the prefix? Found out without writing anything."""
     probe(opened.gateway, Keys(prefix, state_id=""))
     return Finding(OK, f"allowed below {prefix}/")
@@ -110,9 +110,8 @@ def writing(opened: Opened, prefix: str) -> Finding:
 def claims(service: Service, opened: Opened) -> Finding:
     """Do the claims of this state directory and its handles agree?"""
     url = service.backend_url
-    claim_keys = (
-        opened.engine.claim_keys()
-    )  # before the records: what is claimed since then is none
+    # Before the records: what is claimed since then is on record.
+    claim_keys = opened.engine.claim_keys()
     handles = {each.claim_key: each for each in service.handles.active()}
     # Also of one that names the same cluster in other words.
     unknown = [claim_key for claim_key in claim_keys if claim_key not in handles]

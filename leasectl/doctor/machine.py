@@ -1,4 +1,4 @@
-"""What can be found out without opening the records: the machine and its directories."""
+"""The machine: what its kernel and the file system of the state directory can do."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import contextlib
 import fcntl
 import os
 import select
-import stat
 import sys
 import tempfile
 from typing import Callable
 
 from leasectl import __version__
-from leasectl.doctor.findings import FAIL, OK, WARN, Finding
-from leasectl.errors import LeaseError, StateUnwritable
-from leasectl.state import shared_leases
-from leasectl.state.directory import check_directory
+from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
+from leasectl.errors import LeaseError
 from leasectl.system.process import own_pid_namespace, this_process
-from leasectl.text.wording import counted
 
-_UNWRITABLE = StateUnwritable.exit_code
 LEAST_FREE_BYTES = 1 << 20
 FEW_FREE_BYTES = 32 << 20
 _CHILD_SECONDS = 5.0
@@ -27,7 +22,6 @@ _MANY_MACHINES = (
     *("9p", "afs", "beegfs", "ceph", "cifs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre"),
     *("nfs", "nfs4", "ocfs2", "smb3", "smbfs"),
 )
-_ELSEWHERE = "choose another directory with LEASECTL_STATE_DIR"
 
 
 def version() -> Finding:
@@ -97,104 +91,43 @@ def _told_of_a_death(pidfd_open: Callable[[int], int]) -> bool:
         os.waitpid(child, 0)
 
 
-def shared_dir(directory: str | None) -> Finding:
-    """``SHARED_DIR``, where scope ``test`` lists its names."""
-    if directory is None:
-        return Finding(OK, "not set; only --scope test needs it")
-    try:
-        names = shared_leases.listed(directory)
-    except LeaseError as error:
-        what, _, advice = str(error).partition("; ")
-        return Finding(FAIL, what, advice or "mend it", exit_code=error.exit_code)
-    if not os.access(directory, os.W_OK):
-        return Finding(
-            WARN,
-            f"{directory} can't be written: --scope test won't work",
-            "make it writable, or use scope step",
-        )
-    return Finding(OK, f"{directory}; leases lists {counted(len(names), 'name')}")
-
-
-def state_directory(directory: str) -> Finding:
-    """Is it a private directory of ours, and can it be written?"""
-    try:
-        found = os.lstat(directory)
-    except FileNotFoundError:
-        return _absent(directory)
-    except OSError as error:
-        return _unwritable(f"{directory}: {error.strerror}", _ELSEWHERE)
-    try:
-        check_directory(directory, create=False)
-        _try_writing(directory)
-    except (LeaseError, OSError) as error:
-        what, _, advice = str(error).partition("; ")
-        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        if stat.S_IMODE(found.st_mode) == 0o700 or not ours:
-            return _unwritable(what, advice or _ELSEWHERE)
-        return _unwritable(what, advice or f"run: chmod 700 {directory}")._replace(
-            mend=lambda: _make_private(directory)
-        )
-    what = f"{directory}, of user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
-    return Finding(OK, what)
-
-
-def _absent(directory: str) -> Finding:
-    parent = os.path.dirname(directory)
-    if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
-        return Finding(OK, f"{directory} is not there yet; the first command makes it")
-    return _unwritable(f"{directory} can't be made in {parent}", _ELSEWHERE)
-
-
-def _make_private(directory: str) -> str:
-    try:
-        # Not by its path: in between it may have become a link to something else.
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fchmod(fd, 0o700)
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise StateUnwritable(f"{directory}: {error.strerror}") from error
-    return "made it private (mode 0700)"
-
-
 def file_system(directory: str) -> Finding:
     """Which file system it is on, and whether there is room."""
     where = _nearest(directory)
     try:
         found = os.statvfs(where)
     except OSError as error:
-        return _unwritable(f"{where}: {error.strerror}", _ELSEWHERE)
+        return unwritable(f"{where}: {error.strerror}", ELSEWHERE)
     kind = _file_system_type(where)
     free = found.f_bavail * found.f_frsize
     what = f"{kind}, {free >> 20} MiB free"
     if found.f_flag & os.ST_RDONLY:
-        return _unwritable(f"{kind}, read-only", _ELSEWHERE)
+        return unwritable(f"{kind}, read-only", ELSEWHERE)
     # Some file systems make inodes as they are needed, and say 0 of both.
     if free < LEAST_FREE_BYTES or (found.f_files and not found.f_favail):
-        return _unwritable(f"{what}: full", f"free some space, or {_ELSEWHERE}")
+        return unwritable(f"{what}: full", f"free some space, or {ELSEWHERE}")
     if kind in _MANY_MACHINES:
         return Finding(
             WARN,
             f"{what}; a network file system",
-            f"a state directory belongs to one machine: {_ELSEWHERE}",
+            f"a state directory belongs to one machine: {ELSEWHERE}",
         )
     if free < FEW_FREE_BYTES:
-        return Finding(WARN, what, f"free some space, or {_ELSEWHERE}")
+        return Finding(WARN, what, f"free some space, or {ELSEWHERE}")
     return Finding(OK, what)
 
 
-def exclusion(directory: str, flock: Callable[[int, int], None]) -> Finding:
+def file_locks(directory: str, flock: Callable[[int, int], None]) -> Finding:
     """Does a lock that one process holds really keep another out?"""
     where = _nearest(directory)
     try:
         excludes = _excludes(where, flock)
     except OSError as error:
-        return _unwritable(f"flock(2) fails in {where}: {error.strerror}", _ELSEWHERE)
+        return unwritable(f"flock(2) fails in {where}: {error.strerror}", ELSEWHERE)
     if not excludes:
-        return _unwritable(
+        return unwritable(
             f"flock(2) doesn't exclude in {where}: two processes held one lock at once",
-            f"{_ELSEWHERE}, on a local file system",
+            f"{ELSEWHERE}, on a local file system",
         )
     return Finding(OK, "a lock that one process holds keeps others out")
 
@@ -234,23 +167,9 @@ def _child_gets(path: str, flock: Callable[[int, int], None]) -> bool:
     return code == 0
 
 
-def _unwritable(what: str, advice: str) -> Finding:
-    return Finding(FAIL, what, advice, exit_code=_UNWRITABLE)
-
-
 def _nearest(directory: str) -> str:
     """The directory, or the one that it would be made in."""
     return directory if os.path.isdir(directory) else os.path.dirname(directory) or "/"
-
-
-def _try_writing(directory: str) -> None:
-    # Asking for the rights won't do: root has them on a read-only file system too.
-    try:
-        fd, path = tempfile.mkstemp(prefix=".leasectl-write-", dir=directory)
-    except OSError as error:
-        raise StateUnwritable(f"{directory} can't be written: {error.strerror}") from error
-    os.close(fd)
-    os.unlink(path)
 
 
 def _file_system_type(path: str) -> str:

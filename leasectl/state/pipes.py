@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
@@ -11,14 +12,22 @@ from leasectl.system.named_pipe import is_read
 
 def tidy(state: State) -> None:
     """Remove the named pipes that killed waiters and runners left."""
+    for path in unused(state):
+        unlink(path)
+
+
+def unused(state: State) -> Iterator[str]:
+    """Find the named pipes that nobody reads any more.
+
+    Those that are on record as somebody's aren't asked: it would wake them all.
+    """
     used = {state.waiter_pipe(pipe) for (pipe,) in state.query("SELECT pipe FROM ticket")}
     runners = state.query("SELECT id FROM handle WHERE runner IS NOT NULL")
     used |= {state.runner_pipe(handle_id) for (handle_id,) in runners}
     acquiring = state.query("SELECT id, acquisition FROM handle WHERE state = 'acquiring'")
     used |= {state.cancel_pipe(handle_id, acquisition) for handle_id, acquisition in acquiring}
-    for name in os.listdir(state.path("waiters")):
-        # Some are open before it is on record what for. Those on record aren't asked: it would
-        # wake them all.
+    for name in sorted(os.listdir(state.path("waiters"))):
         path = state.waiter_pipe(name)
+        # Some have a reader before it is on record what for.
         if path not in used and not is_read(path):
-            unlink(path)
+            yield path

@@ -1,0 +1,196 @@
+"""The state directory as files: whose it is, whether its lock is ever free, what lies about.
+
+Nothing here asks what the records say, but for which files they know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import sqlite3
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+
+from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
+from leasectl.errors import CorruptState, LeaseError, StateUnwritable
+from leasectl.state import pipes
+from leasectl.state.database import SCHEMA_VERSION, unlink
+from leasectl.state.directory import State, check_directory
+from leasectl.system.clock import boottime_seconds
+from leasectl.text.wording import counted, listed
+
+LOCK_PATIENCE_SECONDS = 3.0
+_LOCK_PAUSE_SECONDS = 0.02
+_HANDLE_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})(\.lock|\.new)?")
+
+
+def state_directory(directory: str) -> Finding:
+    """Is it a private directory of ours, and can it be written?"""
+    try:
+        found = os.lstat(directory)
+    except FileNotFoundError:
+        return _absent(directory)
+    except OSError as error:
+        return unwritable(f"{directory}: {error.strerror}", ELSEWHERE)
+    try:
+        check_directory(directory, create=False)
+        _try_writing(directory)
+    except (LeaseError, OSError) as error:
+        what, _, advice = str(error).partition("; ")
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if stat.S_IMODE(found.st_mode) == 0o700 or not ours:
+            return unwritable(what, advice or ELSEWHERE)
+        return unwritable(what, advice or f"run: chmod 700 {directory}")._replace(
+            mend=lambda: _make_private(directory)
+        )
+    what = f"{directory}, of user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
+    return Finding(OK, what)
+
+
+def _absent(directory: str) -> Finding:
+    parent = os.path.dirname(directory)
+    if os.path.isdir(parent) and os.access(parent, os.W_OK | os.X_OK):
+        return Finding(OK, f"{directory} is not there yet; the first command makes it")
+    return unwritable(f"{directory} can't be made in {parent}", ELSEWHERE)
+
+
+def _make_private(directory: str) -> str:
+    try:
+        # Not by its path: in between it may have become a link to something else.
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fchmod(fd, 0o700)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise StateUnwritable(f"{directory}: {error.strerror}") from error
+    return "made it private (mode 0700)"
+
+
+def _try_writing(directory: str) -> None:
+    # Asking for the rights won't do: root has them on a read-only file system too.
+    try:
+        fd, path = tempfile.mkstemp(prefix=".leasectl-write-", dir=directory)
+    except OSError as error:
+        raise StateUnwritable(f"{directory} can't be written: {error.strerror}") from error
+    os.close(fd)
+    os.unlink(path)
+
+
+def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) -> Finding:
+    """Is ``state.lock`` free now and then? A stopped process may hold it for ever."""
+    path = os.path.join(directory, "state.lock")
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Finding(OK, "none yet; the first command makes it")
+    except OSError as error:
+        return Finding(FAIL, f"{path}: {error.strerror}", "give yourself the rights", exit_code=73)
+    try:
+        until = boottime_seconds() + patience_seconds
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return Finding(OK, f"{path} is free")
+            except BlockingIOError:
+                if boottime_seconds() >= until:
+                    return _stuck(path, os.fstat(fd))
+                time.sleep(_LOCK_PAUSE_SECONDS)
+    finally:
+        os.close(fd)
+
+
+def _stuck(path: str, found: os.stat_result) -> Finding:
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    holders = []
+    with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as file:
+        # A waiting one has an arrow in its second field.
+        fields = [line.split() for line in file]
+        holders = [each[4] for each in fields if each[1] == "FLOCK" and device in each]
+    who = f" by process {', '.join(holders)}" if holders else ""
+    return Finding(
+        FAIL,
+        f"{path} is held all the time{who}",
+        "if that process is stopped, continue it with kill -CONT, or end it",
+    )
+
+
+def database(state: State) -> Finding:
+    """Is the database sound, and of the version that this leasectl writes?"""
+    path = state.path("state.db")
+    problems = [str(text) for (text,) in state.query("PRAGMA integrity_check(5)")]
+    if problems != ["ok"]:
+        raise CorruptState(
+            f"{path} is damaged ({problems[0]}); if no job here still needs its leases, start "
+            f"afresh with: mv {state.directory} {state.directory}.damaged"
+        )
+    ((mode,),) = state.query("PRAGMA journal_mode")
+    ((version,),) = state.query("PRAGMA user_version")
+    size = os.path.getsize(path) >> 10
+    what = f"sound, {size} KiB, schema {version} of {SCHEMA_VERSION}"
+    if mode != "wal":
+        return Finding(
+            WARN,
+            f"{what}, but its journal mode is {mode}",
+            "move it to a local file system: only there SQLite can write a log ahead",
+        )
+    return Finding(OK, f"{what}, SQLite {sqlite3.sqlite_version}")
+
+
+def unknown_files(state: State) -> Finding:
+    """Are there files that no record knows?"""
+    with state.transaction():
+        stale = list(_stale_files(state))
+    if not stale:
+        return Finding(OK, "none that no record knows")
+    return Finding(
+        WARN,
+        f"{counted(len(stale), 'file')} that no record knows: {listed(stale)}",
+        "run: leasectl doctor --fix",
+        mend=lambda: _remove_stale(state),
+    )
+
+
+def _remove_stale(state: State) -> str:
+    removed = []
+    with state.transaction():
+        for path in _stale_files(state):
+            try:
+                unlink(path)
+            except OSError as error:
+                raise StateUnwritable(f"can't remove {path}: {error.strerror}") from error
+            removed.append(path)
+    return f"removed {counted(len(removed), 'file')}"
+
+
+def _stale_files(state: State) -> Iterator[str]:
+    """Inside a transaction: nobody else is half-way through making a file."""
+    known = {handle_id for (handle_id,) in state.query("SELECT id FROM handle")}
+    for name in sorted(os.listdir(state.path("handles"))):
+        found = _HANDLE_FILE.fullmatch(name)
+        path = state.path("handles", name)
+        if found is None or name in known:
+            continue
+        handle_id, ending = found.groups()
+        if ending == ".new" or (handle_id not in known and not _is_locked(path)):
+            yield path
+    yield from pipes.unused(state)
+
+
+def _is_locked(path: str) -> bool:
+    """A lock that a script still holds must keep its name."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)

@@ -1,0 +1,89 @@
+"""What the environment of a command says: the backend, the lease proxy's variables, SHARED_DIR."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from leasectl.backends.opening import check_url
+from leasectl.doctor.findings import FAIL, OK, WARN, Finding
+from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.http.settings import Settings
+from leasectl.leases.targets import Caller
+from leasectl.state import shared_leases
+from leasectl.text.printable import printable
+from leasectl.text.wording import counted
+
+
+class Surroundings(NamedTuple):
+    """What the environment of the command says.
+
+    Args:
+        directory: The state directory.
+        backend_url: The backend that was chosen.
+        backend_reason: What chose it.
+        caller: On whose behalf commands act here.
+        proxy_variables: The variables of the lease proxy that are set.
+        settings: How to talk to a server.
+    """
+
+    directory: str
+    backend_url: str
+    backend_reason: str
+    caller: Caller
+    proxy_variables: tuple[tuple[str, str], ...] = ()
+    settings: Settings = Settings()
+
+
+def backend(around: Surroundings) -> Finding:
+    """Which backend was chosen, by what, and is there such a one?"""
+    what = f"{_without_credentials(around.backend_url)}, chosen by {around.backend_reason}"
+    try:
+        check_url(around.backend_url)
+    except InvalidRequest as error:
+        return Finding(FAIL, what, str(error), exit_code=error.exit_code)
+    return Finding(OK, what)
+
+
+def lease_proxy(around: Surroundings) -> Finding:
+    """Which ``LEASE_PROXY_*`` variables are set, and do they count?"""
+    if not around.proxy_variables:
+        return Finding(OK, "no LEASE_PROXY_* variable is set")
+    what = ", ".join(
+        f"{name}={_without_credentials(value)}" for name, value in around.proxy_variables
+    )
+    overridden = "LEASE_PROXY_SERVER_URL" in dict(around.proxy_variables) and (
+        around.backend_reason != "LEASE_PROXY_SERVER_URL"
+    )
+    if overridden:
+        return Finding(
+            WARN,
+            f"{what}; not used, because of {around.backend_reason}",
+            "leave out --backend and unset LEASECTL_BACKEND to use the lease proxy",
+        )
+    return Finding(OK, what)
+
+
+def shared_dir(directory: str | None) -> Finding:
+    """``SHARED_DIR``, where scope ``test`` lists its names."""
+    if directory is None:
+        return Finding(OK, "not set; only --scope test needs it")
+    try:
+        names = shared_leases.listed(directory)
+    except LeaseError as error:
+        what, _, advice = str(error).partition("; ")
+        return Finding(FAIL, what, advice or "mend it", exit_code=error.exit_code)
+    if not os.access(directory, os.W_OK):
+        return Finding(
+            WARN,
+            f"{directory} can't be written: --scope test won't work",
+            "make it writable, or use scope step",
+        )
+    return Finding(OK, f"{directory}; leases lists {counted(len(names), 'name')}")
+
+
+def _without_credentials(url: str) -> str:
+    """A URL without the user and password that it may carry."""
+    scheme, slashes, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return printable(f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}", longest=200)

@@ -1,0 +1,120 @@
+"""Records that contradict each other: how doctor finds and settles them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.kit.support import Cli, eventually
+from tests.unit.doctor.reports import (
+    CORRUPT,
+    database,
+    doctor,
+)
+
+
+class TestRecords:
+    def held(self, cli: Cli) -> str:
+        cli.pool("T", "a", "b")
+        return os.path.basename(cli.ok("acquire", "-t", "T", "-c", "2").strip())
+
+    def check(self, cli: Cli, *said: str) -> None:
+        """The disagreement is reported, mended, and mended for good."""
+        report = doctor(cli)
+        assert (report.code, report["records"]["status"]) == (CORRUPT, "fail")
+        for text in said:
+            assert text in report["records"]["what"]
+        report = doctor(cli, "--fix")
+        assert (report.code, report["records"]["status"]) == (0, "ok")
+        assert report["records"]["fixed"].startswith("settled: ")
+        assert doctor(cli)["records"]["status"] == "ok"
+
+    def test_a_resource_whose_owner_doesnt_know_of_it_is_freed(self, cli: Cli) -> None:
+        handle = self.held(cli)
+        with database(cli) as db:
+            db.execute("DELETE FROM lease WHERE name = 'a'")
+        self.check(cli, f"a is held by {handle}, which doesn't know of it")
+        assert cli.held() == {"b": handle}
+        assert cli.ok("cat", "--handle", handle) == "b\n"
+
+    def test_a_resource_that_is_freed_goes_to_who_waits(self, cli: Cli) -> None:
+        self.held(cli)
+        waiter = cli.start("acquire", "-t", "T", "--output", "names")
+        eventually(cli.waiting)
+        with database(cli) as db:
+            db.execute("DELETE FROM lease WHERE name = 'a'")
+        doctor(cli, "--fix")
+        assert waiter.finish().out == "a\n"
+
+    def test_a_lease_on_a_resource_that_is_anothers_is_dropped(self, cli: Cli) -> None:
+        handle = self.held(cli)
+        with database(cli) as db:
+            db.execute("UPDATE resource SET owner = NULL WHERE name = 'a'")
+        self.check(cli, f"{handle} claims a, which isn't its own")
+        assert cli.held() == {"b": handle}
+        assert Path(cli.state_dir / "handles" / handle).read_text() == "b"
+
+    def test_a_handle_that_loses_its_last_lease_is_released(self, cli: Cli) -> None:
+        handle = self.held(cli)
+        with database(cli) as db:
+            db.execute("DELETE FROM resource")
+        self.check(cli, f"{handle} claims a", f"{handle} claims b", 'pool "T" counts 2')
+        assert cli.query("SELECT state, lost FROM handle") == [("released", 1)]
+
+    def test_a_lease_of_no_handle_is_dropped_and_its_resource_freed(self, cli: Cli) -> None:
+        self.held(cli)
+        with database(cli) as db:
+            db.execute("DELETE FROM handle")
+        self.check(cli, "without being a held handle")
+        assert cli.held() == {}
+        assert cli.query("SELECT * FROM lease") == []
+
+    def test_a_handle_that_is_held_and_holds_nothing_is_released(self, cli: Cli) -> None:
+        handle = self.held(cli)
+        with database(cli) as db:
+            db.execute("DELETE FROM lease")
+            db.execute("UPDATE resource SET owner = NULL")
+        self.check(cli, f"{handle} is held but holds nothing")
+
+    def test_a_fence_is_that_of_the_resource(self, cli: Cli) -> None:
+        handle = self.held(cli)
+        with database(cli) as db:
+            db.execute("UPDATE lease SET fence = 77 WHERE name = 'a'")
+        self.check(cli, f"{handle} shows fence 77 for a, which has 1")
+        assert cli.query("SELECT fence FROM lease WHERE name = 'a'") == [(1,)]
+
+    def test_a_ticket_that_nobody_waits_with_is_taken_away(self, cli: Cli) -> None:
+        self.held(cli)
+        with database(cli) as db:
+            db.execute("INSERT INTO ticket VALUES ('T', 7, 'T-ghost1', 'ghost', 1, 0, NULL, 'p')")
+        self.check(cli, "T-ghost1 stands in a queue and isn't acquiring")
+        assert cli.waiting() == []
+
+    def test_a_capacity_is_counted_again(self, cli: Cli) -> None:
+        self.held(cli)
+        with database(cli) as db:
+            db.execute("UPDATE pool SET capacity = 9")
+        self.check(cli, 'pool "T" counts 9 resources and has 2')
+
+    def test_a_release_armed_for_nobody_is_taken_away(self, cli: Cli) -> None:
+        self.held(cli)
+        with database(cli) as db:
+            db.execute("INSERT INTO timer VALUES ('T-ghost1', '', 1, 0)")
+        self.check(cli, "a release is armed for T-ghost1, which isn't there")
+        assert cli.query("SELECT * FROM timer") == []
+
+    @pytest.mark.parametrize("content", [None, "", "other"])
+    def test_a_names_file_is_written_anew(self, cli: Cli, content: str | None) -> None:
+        handle = self.held(cli)
+        path = cli.state_dir / "handles" / handle
+        path.unlink()
+        if content is not None:
+            path.write_text(content)
+        self.check(cli, f"{path} doesn't say what the handle holds")
+        assert path.read_text() == "a\nb"
+
+    def test_a_dry_run_holds_nothing_and_is_fine(self, cli: Cli) -> None:
+        cli.ok("acquire", "-t", "T", "--backend", "none:")
+        assert doctor(cli).statuses() == {}

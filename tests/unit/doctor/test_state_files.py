@@ -1,0 +1,179 @@
+"""What doctor says of the state directory as files, and which of them it removes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import stat
+import tempfile
+from pathlib import Path
+
+from leasectl.doctor import state_files
+from leasectl.system.named_pipe import NamedPipe
+from tests.kit.support import Cli, ending_of, eventually, fork
+from tests.unit.doctor.reports import (
+    CORRUPT,
+    UNWRITABLE,
+    database,
+    doctor,
+    files,
+)
+
+NOBODY = 65534
+
+
+class TestTheDirectory:
+    def test_open_to_others(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.state_dir.chmod(0o777)
+        report = doctor(cli)
+        assert (report.code, report.statuses()) == (UNWRITABLE, {"state directory": "fail"})
+        assert "mode 0777" in report["state directory"]["what"]
+        assert "chmod 700" in report["state directory"]["advice"]
+        assert "database" not in report.checks
+        assert stat.S_IMODE(cli.state_dir.stat().st_mode) == 0o777
+
+    def test_open_to_others_is_mended_and_the_rest_looked_at(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.state_dir.chmod(0o755)
+        report = doctor(cli, "--fix")
+        assert (report.code, report.statuses()) == (0, {})
+        assert report["state directory"]["fixed"] == "made it private (mode 0700)"
+        assert report["database"]["status"] == "ok"
+        assert stat.S_IMODE(cli.state_dir.stat().st_mode) == 0o700
+
+    def test_a_symbolic_link_is_left_alone(self, cli: Cli, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir(mode=0o777)
+        cli.state_dir.symlink_to(tmp_path / "real")
+        report = doctor(cli, "--fix")
+        assert (report.code, report["state directory"]["status"]) == (UNWRITABLE, "fail")
+        assert "symbolic link" in report["state directory"]["what"]
+        assert report["state directory"]["fixed"] is None
+        assert os.listdir(tmp_path / "real") == []
+
+    def test_a_file(self, cli: Cli) -> None:
+        cli.state_dir.write_text("")
+        report = doctor(cli)
+        assert (report.code, report["state directory"]["status"]) == (UNWRITABLE, "fail")
+
+    def test_nowhere_to_make_it(self, cli: Cli, tmp_path: Path) -> None:
+        report = doctor(cli, LEASECTL_STATE_DIR=str(tmp_path / "no" / "where"))
+        assert (report.code, report["state directory"]["status"]) == (UNWRITABLE, "fail")
+
+    def test_read_only(self) -> None:
+        with tempfile.TemporaryDirectory() as parent:
+            os.chmod(parent, 0o755)
+            directory = os.path.join(parent, "state")
+            os.mkdir(directory, 0o500)
+            if os.geteuid() == 0:
+                os.chown(directory, NOBODY, NOBODY)
+
+            def look_and_mend() -> None:
+                if os.geteuid() == 0:
+                    os.setuid(NOBODY)  # root may write where nobody may
+                finding = state_files.state_directory(directory)
+                assert (finding.status, finding.exit_code) == ("fail", UNWRITABLE)
+                assert finding.mend is not None
+                finding.mend()
+                assert state_files.state_directory(directory).status == "ok"
+
+            assert ending_of(fork(look_and_mend)) == 0
+
+
+class TestTheLock:
+    def test_a_lock_that_is_never_free(self, cli: Cli) -> None:
+        cli.pool("T")
+        with open(cli.state_dir / "state.lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            finding = state_files.state_lock(str(cli.state_dir), patience_seconds=0)
+        assert finding.status == "fail"
+        assert f"process {os.getpid()}" in finding.what
+
+
+class TestTheDatabase:
+    def test_garbage(self, cli: Cli) -> None:
+        cli.pool("T")
+        (cli.state_dir / "state.db").write_bytes(b"x" * 8192)
+        for args in ((), ("--fix",)):
+            report = doctor(cli, *args)
+            assert (report.code, report["database"]["status"]) == (CORRUPT, "fail")
+            assert "start afresh" in report["database"]["advice"]
+        assert (cli.state_dir / "state.db").read_bytes() == b"x" * 8192
+
+    def test_truncated(self, cli: Cli) -> None:
+        cli.pool("T")
+        (cli.state_dir / "state.db").write_bytes(b"")
+        report = doctor(cli)
+        assert (report.code, report["database"]["status"]) == (CORRUPT, "fail")
+
+    def test_from_a_newer_version(self, cli: Cli) -> None:
+        cli.pool("T")
+        with database(cli) as db:
+            db.execute("PRAGMA user_version = 99")
+        report = doctor(cli)
+        assert (report.code, report["database"]["status"]) == (CORRUPT, "fail")
+        assert "newer version" in report["database"]["what"]
+
+    def test_a_damaged_page(self, cli: Cli) -> None:
+        cli.pool("T", *(f"r{number:04d}" for number in range(2000)))
+        with database(cli) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with open(cli.state_dir / "state.db", "r+b") as file:
+            file.seek(-4096 * 3, os.SEEK_END)
+            file.write(b"\xff" * 4096)
+        report = doctor(cli)
+        assert (report.code, report["database"]["status"]) == (CORRUPT, "fail")
+
+    def test_one_that_has_gone_missing_while_its_log_is_there(self, cli: Cli) -> None:
+        cli.ok("pool", "create", "T", "--count", "1")  # a process that ends without closing it
+        (cli.state_dir / "state.db").unlink()
+        report = doctor(cli)
+        assert (report.code, report["database"]["status"]) == (CORRUPT, "fail")
+
+
+class TestFiles:
+    def test_what_no_record_knows_is_removed_and_nothing_else(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        handle = cli.ok("acquire", "-t", "T").strip()
+        # Quiet: who shows how things stand also tidies up.
+        waiter = cli.start("acquire", "-q", "-t", "T")
+        eventually(cli.waiting)
+        Path(f"{handle}.lock").touch()
+        kept = files(cli)
+        folder = cli.state_dir / "handles"
+        (folder / "T-ghost1").write_text("a")
+        (folder / "T-ghost1.lock").touch()
+        Path(f"{handle}.new").write_text("a")
+        os.mkfifo(cli.state_dir / "waiters" / "waiter-0123456789abcdef")
+        os.mkfifo(cli.state_dir / "waiters" / "T-ghost1.run")
+        (folder / "notes").write_text("somebody's own")
+        report = doctor(cli)
+        assert report["files"]["status"] == "warn"
+        assert report["files"]["what"].startswith("5 files that no record knows: ")
+        report = doctor(cli, "--fix")
+        assert (report["files"]["status"], report["files"]["fixed"]) == ("ok", "removed 5 files")
+        assert files(cli) == sorted([*kept, "handles/notes"])
+        cli.ok("release", "--handle", handle)
+        assert waiter.finish().code == 0
+
+    def test_who_waits_for_a_server_is_not_woken_by_the_question(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("acquire", "-t", "T")
+        with database(cli) as db:
+            db.execute("UPDATE handle SET state = 'acquiring', backend = 'http://x'")
+            ((handle_id,),) = db.execute("SELECT id FROM handle")
+        waiter = NamedPipe(str(cli.state_dir / "waiters" / f"{handle_id}.1.cancel"))
+        poll = select.poll()
+        poll.register(waiter.fd, select.POLLIN)
+        assert doctor(cli)["files"]["status"] == "ok"
+        assert poll.poll(0) == []
+
+    def test_a_lock_that_somebody_holds_keeps_its_name(self, cli: Cli) -> None:
+        cli.pool("T")
+        path = cli.state_dir / "handles" / "T-ghost1.lock"
+        path.touch()
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert doctor(cli)["files"]["status"] == "ok"
+        assert doctor(cli)["files"]["status"] == "warn"
