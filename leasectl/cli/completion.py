@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 
 import click
 
@@ -61,7 +60,9 @@ def known_types(backend: str | None = None) -> list[str]:
         return _types_in_etcd(url)
     if url != LOCAL:
         return []
-    return [kind for (kind,) in _read("SELECT type FROM pool ORDER BY type")]
+    from leasectl.state import read_only
+
+    return read_only.pool_types(state_directory())
 
 
 def _types_in_etcd(url: str) -> list[str]:
@@ -86,32 +87,6 @@ def _types_in_etcd(url: str) -> list[str]:
 
 def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
     """Ids and holder identities of handles; none when they can't be read."""
-    where = "" if released_too else "WHERE state <> 'released'"
-    return [
-        (handle_id, identity)
-        for handle_id, identity in _read(
-            f"SELECT id, holder_identity FROM handle {where} ORDER BY id"
-        )
-    ]
+    from leasectl.state import read_only
 
-
-def _read(sql: str) -> list[tuple[str, ...]]:
-    """Read the database, if there is one, without making or changing anything.
-
-    Somebody in the middle of typing a command can't do anything about an error, so there is none.
-    """
-    import sqlite3
-    import urllib.parse
-
-    from leasectl.errors import LeaseError
-    from leasectl.state.directory import check_directory
-
-    with contextlib.suppress(LeaseError, OSError, sqlite3.Error):
-        directory = os.path.abspath(state_directory())
-        check_directory(directory, create=False)
-        path = urllib.parse.quote(os.path.join(directory, "state.db"))
-        with contextlib.closing(
-            sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=1)
-        ) as database:
-            return database.execute(sql).fetchall()
-    return []
+    return read_only.handle_ids(state_directory(), released_too=released_too)

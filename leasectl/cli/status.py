@@ -141,11 +141,11 @@ def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
     """Sleep until another process has changed the records, at most for the refresh time."""
     from leasectl.cli.waiting import pause
 
-    before = service.state.query("PRAGMA data_version")
+    before = service.state.data_version()
     until = boottime_seconds() + LONGEST_REFRESH_SECONDS
     while boottime_seconds() < until:
         pause(LOOK_SECONDS, ends)
-        if service.state.query("PRAGMA data_version") != before:
+        if service.state.data_version() != before:
             return
 
 

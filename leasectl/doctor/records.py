@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Callable, NamedTuple
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.opening import LOCAL, open_backend
 from leasectl.doctor.findings import FAIL, OK, Finding
+from leasectl.engines.local import audit
 from leasectl.errors import CorruptState
 from leasectl.leases.service import Service
 from leasectl.model import Handle
@@ -66,107 +68,66 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     )
     yield from _claims(state, backend)
     yield from _leases(state, handles, backend)
-    yield from _places(state, backend)
-    for kind, capacity, real in state.query(
-        "SELECT type, capacity, (SELECT count(*) FROM resource WHERE resource.type = pool.type) "
-        "AS real FROM pool WHERE capacity <> real"
-    ):
+    yield from _tickets_and_timers(state, handles, backend)
+    for pool_type, counted, real in audit.miscounts(state):
         yield Disagreement(
-            f'pool "{kind}" counts {capacity} resources and has {real}',
-            _sql(state, "UPDATE pool SET capacity = ? WHERE type = ?", real, kind),
+            f'pool "{pool_type}" counts {counted} resources and has {real}',
+            partial(audit.correct_capacity, state, pool_type, real),
         )
     for handle in handles.active():
         if handle.state == "held" and _read_names(state, handle) != handle.names:
             yield Disagreement(
                 f"{state.names_path(handle.id)} doesn't say what the handle holds",
-                _staging(state, handle),
+                partial(state.stage_names, handle.id, handle.names),
             )
 
 
 def _claims(state: State, backend: Backend) -> Iterator[Disagreement]:
-    for name, claim_key in state.query(
-        "SELECT name, owner FROM resource WHERE owner IS NOT NULL AND NOT EXISTS "
-        "(SELECT 1 FROM lease WHERE handle = owner AND lease.name = resource.name)"
-    ):
+    for claim_key, name in audit.claims_without_record(state):
         yield Disagreement(
             f"{name} is held by {claim_key}, which doesn't know of it",
-            _freeing(backend, claim_key, name),
+            partial(backend.release, claim_key, [name]),
         )
 
 
 def _leases(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
-    for claim_key, name in state.query(
-        "SELECT handle, lease.name FROM lease LEFT JOIN handle ON id = handle "
-        # What arrives from a server is on record before all of it has.
-        "WHERE id IS NULL OR state = 'released' OR (state = 'acquiring' AND backend = ?)",
-        LOCAL,
-    ):
-
-        def drop(claim_key: str = claim_key, name: str = name) -> None:
-            backend.release(claim_key, [name])
-            state.db.execute("DELETE FROM lease WHERE handle = ? AND name = ?", (claim_key, name))
-
-        yield Disagreement(f"{claim_key} holds {name} without being a held handle", drop)
-    for claim_key, name in state.query(
-        "SELECT handle, lease.name FROM lease JOIN handle ON id = handle LEFT JOIN resource "
-        "ON resource.name = lease.name AND resource.owner = handle "
-        "WHERE backend = ? AND state = 'held' AND resource.name IS NULL",
-        LOCAL,
-    ):
+    for claim in audit.records_without_handle(state, LOCAL):
+        yield Disagreement(
+            f"{claim.claim_key} holds {claim.name} without being a held handle",
+            _forgetting(state, backend, claim),
+        )
+    for claim_key, name in audit.records_without_claim(state, LOCAL):
         yield Disagreement(
             f"{claim_key} claims {name}, which isn't its own", _dropping(handles, claim_key, name)
         )
-    for claim_key, name, mine, theirs in state.query(
-        "SELECT handle, lease.name, lease.fence, resource.fence FROM lease JOIN resource "
-        "ON resource.name = lease.name AND resource.owner = handle "
-        "WHERE lease.fence <> resource.fence"
-    ):
+    for claim, recorded, real in audit.fence_mismatches(state):
         yield Disagreement(
-            f"{claim_key} shows fence {mine} for {name}, which has {theirs}",
-            _sql(
-                state,
-                "UPDATE lease SET fence = ? WHERE handle = ? AND name = ?",
-                theirs,
-                claim_key,
-                name,
-            ),
+            f"{claim.claim_key} shows fence {recorded} for {claim.name}, which has {real}",
+            partial(audit.correct_fence, state, claim, real),
         )
-    for (claim_key,) in state.query(
-        "SELECT id FROM handle WHERE backend = ? AND state = 'held' AND NOT EXISTS "
-        "(SELECT 1 FROM lease WHERE handle = id)",
-        LOCAL,
-    ):
+    for claim_key in audit.held_without_lease(state, LOCAL):
         yield Disagreement(f"{claim_key} is held but holds nothing", _dropping(handles, claim_key))
 
 
-def _places(state: State, backend: Backend) -> Iterator[Disagreement]:
-    for (claim_key,) in state.query(
-        "SELECT owner FROM ticket WHERE NOT EXISTS "
-        "(SELECT 1 FROM handle WHERE id = ticket.owner AND state = 'acquiring')"
-    ):
+def _tickets_and_timers(state: State, handles: Handles, backend: Backend) -> Iterator[Disagreement]:
+    for claim_key in audit.tickets_without_waiter(state):
         yield Disagreement(
-            f"{claim_key} stands in a queue and isn't acquiring", _withdrawing(backend, claim_key)
+            f"{claim_key} stands in a queue and isn't acquiring",
+            partial(backend.withdraw, claim_key),
         )
-    for (claim_key,) in state.query(
-        "SELECT DISTINCT handle FROM timer WHERE NOT EXISTS "
-        "(SELECT 1 FROM handle WHERE id = timer.handle)"
-    ):
+    for handle_id in handles.timers_of_nobody():
         yield Disagreement(
-            f"a release is armed for {claim_key}, which isn't there",
-            _sql(state, "DELETE FROM timer WHERE handle = ?", claim_key),
+            f"a release is armed for {handle_id}, which isn't there",
+            partial(handles.disarm, handle_id),
         )
 
 
-def _sql(state: State, statement: str, *values: object) -> Callable[[], object]:
-    return lambda: state.db.execute(statement, values)
+def _forgetting(state: State, backend: Backend, claim: audit.Claim) -> Callable[[], object]:
+    def forget() -> None:
+        backend.release(claim.claim_key, [claim.name])
+        audit.forget_record(state, claim)
 
-
-def _freeing(backend: Backend, claim_key: str, name: str) -> Callable[[], object]:
-    return lambda: backend.release(claim_key, [name])
-
-
-def _withdrawing(backend: Backend, claim_key: str) -> Callable[[], object]:
-    return lambda: backend.withdraw(claim_key)
+    return forget
 
 
 def _dropping(handles: Handles, claim_key: str, *names: str) -> Callable[[], object]:
@@ -176,10 +137,6 @@ def _dropping(handles: Handles, claim_key: str, *names: str) -> Callable[[], obj
             handles.drop(handle, names, now=boottime_seconds(), lost=True)
 
     return drop
-
-
-def _staging(state: State, handle: Handle) -> Callable[[], object]:
-    return lambda: state.stage_names(handle.id, handle.names)
 
 
 def _read_names(state: State, handle: Handle) -> tuple[str, ...] | None:

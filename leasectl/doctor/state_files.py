@@ -20,6 +20,8 @@ from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.state import pipes
 from leasectl.state.database import SCHEMA_VERSION, unlink
 from leasectl.state.directory import State, check_directory
+from leasectl.state.handles import Handles
+from leasectl.state.soundness import examine
 from leasectl.system.clock import boottime_seconds
 from leasectl.text.wording import counted, listed
 
@@ -122,20 +124,18 @@ def _stuck(path: str, found: os.stat_result) -> Finding:
 def database(state: State) -> Finding:
     """Is the database sound, and of the version that this leasectl writes?"""
     path = state.path("state.db")
-    problems = [str(text) for (text,) in state.query("PRAGMA integrity_check(5)")]
-    if problems != ["ok"]:
+    found = examine(state)
+    if found.problem is not None:
         raise CorruptState(
-            f"{path} is damaged ({problems[0]}); if no job here still needs its leases, start "
+            f"{path} is damaged ({found.problem}); if no job here still needs its leases, start "
             f"afresh with: mv {state.directory} {state.directory}.damaged"
         )
-    ((mode,),) = state.query("PRAGMA journal_mode")
-    ((version,),) = state.query("PRAGMA user_version")
     size = os.path.getsize(path) >> 10
-    what = f"sound, {size} KiB, schema {version} of {SCHEMA_VERSION}"
-    if mode != "wal":
+    what = f"sound, {size} KiB, schema {found.schema_version} of {SCHEMA_VERSION}"
+    if found.journal_mode != "wal":
         return Finding(
             WARN,
-            f"{what}, but its journal mode is {mode}",
+            f"{what}, but its journal mode is {found.journal_mode}",
             "move it to a local file system: only there SQLite can write a log ahead",
         )
     return Finding(OK, f"{what}, SQLite {sqlite3.sqlite_version}")
@@ -169,7 +169,7 @@ def _remove_stale(state: State) -> str:
 
 def _stale_files(state: State) -> Iterator[str]:
     """Inside a transaction: nobody else is half-way through making a file."""
-    known = {handle_id for (handle_id,) in state.query("SELECT id FROM handle")}
+    known = Handles(state).ids()
     for name in sorted(os.listdir(state.path("handles"))):
         found = _HANDLE_FILE.fullmatch(name)
         path = state.path("handles", name)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Callable
 
 from leasectl.state.directory import State
+from leasectl.state.soundness import check_readable
 
 
 class Health:
@@ -28,7 +29,7 @@ class Health:
         Raises:
             LeaseError: It doesn't work.
         """
-        self._state.query("SELECT 1 FROM pool LIMIT 1")
+        check_readable(self._state)
         if self._probe is None:
             return
         if self._probing is None or self._probing.done():

@@ -168,6 +168,11 @@ class State:
         except sqlite3.Error as error:
             raise translate(self._db_path, error) from error
 
+    def data_version(self) -> int:
+        """A number that is another one when another process has changed the database."""
+        ((version,),) = self.query("PRAGMA data_version")
+        return int(version)
+
     def _commit(self) -> None:
         if not self._staged:
             self.db.execute("COMMIT")

@@ -87,6 +87,10 @@ class Handles:
             return None
         return handle
 
+    def ids(self) -> set[str]:
+        """All ids that there are records of."""
+        return {handle_id for (handle_id,) in self._state.query("SELECT id FROM handle")}
+
     def active(self) -> list[Handle]:
         """All that aren't released, oldest id first."""
         return self._select("WHERE state <> 'released' ORDER BY id")
@@ -246,6 +250,18 @@ class Handles:
         """All armed releases: handle id, name or '', acquisition, due time."""
         rows = self._state.query("SELECT handle, name, acquisition, due FROM timer ORDER BY due")
         return [(str(h), str(n), int(a), float(d)) for h, n, a, d in rows]
+
+    def timers_of_nobody(self) -> list[str]:
+        """Ids that a release is armed for and that no handle has."""
+        rows = self._state.query(
+            "SELECT DISTINCT handle FROM timer WHERE NOT EXISTS "
+            "(SELECT 1 FROM handle WHERE id = timer.handle)"
+        )
+        return [handle_id for (handle_id,) in rows]
+
+    def disarm(self, handle_id: str) -> None:
+        """Have the keeper release nothing of a handle later."""
+        self._state.db.execute("DELETE FROM timer WHERE handle = ?", (handle_id,))
 
     def answered(self, handle: Handle, *, confirmed: bool) -> bool:
         """Record that an answer is about to tell of a grant, or that it has arrived.

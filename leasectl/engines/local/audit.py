@@ -1,0 +1,140 @@
+"""Where the records of handles and those of the embedded pools can't both be true.
+
+Each function looks for one contradiction, or takes one away; which side is right is for the caller
+to say. Inside a transaction there should never be any.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leasectl.state.directory import State
+
+
+class Claim(NamedTuple):
+    """One side's word that somebody holds a resource.
+
+    Args:
+        claim_key: Of whoever is said to hold it; for the embedded pools that is the handle's id.
+        name: Of the resource.
+    """
+
+    claim_key: str
+    name: str
+
+
+class FenceMismatch(NamedTuple):
+    """A fence in a handle's record that isn't the resource's."""
+
+    claim: Claim
+    recorded: int
+    real: int
+
+
+class Miscount(NamedTuple):
+    """A pool that believes to have more or fewer resources than there are."""
+
+    pool_type: str
+    counted: int
+    real: int
+
+
+def claims_without_record(state: State) -> list[Claim]:
+    """Resources that are held by a handle that doesn't know of it."""
+    return _claims(
+        state,
+        "SELECT owner AS claim_key, name FROM resource WHERE owner IS NOT NULL AND NOT EXISTS "
+        "(SELECT 1 FROM lease WHERE handle = owner AND lease.name = resource.name)",
+    )
+
+
+def records_without_handle(state: State, backend: str) -> list[Claim]:
+    """Leases on record for handles that hold nothing.
+
+    Args:
+        state: The opened state directory.
+        backend: Where a grant and its record are one. What arrives from any other is on record
+            before all of it has.
+    """
+    return _claims(
+        state,
+        "SELECT handle AS claim_key, lease.name FROM lease LEFT JOIN handle ON id = handle "
+        "WHERE id IS NULL OR state = 'released' OR (state = 'acquiring' AND backend = ?)",
+        backend,
+    )
+
+
+def records_without_claim(state: State, backend: str) -> list[Claim]:
+    """Leases on record for held handles of a backend, of resources that aren't theirs."""
+    return _claims(
+        state,
+        "SELECT handle AS claim_key, lease.name FROM lease JOIN handle ON id = handle "
+        "LEFT JOIN resource ON resource.name = lease.name AND resource.owner = handle "
+        "WHERE backend = ? AND state = 'held' AND resource.name IS NULL",
+        backend,
+    )
+
+
+def fence_mismatches(state: State) -> list[FenceMismatch]:
+    """Leases on record with another fence than the resource has."""
+    rows = state.query(
+        "SELECT handle, lease.name, lease.fence, resource.fence FROM lease JOIN resource "
+        "ON resource.name = lease.name AND resource.owner = handle "
+        "WHERE lease.fence <> resource.fence"
+    )
+    return [
+        FenceMismatch(Claim(claim_key, name), recorded, real)
+        for claim_key, name, recorded, real in rows
+    ]
+
+
+def held_without_lease(state: State, backend: str) -> list[str]:
+    """Held handles of a backend that hold nothing."""
+    rows = state.query(
+        "SELECT id FROM handle WHERE backend = ? AND state = 'held' AND NOT EXISTS "
+        "(SELECT 1 FROM lease WHERE handle = id)",
+        backend,
+    )
+    return [handle_id for (handle_id,) in rows]
+
+
+def tickets_without_waiter(state: State) -> list[str]:
+    """Claim keys of tickets in a queue whose handles aren't acquiring."""
+    rows = state.query(
+        "SELECT owner FROM ticket WHERE NOT EXISTS "
+        "(SELECT 1 FROM handle WHERE id = ticket.owner AND state = 'acquiring')"
+    )
+    return [claim_key for (claim_key,) in rows]
+
+
+def miscounts(state: State) -> list[Miscount]:
+    """Pools whose capacity isn't the number of their resources."""
+    rows = state.query(
+        "SELECT type, capacity, (SELECT count(*) FROM resource WHERE resource.type = pool.type) "
+        "AS real FROM pool WHERE capacity <> real"
+    )
+    return [Miscount(pool_type, counted, real) for pool_type, counted, real in rows]
+
+
+def forget_record(state: State, claim: Claim) -> None:
+    """Take a lease out of the records of handles, whatever the handle's own record says."""
+    state.db.execute(
+        "DELETE FROM lease WHERE handle = ? AND name = ?", (claim.claim_key, claim.name)
+    )
+
+
+def correct_fence(state: State, claim: Claim, fence: int) -> None:
+    """Have a lease's record show the resource's fence."""
+    state.db.execute(
+        "UPDATE lease SET fence = ? WHERE handle = ? AND name = ?",
+        (fence, claim.claim_key, claim.name),
+    )
+
+
+def correct_capacity(state: State, pool_type: str, capacity: int) -> None:
+    """Have a pool count the resources that it has."""
+    state.db.execute("UPDATE pool SET capacity = ? WHERE type = ?", (capacity, pool_type))
+
+
+def _claims(state: State, sql: str, *values: object) -> list[Claim]:
+    return [Claim(claim_key, name) for claim_key, name in state.query(sql, *values)]

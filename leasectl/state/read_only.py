@@ -1,0 +1,42 @@
+"""Reading the database of a state directory that isn't opened: nothing is made, locked or changed.
+
+For completion: somebody in the middle of typing a command can't do anything about an error, so
+there is none, and where nothing can be read, nothing is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import urllib.parse
+
+from leasectl.errors import LeaseError
+from leasectl.state.directory import check_directory
+
+_PATIENCE_SECONDS = 1.0
+
+
+def pool_types(directory: str) -> list[str]:
+    """The types of the embedded pools, in order."""
+    return [pool_type for (pool_type,) in _read(directory, "SELECT type FROM pool ORDER BY type")]
+
+
+def handle_ids(directory: str, *, released_too: bool) -> list[tuple[str, str]]:
+    """Ids and holder identities of handles, in order."""
+    where = "" if released_too else "WHERE state <> 'released'"
+    rows = _read(directory, f"SELECT id, holder_identity FROM handle {where} ORDER BY id")
+    return [(handle_id, identity) for handle_id, identity in rows]
+
+
+def _read(directory: str, sql: str) -> list[tuple[str, ...]]:
+    with contextlib.suppress(LeaseError, OSError, sqlite3.Error):
+        directory = os.path.abspath(directory)
+        check_directory(directory, create=False)
+        path = urllib.parse.quote(os.path.join(directory, "state.db"))
+        uri = f"file:{path}?mode=ro"
+        with contextlib.closing(
+            sqlite3.connect(uri, uri=True, timeout=_PATIENCE_SECONDS)
+        ) as database:
+            return database.execute(sql).fetchall()
+    return []
