@@ -12,7 +12,7 @@ from typing import Callable, NamedTuple, TypeVar
 import httpx
 
 from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.engines.etcd.records import lease_in, parse_claim, parse_ticket
+from leasectl.engines.etcd.records import etcd_lease_id_in, parse_claim, parse_ticket
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import boottime_seconds
 from tests.cluster.crew import Crew
@@ -183,9 +183,9 @@ class Faults:
             read_all(keys.helds(POOL)), read_all(keys.tickets(POOL))
         ).answers
         for kv in held.items:
-            yield lease_in(kv), parse_claim(kv).claim_key
+            yield etcd_lease_id_in(kv), parse_claim(kv).claim_key
         for kv in tickets.items:
-            yield lease_in(kv), parse_ticket(kv).claim_key
+            yield etcd_lease_id_in(kv), parse_ticket(kv).claim_key
 
 
 def _pick(items: Sequence[T], draw: float) -> T:

@@ -6,7 +6,7 @@ import time
 from typing import Callable
 
 from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.engines.etcd.records import lease_in, parse_claim, parse_ticket
+from leasectl.engines.etcd.records import etcd_lease_id_in, parse_claim, parse_ticket
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import boottime_seconds
 from tests.cluster.participants import POOL
@@ -66,8 +66,12 @@ class Observer:
             read_all(keys.alives(POOL), keys_only=True),
             read_all(keys.tickets(POOL)),
         ).answers
-        living = {lease_in(kv) for kv in alive.items}
+        living = {etcd_lease_id_in(kv) for kv in alive.items}
         return [
-            *(("holds", parse_claim(kv).claim_key) for kv in held.items if lease_in(kv) in living),
+            *(
+                ("holds", parse_claim(kv).claim_key)
+                for kv in held.items
+                if etcd_lease_id_in(kv) in living
+            ),
             *(("waits", parse_ticket(kv).claim_key) for kv in tickets.items),
         ]

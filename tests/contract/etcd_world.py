@@ -15,7 +15,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import put, read_all
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
-from leasectl.engines.etcd.records import lease_in, number_in, parse_claim
+from leasectl.engines.etcd.records import etcd_lease_id_in, number_in, parse_claim
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 from tests.kit.etcd.server import EtcdServer
@@ -49,11 +49,11 @@ class EtcdWorld:
             helds, renewals = self._gateway.read(
                 read_all(self._keys.helds(pool_type)), read_all(self._keys.renewals(pool_type))
             ).answers
-            renewed = {lease_in(kv): number_in(kv) for kv in renewals.items}
+            renewed = {etcd_lease_id_in(kv): number_in(kv) for kv in renewals.items}
             for claim in map(parse_claim, helds.items):
                 duration = claim.lease_duration_seconds
-                if duration is not None and renewed.get(claim.lease, now) + duration <= now:
-                    self._gateway.revoke(claim.lease)
+                if duration is not None and renewed.get(claim.etcd_lease_id, now) + duration <= now:
+                    self._gateway.revoke(claim.etcd_lease_id)
             # Heads of queues sleep on the kernel's clock, which doesn't jump: have them look.
             self._gateway.commit((), [put(self._keys.pool(pool_type), "")])
 
@@ -87,7 +87,7 @@ class EtcdWorld:
 
     def _tickets(self, claim_key: str) -> list[int]:
         (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
-        return [lease_in(kv) for kv in found.items]
+        return [etcd_lease_id_in(kv) for kv in found.items]
 
     def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools]:
         clock = self._time.clock

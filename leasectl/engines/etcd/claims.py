@@ -37,7 +37,7 @@ from leasectl.engines.etcd.records import (
     Free,
     encode_claim,
     encode_free,
-    lease_in,
+    etcd_lease_id_in,
     name_in,
     number_in,
     parse_claim,
@@ -97,7 +97,7 @@ class EtcdClaims:
     def make(
         self,
         ticket: Ticket,
-        lease: int,
+        etcd_lease_id: int,
         renewed: float,
         pool: KeyValue,
         grants: KeyValue | None,
@@ -107,8 +107,8 @@ class EtcdClaims:
 
         Args:
             ticket: It is taken away.
-            lease: The etcd lease that it is attached to; so is the claim, if it is to expire.
-            renewed: When that lease was last renewed, wall clock, in seconds.
+            etcd_lease_id: Of the etcd lease that it is attached to; so is the claim, if it expires.
+            renewed: When that etcd lease was last kept alive, wall clock, in seconds.
             pool: As it was seen.
             grants: The number of its last grant, as it was seen.
             chosen: What to claim.
@@ -122,23 +122,23 @@ class EtcdClaims:
         keys, claimant = self._keys, ticket.claimant
         pool_type = claimant.request.type
         number = 1 if grants is None else 1 + int(number_in(grants))
-        claim = self._claim_of(ticket, lease, number, chosen)
-        held = keys.held(pool_type, lease)
-        attached = 0 if claimant.request.ttl_seconds is None else lease
+        claim = self._claim_of(ticket, etcd_lease_id, number, chosen)
+        held = keys.held(pool_type, etcd_lease_id)
+        attached = 0 if claimant.request.ttl_seconds is None else etcd_lease_id
         guards = [
-            created_at(keys.ticket(pool_type, lease), ticket.number),
+            created_at(keys.ticket(pool_type, etcd_lease_id), ticket.number),
             unchanged(keys.pool(pool_type), pool.mod_revision),
             unchanged(keys.grants(pool_type), 0 if grants is None else grants.mod_revision),
             *(unchanged(free.key, free.mod_revision) for free in chosen),
         ]
         then = [
-            delete(keys.ticket(pool_type, lease)),
-            delete(keys.waiting(claimant.claim_key, lease)),
+            delete(keys.ticket(pool_type, etcd_lease_id)),
+            delete(keys.waiting(claimant.claim_key, etcd_lease_id)),
             put(keys.grants(pool_type), str(number)),
             put(held, encode_claim(claim)),
-            put(keys.alive(pool_type, lease), "", lease=attached),
-            put(keys.renewed(pool_type, lease), str(renewed)),
-            put(keys.owned(claimant.claim_key, lease), pool_type),
+            put(keys.alive(pool_type, etcd_lease_id), "", etcd_lease_id=attached),
+            put(keys.renewed(pool_type, etcd_lease_id), str(renewed)),
+            put(keys.owned(claimant.claim_key, etcd_lease_id), pool_type),
         ]
         for index, free in enumerate(chosen):
             then.append(delete(free.key))
@@ -159,42 +159,42 @@ class EtcdClaims:
         freed = self._free_as_made(claim_key, frozenset(names or ()))
         if freed:
             return tuple(name for _, name in sorted(freed))
-        for pool_type, lease in self._owned(claim_key):
+        for pool_type, etcd_lease_id in self._owned(claim_key):
             wanted = None if names is None else frozenset(names)
-            freed += self.give_back(pool_type, lease, wanted)
+            freed += self.give_back(pool_type, etcd_lease_id, wanted)
         return tuple(name for _, name in sorted(freed))
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
         """As `Engine.renew`."""
         held: list[tuple[int, str]] = []
-        for pool_type, lease in self._owned(claim_key):
-            claim = self.renew_claim(pool_type, lease)
+        for pool_type, etcd_lease_id in self._owned(claim_key):
+            claim = self.renew_claim(pool_type, etcd_lease_id)
             if claim is not None:
                 held += zip(claim.fences, claim.names)
         return tuple(name for _, name in sorted(held))
 
     def claim_keys(self) -> list[str]:
-        """The owners of this place that have claims, sorted."""
+        """The claim keys of this state directory that have claims, sorted."""
         prefix = self._keys.all_owned_here()
         (found,) = self._gateway.read(read_all(prefix, keys_only=True)).answers
         return sorted({kv.key[len(prefix) :].rpartition("/")[0] for kv in found.items})
 
     def reap(self, pool_type: str) -> Reaped:
-        """Free what is still written down of claims that have run out, and tell their owners."""
+        """Free what is still written down of claims that have run out, and tell of them."""
         keys = self._keys
         held, alive = self._gateway.read(
             read_all(keys.helds(pool_type), keys_only=True),
             read_all(keys.alives(pool_type), keys_only=True),
         ).answers
-        living = {lease_in(kv) for kv in alive.items}
-        gone = sorted({lease_in(kv) for kv in held.items} - living)
-        until = [self._reap_one(pool_type, lease) for lease in gone]
+        living = {etcd_lease_id_in(kv) for kv in alive.items}
+        gone = sorted({etcd_lease_id_in(kv) for kv in held.items} - living)
+        until = [self._reap_one(pool_type, etcd_lease_id) for etcd_lease_id in gone]
         return Reaped(None in until, earliest(*until))
 
-    def revoke(self, lease: int) -> None:
-        """End a lease that nothing is attached to; if that fails it ends by itself."""
+    def revoke(self, etcd_lease_id: int) -> None:
+        """End an etcd lease that nothing is attached to; if that fails it ends by itself."""
         with contextlib.suppress(BackendUnreachable):
-            self._gateway.revoke(lease)
+            self._gateway.revoke(etcd_lease_id)
 
     def _free_as_made(self, claim_key: str, names: frozenset[str]) -> list[tuple[int, str]]:
         """Free what was claimed here at one time, as if nothing had happened to it since.
@@ -208,33 +208,35 @@ class EtcdClaims:
         pool_type, claim = made[0]
         if claim.claim_key != self._keys.with_state_id(claim_key):
             return []
-        held = KeyValue(self._keys.held(pool_type, claim.lease), "", 0, claim.revision)
+        held = KeyValue(self._keys.held(pool_type, claim.etcd_lease_id), "", 0, claim.revision)
         is_freed = self._end(pool_type, claim, held, names, is_alive=True)
         return [each for each in zip(claim.fences, claim.names) if is_freed and each[1] in names]
 
     def _owned(self, claim_key: str) -> list[tuple[str, int]]:
         (found,) = self._gateway.read(read_all(self._keys.all_owned(claim_key))).answers
-        return [(type_in(kv), lease_in(kv)) for kv in found.items]
+        return [(type_in(kv), etcd_lease_id_in(kv)) for kv in found.items]
 
-    def _read_claim(self, pool_type: str, lease: int) -> _Seen:
+    def _read_claim(self, pool_type: str, etcd_lease_id: int) -> _Seen:
         keys = self._keys
         held, alive, renewed, gone = self._gateway.read(
-            read(keys.held(pool_type, lease)),
-            read(keys.alive(pool_type, lease)),
-            read(keys.renewed(pool_type, lease)),
-            read_all(keys.gone(pool_type, lease)),
+            read(keys.held(pool_type, etcd_lease_id)),
+            read(keys.alive(pool_type, etcd_lease_id)),
+            read(keys.renewed(pool_type, etcd_lease_id)),
+            read_all(keys.gone(pool_type, etcd_lease_id)),
         ).answers
         return _Seen(held.first, alive.first is not None, renewed.first, gone)
 
-    def _claim_of(self, ticket: Ticket, lease: int, grant: int, chosen: Sequence[Free]) -> Claim:
+    def _claim_of(
+        self, ticket: Ticket, etcd_lease_id: int, grant: int, chosen: Sequence[Free]
+    ) -> Claim:
         claimant = ticket.claimant
         identity = claimant.holder_identity
         return Claim(
-            lease=lease,
+            etcd_lease_id=etcd_lease_id,
             claim_key=self._keys.with_state_id(claimant.claim_key),
             holder_identity=identity,
             names=tuple(free.name for free in chosen),
-            places=tuple(range(len(chosen))),
+            indices=tuple(range(len(chosen))),
             transitions=tuple(
                 free.transitions + (free.last_holder not in (None, identity)) for free in chosen
             ),
@@ -247,15 +249,15 @@ class EtcdClaims:
         )
 
     def give_back(
-        self, pool_type: str, lease: int, names: frozenset[str] | None = None
+        self, pool_type: str, etcd_lease_id: int, names: frozenset[str] | None = None
     ) -> list[tuple[int, str]]:
         """Free a claim, all of it or some; returns what was its own, with the fences."""
         while True:
-            held, is_alive, *_ = self._read_claim(pool_type, lease)
+            held, is_alive, *_ = self._read_claim(pool_type, etcd_lease_id)
             if held is None:
                 return []
             if not is_alive:
-                self._reap_one(pool_type, lease, by_owner=True)
+                self._reap_one(pool_type, etcd_lease_id, by_owner=True)
                 return []
             claim = parse_claim(held)
             gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
@@ -263,13 +265,15 @@ class EtcdClaims:
             if not freed or self._end(pool_type, claim, held, gone, is_alive=True):
                 return freed
 
-    def _reap_one(self, pool_type: str, lease: int, *, by_owner: bool = False) -> float | None:
+    def _reap_one(
+        self, pool_type: str, etcd_lease_id: int, *, by_owner: bool = False
+    ) -> float | None:
         """Free a claim that has run out, now or, unless its owner asks, when its time is over.
 
         Returns:
             When that is, on the elapsed clock; None when there is nothing left to free.
         """
-        held, is_alive, renewed, gone = self._read_claim(pool_type, lease)
+        held, is_alive, renewed, gone = self._read_claim(pool_type, etcd_lease_id)
         if held is None or is_alive:
             return None
         claim = parse_claim(held)
@@ -278,7 +282,7 @@ class EtcdClaims:
             if until is not None:
                 return until
         if self._end(pool_type, claim, held, frozenset(claim.names), is_alive=False):
-            self._lost(self._keys.owner_of(claim.claim_key), claim.names)
+            self._lost(self._keys.claim_key_of(claim.claim_key), claim.names)
         return None
 
     def _end(
@@ -290,9 +294,9 @@ class EtcdClaims:
         that goes with the etcd lease. For what has none, it is told by what is left of the claim.
         """
         keys, rest = self._keys, claim.without(names)
-        alive = keys.alive(pool_type, claim.lease)
+        alive = keys.alive(pool_type, claim.etcd_lease_id)
         marks = is_alive and claim.lease_duration_seconds is not None
-        mark = keys.ended(pool_type, claim.lease, secrets.token_hex(8))
+        mark = keys.ended(pool_type, claim.etcd_lease_id, secrets.token_hex(8))
         freed = [
             put(keys.free(pool_type, each, name), encode_free(claim.holder_identity, changes))
             for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
@@ -303,7 +307,7 @@ class EtcdClaims:
             [
                 *freed,
                 *self.rewrite(pool_type, held.key, rest),
-                *([put(mark, "", lease=claim.lease)] if marks else []),
+                *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if marks else []),
             ],
             [read(held.key), read(mark)],
         )
@@ -314,7 +318,7 @@ class EtcdClaims:
             done = marked is not None if marks else gone
         # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
         if done and not rest.names and claim.lease_duration_seconds is not None:
-            self.revoke(claim.lease)
+            self.revoke(claim.etcd_lease_id)
         return done
 
     def rewrite(self, pool_type: str, key: str, rest: Claim) -> list[Json]:
@@ -323,38 +327,38 @@ class EtcdClaims:
             return [put(key, encode_claim(rest))]
         return [
             delete(key),
-            delete(self._keys.alive(pool_type, rest.lease)),
-            delete(self._keys.renewed(pool_type, rest.lease)),
-            delete_all(self._keys.gone(pool_type, rest.lease)),
-            delete(self._keys.owned(self._keys.owner_of(rest.claim_key), rest.lease)),
+            delete(self._keys.alive(pool_type, rest.etcd_lease_id)),
+            delete(self._keys.renewed(pool_type, rest.etcd_lease_id)),
+            delete_all(self._keys.gone(pool_type, rest.etcd_lease_id)),
+            delete(self._keys.owned(self._keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
         ]
 
-    def renew_claim(self, pool_type: str, lease: int) -> Claim | None:
+    def renew_claim(self, pool_type: str, etcd_lease_id: int) -> Claim | None:
         """Give a claim its full time again and date it; None when it has run out."""
-        held, is_alive, *_ = self._read_claim(pool_type, lease)
+        held, is_alive, *_ = self._read_claim(pool_type, etcd_lease_id)
         if held is None:
             return None
         claim = parse_claim(held)
         expires = claim.lease_duration_seconds is not None
         now = self._clock.wall()
-        is_kept = is_alive and (not expires or self._gateway.keep_alive(lease))
-        if is_kept and self._date(pool_type, lease, now):
+        is_kept = is_alive and (not expires or self._gateway.keep_alive(etcd_lease_id))
+        if is_kept and self._date(pool_type, etcd_lease_id, now):
             return claim
         with contextlib.suppress(NoSpace):  # that it has run out is said all the same
-            self._reap_one(pool_type, lease)
+            self._reap_one(pool_type, etcd_lease_id)
         return None
 
-    def _date(self, pool_type: str, lease: int, renewed: float) -> bool:
+    def _date(self, pool_type: str, etcd_lease_id: int, renewed: float) -> bool:
         """Write down when a claim was renewed; returns whether it is still there.
 
         Without space that isn't written, and nothing else is: nobody can be granted anything.
         """
-        alive = self._keys.alive(pool_type, lease)
-        date = put(self._keys.renewed(pool_type, lease), str(renewed))
+        alive = self._keys.alive(pool_type, etcd_lease_id)
+        date = put(self._keys.renewed(pool_type, etcd_lease_id), str(renewed))
         try:
             return self._gateway.commit([present(alive)], [date]).succeeded
         except NoSpace:
-            return self._read_claim(pool_type, lease).is_alive
+            return self._read_claim(pool_type, etcd_lease_id).is_alive
 
 
 def pool_types(gateway: Gateway, keys: Keys) -> list[str]:

@@ -2,7 +2,7 @@
 
 etcd may end a lease early, when somebody revokes it, and before 3.4.31 and 3.5.13 also when a
 leader that was stopped goes on (https://github.com/etcd-io/etcd/issues/15247). The holder finds
-that out by its next heartbeat and may use what it holds until then: for a ttl from the date of its
+that out by its next renewal and may use what it holds until then: for a ttl from the date of its
 last renewal. Dates are compared for that, and waited for no longer than a ttl, whatever clocks say.
 
 That ttl begins when somebody first sees that the claim has gone. Two keys say so: one stays as long
@@ -15,10 +15,10 @@ from __future__ import annotations
 import contextlib
 import math
 
-from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_lease
+from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import Found, KeyValue, absent, present, put
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.records import Claim, lease_in, number_in
+from leasectl.engines.etcd.records import Claim, etcd_lease_id_in, number_in
 from leasectl.system.clock import Clock
 
 # etcd tells what is left of a lease in whole seconds, without the rest.
@@ -38,7 +38,7 @@ class EarlyEnds:
         self._gateway = gateway
         self._keys = keys
         self._clock = clock
-        self._latest: dict[int, float] = {}  # by lease: until when it is kept at most
+        self._latest: dict[int, float] = {}  # by etcd lease: until when it is kept at most
 
     def kept_until(
         self, pool_type: str, claim: Claim, renewed: KeyValue | None, gone: Found
@@ -54,24 +54,27 @@ class EarlyEnds:
         Returns:
             A time to come, on the elapsed clock; None when the claim is over.
         """
-        lease, seen = claim.lease, self._keys.gone_seen(pool_type, claim.lease)
+        etcd_lease_id, seen = (
+            claim.etcd_lease_id,
+            self._keys.gone_seen(pool_type, claim.etcd_lease_id),
+        )
         kept = [kv for kv in gone.items if kv.key != seen]
         left = 0.0
         if renewed is not None and (kept or not gone.items):
             left = claim.seconds_left(number_in(renewed), self._clock.wall())
-        if left and lease not in self._latest:
+        if left and etcd_lease_id not in self._latest:
             longest = self._time_left(kept[0]) if kept else self._begin(pool_type, claim)
-            self._latest[lease] = self._clock.elapsed() + longest
+            self._latest[etcd_lease_id] = self._clock.elapsed() + longest
         now = self._clock.elapsed()
-        until = min(now + left, self._latest.get(lease, now))
+        until = min(now + left, self._latest.get(etcd_lease_id, now))
         if until > now:
             return until
-        self._latest.pop(lease, None)
+        self._latest.pop(etcd_lease_id, None)
         return None
 
     def _time_left(self, kept: KeyValue) -> float:
         """What is left of the ttl that somebody has begun, in seconds."""
-        return self._gateway.time_left(lease_in(kept)) + _ROUNDED_SECONDS
+        return self._gateway.time_left(etcd_lease_id_in(kept)) + _ROUNDED_SECONDS
 
     def _begin(self, pool_type: str, claim: Claim) -> float:
         """Have the ttl begin, unless somebody just has or the claim is freed; returns its seconds.
@@ -79,18 +82,18 @@ class EarlyEnds:
         An etcd lease that nothing is attached to ends by itself; so it doesn't matter who is first.
         """
         assert claim.lease_duration_seconds is not None
-        keys, keeper_process = self._keys, new_lease()
-        seen = keys.gone_seen(pool_type, claim.lease)
-        self._gateway.grant(keeper_process, math.ceil(claim.lease_duration_seconds))
+        keys, keeping_id = self._keys, new_etcd_lease_id()
+        seen = keys.gone_seen(pool_type, claim.etcd_lease_id)
+        self._gateway.grant(keeping_id, math.ceil(claim.lease_duration_seconds))
         with contextlib.suppress(LeaseGone):  # who looks next begins it
             self._gateway.commit(
-                [present(keys.held(pool_type, claim.lease)), absent(seen)],
+                [present(keys.held(pool_type, claim.etcd_lease_id)), absent(seen)],
                 [
                     put(seen, ""),
                     put(
-                        keys.gone_kept(pool_type, claim.lease, keeper_process),
+                        keys.gone_kept(pool_type, claim.etcd_lease_id, keeping_id),
                         "",
-                        lease=keeper_process,
+                        etcd_lease_id=keeping_id,
                     ),
                 ],
             )

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from leasectl.engines import refusals
 from leasectl.engines.contract import TicketExpired, TicketGone
 from leasectl.engines.etcd.claims import EtcdClaims, pool_types
-from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_lease
+from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     KeyValue,
     absent,
@@ -26,19 +26,19 @@ from leasectl.engines.etcd.gateway.requests import (
     read_all,
 )
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.look import Sight, look
+from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.records import (
     Claim,
     Free,
     check_count,
     encode_ticket,
+    etcd_lease_id_in,
     last_fence,
-    lease_in,
     parse_free,
     parse_ticket,
     type_in,
 )
-from leasectl.engines.etcd.waiting.session import EtcdEar
+from leasectl.engines.etcd.waiting.session import WaitSession
 from leasectl.engines.etcd.waiting.targets import at_the_head, behind
 from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
 from leasectl.errors import BackendUnreachable, InvalidRequest
@@ -52,7 +52,7 @@ SHORTEST_TTL_SECONDS = 2.0
 class EtcdEngine:
     """The pools below one prefix of a cluster.
 
-    Owners are told apart by name, each within its place. A request without a ttl is held until it
+    Claim keys are unique within their state directory. A request without a ttl is held until it
     is given back; only its ticket has one, so that a dead waiter goes.
 
     Args:
@@ -69,7 +69,7 @@ class EtcdEngine:
         self._keys = keys
         self._claims = claims
         self._clock = clock
-        self._ear = EtcdEar(gateway, clock)
+        self._session = WaitSession(gateway, clock)
         self._expiries: dict[str, float] = {}  # by type, as the last head of its queue saw
         self._waiters: dict[int, EtcdWaiter] = {}  # by the numbers of their tickets
 
@@ -88,7 +88,7 @@ class EtcdEngine:
             raise InvalidRequest(
                 f"--ttl {ttl:g}s is too short for etcd: {SHORTEST_TTL_SECONDS:g}s at least"
             )
-        return EtcdWaiter(self._ear, new_lease(), math.ceil(ttl), self._clock)
+        return EtcdWaiter(self._session, new_etcd_lease_id(), math.ceil(ttl), self._clock)
 
     def enqueue(self, claimant: Claimant, waiter: EtcdWaiter) -> Ticket:
         request = claimant.request
@@ -98,18 +98,22 @@ class EtcdEngine:
         except BackendUnreachable as error:
             error.asked = False
             raise
-        keys, lease = self._keys, waiter.lease
-        key = keys.ticket(request.type, lease)
+        keys, etcd_lease_id = self._keys, waiter.etcd_lease_id
+        key = keys.ticket(request.type, etcd_lease_id)
         unique_key = keys.with_state_id(claimant.claim_key)
         waiter.sent_at = self._clock.elapsed()
-        self._gateway.grant(lease, waiter.ttl_seconds)
+        self._gateway.grant(etcd_lease_id, waiter.ttl_seconds)
         record = encode_ticket(claimant, unique_key, self._clock.wall())
         try:
             outcome = self._gateway.commit(
                 [absent(key), present(keys.pool(request.type))],
                 [
-                    put(key, record, lease=lease),
-                    put(keys.waiting(claimant.claim_key, lease), request.type, lease=lease),
+                    put(key, record, etcd_lease_id=etcd_lease_id),
+                    put(
+                        keys.waiting(claimant.claim_key, etcd_lease_id),
+                        request.type,
+                        etcd_lease_id=etcd_lease_id,
+                    ),
                 ],
                 [read(key)],
             )
@@ -128,13 +132,13 @@ class EtcdEngine:
         waiter, request = self._waiter_of(ticket), ticket.claimant.request
         if waiter.is_head:
             return None  # nobody gets in before it; whether it is still there, `claim` sees
-        sight = self._look(ticket, waiter)
-        if sight.before is None:
-            waiter.is_head, waiter.fresh = True, sight
+        view = self._look(ticket, waiter)
+        if view.before is None:
+            waiter.is_head, waiter.fresh = True, view
             return None
-        entry, key = parse_ticket(sight.before), sight.before.key
-        waiter.target = behind(self._keys, request.type, waiter.lease, key, sight.revision)
-        claim_key = self._keys.owner_of(entry.claim_key)
+        entry, key = parse_ticket(view.before), view.before.key
+        waiter.target = behind(self._keys, request.type, waiter.etcd_lease_id, key, view.revision)
+        claim_key = self._keys.claim_key_of(entry.claim_key)
         return Ticket(entry.ticket, Claimant(claim_key, entry.holder_identity, request))
 
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
@@ -149,25 +153,25 @@ class EtcdEngine:
             if leases is not None:
                 return leases
         while True:
-            sight, waiter.fresh = waiter.fresh or self._look(ticket, waiter), None
+            view, waiter.fresh = waiter.fresh or self._look(ticket, waiter), None
             self._expiries.pop(request.type, None)
-            if sight.expired:
+            if view.expired:
                 reaped = self._claims.reap(request.type)
                 if reaped.any:
                     continue
                 if reaped.next_at is not None:
                     self._expiries[request.type] = reaped.next_at
-            if sight.pool is None or sight.pool.value:
+            if view.pool is None or view.pool.value:
                 raise self._no_pool(request.type)
-            if request.name is None and sight.resources < request.count:
-                raise refusals.too_few(request.type, sight.resources, request.count)
-            free = self._free(request, sight)
+            if request.name is None and view.resources < request.count:
+                raise refusals.too_few(request.type, view.resources, request.count)
+            free = self._free(request, view)
             if len(free) < request.count:
-                keys, lease = self._keys, waiter.lease
-                waiter.target = at_the_head(keys, request.type, lease, sight.revision)
-                waiter.before = sight
+                keys, etcd_lease_id = self._keys, waiter.etcd_lease_id
+                waiter.target = at_the_head(keys, request.type, etcd_lease_id, view.revision)
+                waiter.before = view
                 return None
-            leases = self._take(ticket, waiter, sight, free)
+            leases = self._take(ticket, waiter, view, free)
             if leases is not None:
                 return leases
 
@@ -177,15 +181,15 @@ class EtcdEngine:
     def dequeue(self, ticket: Ticket) -> None:
         waiter = self._waiters.pop(ticket.number, None)
         if waiter is not None:
-            claimant, lease = ticket.claimant, waiter.lease
-            if not self._drop_ticket(claimant.request.type, claimant.claim_key, lease):
+            claimant, etcd_lease_id = ticket.claimant, waiter.etcd_lease_id
+            if not self._drop_ticket(claimant.request.type, claimant.claim_key, etcd_lease_id):
                 # It had become a claim whose answer never came.
-                self._claims.give_back(claimant.request.type, lease)
+                self._claims.give_back(claimant.request.type, etcd_lease_id)
 
     def withdraw(self, claim_key: str) -> None:
         (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
         for kv in found.items:
-            self._drop_ticket(type_in(kv), claim_key, lease_in(kv))
+            self._drop_ticket(type_in(kv), claim_key, etcd_lease_id_in(kv))
 
     def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         return self._claims.free(claim_key, names)
@@ -194,18 +198,18 @@ class EtcdEngine:
         return self._claims.renew(claim_key)
 
     def claim_keys(self) -> list[str]:
-        """The owners of this place that have claims, sorted."""
+        """The claim keys of this state directory that have claims, sorted."""
         return self._claims.claim_keys()
 
     # Looking
 
-    def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> Sight:
+    def _look(self, ticket: Ticket, waiter: EtcdWaiter) -> QueueView:
         waiter.take_news()  # it is going to be older
-        sight = look(self._gateway, self._keys, ticket, waiter.lease)
-        self._check_still_there(ticket, waiter, sight.own)
-        return sight
+        view = look(self._gateway, self._keys, ticket, waiter.etcd_lease_id)
+        self._check_still_there(ticket, waiter, view.own)
+        return view
 
-    def _guess(self, ticket: Ticket, waiter: EtcdWaiter) -> Sight | None:
+    def _guess(self, ticket: Ticket, waiter: EtcdWaiter) -> QueueView | None:
         """What the head would see now, after what it saw before and has been told since.
 
         To save the request between a release and the next grant: if there is more to it, the
@@ -223,14 +227,14 @@ class EtcdEngine:
             return None
         return guessed._replace(page=guessed.page[: request.count])
 
-    def _free(self, request: Request, sight: Sight) -> tuple[Free, ...]:
+    def _free(self, request: Request, view: QueueView) -> tuple[Free, ...]:
         """What of that which was seen is free to claim; to be asked at the head."""
         if request.name is None:
-            return tuple(map(parse_free, sight.page))
-        if not sight.page:
+            return tuple(map(parse_free, view.page))
+        if not view.page:
             raise refusals.no_resource(request.type, request.name)
         # It can't have moved since: only a claim moves it, so only the head.
-        key = self._keys.free(request.type, last_fence(sight.page[0]), request.name)
+        key = self._keys.free(request.type, last_fence(view.page[0]), request.name)
         (found,) = self._gateway.read(read(key)).answers
         return tuple(map(parse_free, found.items))
 
@@ -272,13 +276,13 @@ class EtcdEngine:
         return refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     def _take(
-        self, ticket: Ticket, waiter: EtcdWaiter, sight: Sight, chosen: Sequence[Free]
+        self, ticket: Ticket, waiter: EtcdWaiter, view: QueueView, chosen: Sequence[Free]
     ) -> tuple[Lease, ...] | None:
-        assert sight.pool is not None
+        assert view.pool is not None
         renewed = self._clock.wall() - (self._clock.elapsed() - waiter.sent_at)
         try:
             claim = self._claims.make(
-                ticket, waiter.lease, renewed, sight.pool, sight.grants, chosen
+                ticket, waiter.etcd_lease_id, renewed, view.pool, view.grants, chosen
             )
         except LeaseGone:
             raise self._overdue(waiter) from None
@@ -290,7 +294,7 @@ class EtcdEngine:
     def _find_claim(self, ticket: Ticket, waiter: EtcdWaiter) -> tuple[Lease, ...] | None:
         """What a claim got whose answer never came, with its full time again; None for nothing."""
         sent_at, renewed = self._clock.elapsed(), self._clock.wall()
-        claim = self._claims.renew_claim(ticket.claimant.request.type, waiter.lease)
+        claim = self._claims.renew_claim(ticket.claimant.request.type, waiter.etcd_lease_id)
         waiter.is_unsure = False
         if claim is None:
             return None
@@ -303,17 +307,17 @@ class EtcdEngine:
         del self._waiters[ticket.number]
         expires = claim.lease_duration_seconds is not None
         if expires and waiter.is_overdue:  # the answer took its time; somebody may have it by now
-            self._claims.give_back(ticket.claimant.request.type, waiter.lease)
+            self._claims.give_back(ticket.claimant.request.type, waiter.etcd_lease_id)
             raise self._overdue(waiter)
         return claim.leases(renewed)
 
-    def _drop_ticket(self, pool_type: str, claim_key: str, lease: int) -> bool:
+    def _drop_ticket(self, pool_type: str, claim_key: str, etcd_lease_id: int) -> bool:
         """Take a ticket away, then its lease: only if it hasn't become a claim on that lease."""
-        key = self._keys.ticket(pool_type, lease)
-        held = self._keys.held(pool_type, lease)
+        key = self._keys.ticket(pool_type, etcd_lease_id)
+        held = self._keys.held(pool_type, etcd_lease_id)
         outcome = self._gateway.commit(
-            [absent(held)], [delete(key), delete(self._keys.waiting(claim_key, lease))]
+            [absent(held)], [delete(key), delete(self._keys.waiting(claim_key, etcd_lease_id))]
         )
         if outcome.succeeded:
-            self._claims.revoke(lease)
+            self._claims.revoke(etcd_lease_id)
         return outcome.succeeded

@@ -16,19 +16,19 @@ key                                     stands for                              
 ``gone/<type>/<id>/seen``               that claim has gone before its date          no
 ``gone/<type>/<id>/kept/<other id>``    it is kept for its holder all the same       always
 ``ended/<type>/<id>/<token>``           who gave that claim back, or some of it      always
-``owned/<place>/<owner>/<id>``          the owner has that claim                     no
-``ticket/<type>/<id>``                  a place in the queue                         always
-``waiting/<place>/<owner>/<id>``        the owner has that ticket                    always
+``owned/<state id>/<claim key>/<id>``   that claim is found by that claim key        no
+``ticket/<type>/<id>``                  a position in the queue                      always
+``waiting/<state id>/<claim key>/<id>`` so is that ticket                            always
 ======================================= ============================================ ==========
 
-A fence is 128 times the revision of the claim plus the resource's place in it; etcd's revision is
+A fence is 128 times the revision of the claim plus the resource's index in it; etcd's revision is
 one for all keys of a transaction, and no two leases may share a fence. Free keys sort by it, so
 that the least recently acquired come first and one short page will do.
 """
 
 from __future__ import annotations
 
-# No owner's name begins with it.
+# No claim key of this state directory begins with it.
 _ELSEWHERE = "@"
 
 
@@ -71,38 +71,38 @@ class Keys:
     def helds(self, pool_type: str) -> str:
         return f"{self.prefix}held/{pool_type}/"
 
-    def held(self, pool_type: str, lease: int) -> str:
-        return f"{self.helds(pool_type)}{lease:016x}"
+    def held(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.helds(pool_type)}{etcd_lease_id:016x}"
 
     def alives(self, pool_type: str) -> str:
         return f"{self.prefix}alive/{pool_type}/"
 
-    def alive(self, pool_type: str, lease: int) -> str:
-        return f"{self.alives(pool_type)}{lease:016x}"
+    def alive(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.alives(pool_type)}{etcd_lease_id:016x}"
 
     def renewals(self, pool_type: str) -> str:
         return f"{self.prefix}renewed/{pool_type}/"
 
-    def renewed(self, pool_type: str, lease: int) -> str:
-        return f"{self.renewals(pool_type)}{lease:016x}"
+    def renewed(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.renewals(pool_type)}{etcd_lease_id:016x}"
 
-    def gone(self, pool_type: str, lease: int) -> str:
-        return f"{self.prefix}gone/{pool_type}/{lease:016x}/"
+    def gone(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.prefix}gone/{pool_type}/{etcd_lease_id:016x}/"
 
-    def gone_seen(self, pool_type: str, lease: int) -> str:
-        return f"{self.gone(pool_type, lease)}seen"
+    def gone_seen(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.gone(pool_type, etcd_lease_id)}seen"
 
-    def gone_kept(self, pool_type: str, lease: int, keeper_process: int) -> str:
-        return f"{self.gone(pool_type, lease)}kept/{keeper_process:016x}"
+    def gone_kept(self, pool_type: str, etcd_lease_id: int, keeping_id: int) -> str:
+        return f"{self.gone(pool_type, etcd_lease_id)}kept/{keeping_id:016x}"
 
-    def ended(self, pool_type: str, lease: int, token: str) -> str:
-        return f"{self.prefix}ended/{pool_type}/{lease:016x}/{token}"
+    def ended(self, pool_type: str, etcd_lease_id: int, token: str) -> str:
+        return f"{self.prefix}ended/{pool_type}/{etcd_lease_id:016x}/{token}"
 
     def tickets(self, pool_type: str) -> str:
         return f"{self.prefix}ticket/{pool_type}/"
 
-    def ticket(self, pool_type: str, lease: int) -> str:
-        return f"{self.tickets(pool_type)}{lease:016x}"
+    def ticket(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.tickets(pool_type)}{etcd_lease_id:016x}"
 
     def all_owned_here(self) -> str:
         return f"{self.prefix}owned/{self._state_id}/"
@@ -110,22 +110,22 @@ class Keys:
     def all_owned(self, claim_key: str) -> str:
         return f"{self.prefix}owned/{self.with_state_id(claim_key)}/"
 
-    def owned(self, claim_key: str, lease: int) -> str:
-        return f"{self.all_owned(claim_key)}{lease:016x}"
+    def owned(self, claim_key: str, etcd_lease_id: int) -> str:
+        return f"{self.all_owned(claim_key)}{etcd_lease_id:016x}"
 
     def all_waiting(self, claim_key: str) -> str:
         return f"{self.prefix}waiting/{self.with_state_id(claim_key)}/"
 
-    def waiting(self, claim_key: str, lease: int) -> str:
-        return f"{self.all_waiting(claim_key)}{lease:016x}"
+    def waiting(self, claim_key: str, etcd_lease_id: int) -> str:
+        return f"{self.all_waiting(claim_key)}{etcd_lease_id:016x}"
 
     def with_state_id(self, claim_key: str) -> str:
-        """An owner's name with the place that makes it unique, as it is written down."""
+        """A claim key with the state id that makes it unique, as it is written down."""
         return (
             claim_key[1:] if claim_key.startswith(_ELSEWHERE) else f"{self._state_id}/{claim_key}"
         )
 
-    def owner_of(self, written: str) -> str:
-        """The reverse: owners of this place go by their own names, all others are marked."""
+    def claim_key_of(self, written: str) -> str:
+        """The reverse: claim keys of this state directory go as they are, all others are marked."""
         state_id, _, claim_key = written.partition("/")
         return claim_key if state_id == self._state_id else _ELSEWHERE + written

@@ -17,7 +17,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.model import Ticket
 
 
-class Sight(NamedTuple):
+class QueueView(NamedTuple):
     """All that a ticket's turn depends on, as it was at one revision.
 
     Args:
@@ -41,14 +41,14 @@ class Sight(NamedTuple):
     expired: int
     page: tuple[KeyValue, ...]
 
-    def with_freed(self, freed: Sequence[KeyValue]) -> Sight:
+    def with_freed(self, freed: Sequence[KeyValue]) -> QueueView:
         """The same after resources have become free."""
         newer = [kv for kv in freed if kv.mod_revision > self.revision]
         page = {kv.key: kv for kv in (*self.page, *newer)}
         return self._replace(page=tuple(page[key] for key in sorted(page)))
 
 
-def look(gateway: Gateway, keys: Keys, ticket: Ticket, lease: int) -> Sight:
+def look(gateway: Gateway, keys: Keys, ticket: Ticket, etcd_lease_id: int) -> QueueView:
     """Look for a ticket that is attached to an etcd lease, with one request."""
     request = ticket.claimant.request
     pool_type = request.type
@@ -57,7 +57,7 @@ def look(gateway: Gateway, keys: Keys, ticket: Ticket, lease: int) -> Sight:
     else:
         page = read(keys.resource(pool_type, request.name))
     outcome = gateway.read(
-        read(keys.ticket(pool_type, lease)),
+        read(keys.ticket(pool_type, etcd_lease_id)),
         read_last_created(keys.tickets(pool_type), before=ticket.number),
         read(keys.pool(pool_type)),
         read(keys.grants(pool_type)),
@@ -67,7 +67,7 @@ def look(gateway: Gateway, keys: Keys, ticket: Ticket, lease: int) -> Sight:
         page,
     )
     own, before, pool, grants, resources, held, alive, found = outcome.answers
-    return Sight(
+    return QueueView(
         revision=outcome.revision,
         own=own.first,
         before=before.first,

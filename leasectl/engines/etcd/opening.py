@@ -73,7 +73,7 @@ def open_etcd(
     Args:
         url: As `parse_etcd_url` reads it.
         gateway: As `open_gateway` made it of the same URL.
-        state_id: Names where owners' names are unique.
+        state_id: Names where claim keys are unique.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
     """

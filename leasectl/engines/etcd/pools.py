@@ -15,7 +15,7 @@ from typing import NamedTuple
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims import EtcdClaims, pool_types
-from leasectl.engines.etcd.gateway.gateway import Gateway, new_lease
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     MOST_OPERATIONS,
     Found,
@@ -39,8 +39,8 @@ from leasectl.engines.etcd.records import (
     Claim,
     encode_free,
     encode_taken,
+    etcd_lease_id_in,
     last_fence,
-    lease_in,
     name_in,
     number_in,
     parse_claim,
@@ -119,15 +119,17 @@ class EtcdPools:
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         self._check_untaken(pool_type, names)
-        key, lease = self._keys.pool(pool_type), new_lease()
-        making = f"being made under {lease}"
-        self._gateway.grant(lease, _MAKING_SECONDS)
-        made = self._gateway.commit([absent(key)], [put(key, making, lease=lease)], [read(key)])
+        key, etcd_lease_id = self._keys.pool(pool_type), new_etcd_lease_id()
+        making = f"being made under {etcd_lease_id}"
+        self._gateway.grant(etcd_lease_id, _MAKING_SECONDS)
+        made = self._gateway.commit(
+            [absent(key)], [put(key, making, etcd_lease_id=etcd_lease_id)], [read(key)]
+        )
         born = made.revision
         if not made.succeeded:
             (there,) = made.answers
             if there.first is None or there.first.value != making:
-                self._claims.revoke(lease)
+                self._claims.revoke(etcd_lease_id)
                 raise refusals.pool_exists(pool_type)
             born = there.first.create_revision
         try:
@@ -141,7 +143,7 @@ class EtcdPools:
             self._clear(pool_type, [created_at(key, born)])
             raise
         finally:
-            self._claims.revoke(lease)
+            self._claims.revoke(etcd_lease_id)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         born = self._pool(pool_type).create_revision
@@ -202,21 +204,22 @@ class EtcdPools:
             read_all(keys.renewals(pool_type)),
             read_all(keys.tickets(pool_type)),
         ).answers
-        alive = {lease_in(kv) for kv in alives.items}
-        renewed = {lease_in(kv): number_in(kv) for kv in renewals.items}
+        alive = {etcd_lease_id_in(kv) for kv in alives.items}
+        renewed = {etcd_lease_id_in(kv): number_in(kv) for kv in renewals.items}
         now = self._clock.wall()
         claims = [
             claim
             for claim in map(parse_claim, helds.items)
-            if claim.lease in alive or claim.seconds_left(renewed.get(claim.lease, 0.0), now)
+            if claim.etcd_lease_id in alive
+            or claim.seconds_left(renewed.get(claim.etcd_lease_id, 0.0), now)
         ]
         left = self._time_left(claims) if expiries else {}
         held = {
             lease.name: Resource(
-                lease.name, lease, keys.owner_of(claim.claim_key), left.get(claim.lease)
+                lease.name, lease, keys.claim_key_of(claim.claim_key), left.get(claim.etcd_lease_id)
             )
             for claim in claims
-            for lease in claim.leases(renewed.get(claim.lease, claim.acquire_time))
+            for lease in claim.leases(renewed.get(claim.etcd_lease_id, claim.acquire_time))
         }
         names = map(name_in, resources.items)
         return Pool(
@@ -226,17 +229,17 @@ class EtcdPools:
         )
 
     def _time_left(self, claims: Sequence[Claim]) -> dict[int, float]:
-        """How long the claims last that expire, in seconds, by their leases."""
+        """How long the claims last that expire, in seconds, by the ids of their etcd leases."""
         # Only here, where people look; a lease can only be asked for by itself.
         from concurrent.futures import ThreadPoolExecutor
 
-        leases = [claim.lease for claim in claims if claim.lease_duration_seconds is not None]
+        ids = [claim.etcd_lease_id for claim in claims if claim.lease_duration_seconds is not None]
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
-            return dict(zip(leases, threads.map(self._gateway.time_left, leases)))
+            return dict(zip(ids, threads.map(self._gateway.time_left, ids)))
 
     def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
         entries = sorted(map(parse_ticket, tickets.items))  # by their numbers
-        return tuple(e._replace(claim_key=self._keys.owner_of(e.claim_key)) for e in entries)
+        return tuple(e._replace(claim_key=self._keys.claim_key_of(e.claim_key)) for e in entries)
 
     # Adding
 
@@ -324,10 +327,10 @@ class EtcdPools:
             return False
         for claim in removal.claims.values():
             self._lost(
-                keys.owner_of(claim.claim_key), [name for name in claim.names if name in names]
+                keys.claim_key_of(claim.claim_key), [name for name in claim.names if name in names]
             )
             if names.issuperset(claim.names):
-                self._claims.revoke(claim.lease)
+                self._claims.revoke(claim.etcd_lease_id)
         return True
 
     def _clear(self, pool_type: str, guards: Sequence[Json]) -> bool:
@@ -344,8 +347,8 @@ class EtcdPools:
             mine = [*guards, unchanged(kv.key, kv.mod_revision)]
             then = self._claims.rewrite(pool_type, kv.key, claim.without(frozenset(claim.names)))
             if self._gateway.commit(mine, then).succeeded:
-                self._lost(keys.owner_of(claim.claim_key), claim.names)
-                self._claims.revoke(claim.lease)
+                self._lost(keys.claim_key_of(claim.claim_key), claim.names)
+                self._claims.revoke(claim.etcd_lease_id)
         for batch in _batches([name_in(kv) for kv in resources.items], MOST_OPERATIONS // 2):
             then = [delete(keys.name(name)) for name in batch]
             then += [delete(keys.resource(pool_type, name)) for name in batch]

@@ -30,20 +30,20 @@ class Claim(NamedTuple):
     """One acquisition's claim, as ``held/`` has it.
 
     Args:
-        lease: The etcd lease's id.
-        owner: Whose, with its place.
+        etcd_lease_id: Of the etcd lease that it is attached to.
+        claim_key: What it is found by, with its state id.
         names: What it holds, in the order of the fences.
-        places: The place of each in the claim.
+        indices: Of each in the claim as it was made; the fences are made of them.
         transitions: Of each.
         revision: Of the claim; 0 while it is that of the key.
         labels: As they were written, which may be unsafe to show; `leases` makes them safe.
     """
 
-    lease: int
+    etcd_lease_id: int
     claim_key: str
     holder_identity: str
     names: tuple[str, ...]
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     transitions: tuple[int, ...]
     revision: int
     ticket: int
@@ -54,7 +54,7 @@ class Claim(NamedTuple):
 
     @property
     def fences(self) -> tuple[int, ...]:
-        return tuple(fence(self.revision, place) for place in self.places)
+        return tuple(fence(self.revision, index) for index in self.indices)
 
     def seconds_left(self, renewed: float, now: float) -> float:
         """How long a holder may count on it that renewed it at a time; both are wall clock.
@@ -70,7 +70,7 @@ class Claim(NamedTuple):
         kept = [n for n, name in enumerate(self.names) if name not in names]
         return self._replace(
             names=tuple(self.names[n] for n in kept),
-            places=tuple(self.places[n] for n in kept),
+            indices=tuple(self.indices[n] for n in kept),
             transitions=tuple(self.transitions[n] for n in kept),
         )
 
@@ -109,9 +109,9 @@ class Free(NamedTuple):
     transitions: int
 
 
-def fence(revision: int, place: int) -> int:
+def fence(revision: int, index: int) -> int:
     """The fence of a resource that was claimed at a revision of etcd."""
-    return revision * _FENCES_PER_REVISION + place
+    return revision * _FENCES_PER_REVISION + index
 
 
 def last_fence(resource: KeyValue) -> int:
@@ -157,7 +157,7 @@ def encode_claim(claim: Claim) -> str:
         "owner": claim.claim_key,
         "holder_identity": claim.holder_identity,
         "names": claim.names,
-        "places": claim.places,
+        "places": claim.indices,
         "transitions": claim.transitions,
         "revision": claim.revision,
         "ticket": claim.ticket,
@@ -173,16 +173,16 @@ def parse_claim(kv: KeyValue) -> Claim:
     """Read a key below ``held/``."""
     try:
         record = json.loads(kv.value)
-        names, places = tuple(map(str, record["names"])), tuple(map(int, record["places"]))
+        names, indices = tuple(map(str, record["names"])), tuple(map(int, record["places"]))
         duration = record["lease_duration_seconds"]
         if not names or not all(map(is_name, names)):
             raise ValueError("a name is not allowed")
         return Claim(
-            lease=lease_in(kv),
+            etcd_lease_id=etcd_lease_id_in(kv),
             claim_key=_shown(_text(record["owner"])),
             holder_identity=_shown(_text(record["holder_identity"])),
             names=names,
-            places=places,
+            indices=indices,
             transitions=tuple(map(int, record["transitions"])),
             revision=int(record["revision"]) or kv.mod_revision,
             ticket=int(record["ticket"]),
@@ -196,7 +196,7 @@ def parse_claim(kv: KeyValue) -> Claim:
 
 
 def encode_ticket(claimant: Claimant, claim_key: str, since: float) -> str:
-    """Write a ticket; ``owner`` has its place, ``since`` is wall clock, in seconds."""
+    """Write a ticket; the claim key has its state id, ``since`` is wall clock, in seconds."""
     record: dict[str, Any] = {
         "owner": claim_key,
         "holder_identity": claimant.holder_identity,
@@ -207,7 +207,7 @@ def encode_ticket(claimant: Claimant, claim_key: str, since: float) -> str:
 
 
 def parse_ticket(kv: KeyValue) -> QueueEntry:
-    """Read a key below ``ticket/``; the owner has its place."""
+    """Read a key below ``ticket/``; the claim key has its state id."""
     try:
         record = json.loads(kv.value)
         return QueueEntry(
@@ -245,7 +245,7 @@ def type_in(kv: KeyValue) -> str:
     return pool_type
 
 
-def lease_in(kv: KeyValue) -> int:
+def etcd_lease_id_in(kv: KeyValue) -> int:
     """The id of the etcd lease that is the last part of a key."""
     try:
         return int(kv.key.rpartition("/")[2], 16)

@@ -43,7 +43,7 @@ class NoSpace(BackendUnreachable):
     """etcd has reached its quota: it writes nothing, and grants no lease, for anybody."""
 
 
-class Beat(NamedTuple):
+class KeepAliveAnswer(NamedTuple):
     """What a keep-alive came to.
 
     Args:
@@ -83,7 +83,7 @@ def is_alive(answer: Json) -> bool:
     return int(answer.get("result", {}).get("TTL", 0)) > 0
 
 
-def parse_beat(answer: Json) -> Beat:
+def parse_keep_alive_answer(answer: Json) -> KeepAliveAnswer:
     """Read the answer to a keep-alive.
 
     Raises:
@@ -91,7 +91,7 @@ def parse_beat(answer: Json) -> Beat:
     """
     try:
         header = answer["result"]["header"]
-        return Beat(is_alive(answer), int(header.get("revision", 0)))
+        return KeepAliveAnswer(is_alive(answer), int(header.get("revision", 0)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NoAnswer(f"no answer to a keep-alive: {error!r}") from error
 

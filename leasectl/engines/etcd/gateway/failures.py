@@ -6,8 +6,8 @@ from leasectl.engines.etcd.gateway.exchange import NOT_IN_TIME, NoAnswer
 from leasectl.text.durations import format_seconds
 
 
-class Silence:
-    """What the members of a cluster said instead, one reason for each."""
+class Failures:
+    """What the members of a cluster said instead of an answer, one reason for each."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, NoAnswer] = {}

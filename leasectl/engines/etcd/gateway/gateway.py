@@ -22,18 +22,18 @@ from typing import Callable, NamedTuple
 import httpx
 
 from leasectl.engines.etcd.gateway.answers import (
-    Beat,
     FailedPrecondition,
     InvalidArgument,
+    KeepAliveAnswer,
     LeaseGone,
     PermissionDenied,
     Unauthenticated,
     is_alive,
     parse_answer,
-    parse_beat,
+    parse_keep_alive_answer,
 )
 from leasectl.engines.etcd.gateway.exchange import NOT_IN_TIME, Line, NoAnswer
-from leasectl.engines.etcd.gateway.failures import Silence
+from leasectl.engines.etcd.gateway.failures import Failures
 from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome
 from leasectl.engines.etcd.gateway.user import read_user
 from leasectl.errors import (
@@ -47,7 +47,7 @@ from leasectl.http.trust import Trust
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
 
-__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new_lease"]
+__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new_etcd_lease_id"]
 
 ATTEMPT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
@@ -74,7 +74,7 @@ class Member(NamedTuple):
     advice: str = ""
 
 
-def new_lease() -> int:
+def new_etcd_lease_id() -> int:
     """An id for an etcd lease that nobody else would choose."""
     return secrets.randbelow((1 << 63) - 1) + 1  # signed in etcd, and 0 is none
 
@@ -179,24 +179,24 @@ class Gateway:
         """Read several things as they are at one revision."""
         return self.commit((), reads)
 
-    def grant(self, lease: int, ttl_seconds: int) -> None:
-        """Make an etcd lease under an id as `new_lease` makes them."""
+    def grant(self, etcd_lease_id: int, ttl_seconds: int) -> None:
+        """Make an etcd lease under an id as `new_etcd_lease_id` makes them."""
         with contextlib.suppress(FailedPrecondition):  # by a try whose answer was lost
-            self._ask("/v3/lease/grant", {"ID": str(lease), "TTL": str(ttl_seconds)})
+            self._ask("/v3/lease/grant", {"ID": str(etcd_lease_id), "TTL": str(ttl_seconds)})
 
-    def revoke(self, lease: int) -> None:
+    def revoke(self, etcd_lease_id: int) -> None:
         """End an etcd lease and delete what is attached to it, if it is there."""
         with contextlib.suppress(LeaseGone):
-            self._ask("/v3/lease/revoke", {"ID": str(lease)})
+            self._ask("/v3/lease/revoke", {"ID": str(etcd_lease_id)})
 
-    def keep_alive(self, lease: int) -> bool:
+    def keep_alive(self, etcd_lease_id: int) -> bool:
         """Give an etcd lease its full time again; returns whether it was still there."""
-        answer, _ = self._ask(_KEEP_ALIVE, {"ID": str(lease)})
+        answer, _ = self._ask(_KEEP_ALIVE, {"ID": str(etcd_lease_id)})
         return is_alive(answer)
 
-    def time_left(self, lease: int) -> float:
+    def time_left(self, etcd_lease_id: int) -> float:
         """How long an etcd lease lasts unless it is renewed, in seconds; 0 when it is over."""
-        answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(lease)})
+        answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(etcd_lease_id)})
         return max(0.0, float(answer.get("TTL", 0)))
 
     def member(self, member: int, seconds: float) -> Member:
@@ -215,7 +215,9 @@ class Gateway:
         has_leader = str(said.get("leader", "0")) != "0"
         return Member(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
 
-    def keep_alive_at(self, client: httpx.Client, member: int, lease: int, seconds: float) -> Beat:
+    def keep_alive_at(
+        self, client: httpx.Client, member: int, etcd_lease_id: int, seconds: float
+    ) -> KeepAliveAnswer:
         """The same at one member, within its time and without a second try.
 
         Args:
@@ -228,8 +230,8 @@ class Gateway:
             NoAnswer: None that counts.
         """
         assert isinstance(client, Line)
-        body = {"ID": str(lease)}
-        return parse_beat(self._try(client, member, _KEEP_ALIVE, body, seconds))
+        body = {"ID": str(etcd_lease_id)}
+        return parse_keep_alive_answer(self._try(client, member, _KEEP_ALIVE, body, seconds))
 
     def leave(self, member: int) -> None:
         """Have requests go to the next member first, unless that one has been left already."""
@@ -305,7 +307,7 @@ class Gateway:
         if until is not None:
             deadline = min(deadline, max(until, start + _LEAST_SECONDS))
             attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
-        silence = Silence()
+        failures = Failures()
         repeated = False
         with self._line() as line:
             while True:
@@ -314,7 +316,7 @@ class Gateway:
                     member = self._current
                     seconds = min(attempt_seconds, deadline - self._clock.elapsed())
                     if seconds <= 0:
-                        why = silence.text(deadline - start)
+                        why = failures.text(deadline - start)
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)
                         raise BackendUnreachable(why)
                     try:
@@ -322,10 +324,10 @@ class Gateway:
                     except NoAnswer as reason:
                         repeated = repeated or reason.sent
                         lasting = lasting and reason.lasting
-                        silence.note(self.endpoints[member], reason)
+                        failures.note(self.endpoints[member], reason)
                         self.leave(member)
                 if lasting and not line.is_outdated:
-                    raise BackendUnreachable(silence.text())
+                    raise BackendUnreachable(failures.text())
                 self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
 
     def _try(self, line: Line, member: int, path: str, body: Json, seconds: float) -> Json:

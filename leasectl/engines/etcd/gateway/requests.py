@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 
 class KeyValue(NamedTuple):
-    """A key as etcd has it. The revisions are etcd's; ``lease`` is 0 for none."""
+    """A key as etcd has it. The revisions are etcd's."""
 
     key: str
     value: str
@@ -109,9 +109,11 @@ def count(prefix: str) -> Json:
     return {"request_range": {**span, "count_only": True}}
 
 
-def put(key: str, value: str, *, lease: int = 0) -> Json:
+def put(key: str, value: str, *, etcd_lease_id: int = 0) -> Json:
     """Write one key, attached to an etcd lease unless that is 0."""
-    return {"request_put": {"key": encode(key), "value": encode(value), "lease": str(lease)}}
+    return {
+        "request_put": {"key": encode(key), "value": encode(value), "lease": str(etcd_lease_id)}
+    }
 
 
 def delete(key: str) -> Json:

@@ -19,7 +19,7 @@ from typing import Protocol
 import httpx
 
 from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, NoAnswer
-from leasectl.engines.etcd.waiting.lag import Witnesses
+from leasectl.engines.etcd.waiting.lag import LagDetector
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
@@ -43,7 +43,7 @@ class Kept(Protocol):
         sent_at: When the last successful keep-alive was sent, on the elapsed clock.
     """
 
-    lease: int
+    etcd_lease_id: int
     ttl_seconds: int
     sent_at: float
 
@@ -70,7 +70,7 @@ class KeepAlives:
         self._gateway = gateway
         self._watch = watch
         self._clock = clock
-        self._witnesses = Witnesses(len(gateway.endpoints))  # of the thread
+        self._detector = LagDetector(len(gateway.endpoints))  # of the thread
         self._changed = threading.Condition()
         # Under the lock of _changed:
         self._is_over = False
@@ -141,20 +141,20 @@ class KeepAlives:
         """One keep-alive at the member, or a witness instead; whether there was an answer."""
         now, member, patience = self._clock.elapsed(), self._watch.member, _patience(ttl)
         seconds = patience
-        witness = self._witnesses.choose(member, now=now, slack_seconds=_slack(ttl))
+        witness = self._detector.choose(member, now=now, slack_seconds=_slack(ttl))
         if witness is not None:
             with contextlib.suppress(NoAnswer, LeaseError, LeaseGone):
                 if self._ask(client, witness, kept, ttl, patience / 4):
                     return True
             # All that says nothing of the member.
-            self._witnesses.rest(witness, now + 2 * ttl)
+            self._detector.rest(witness, now + 2 * ttl)
             seconds = max(now + patience - self._clock.elapsed(), patience / 2)
         try:
             if not self._ask(client, member, kept, ttl, seconds):
                 kept.wake()
         except NoAnswer as reason:
             if isinstance(reason, _Lagging):
-                self._witnesses.begin_anew(now + ttl / 3)
+                self._detector.begin_anew(now + ttl / 3)
                 self._gateway.leave(member)  # it wouldn't answer who is woken
             self._watch.leave(member)
             self._wake_overdue()
@@ -170,15 +170,11 @@ class KeepAlives:
             NoAnswer: None that counts. Who lags may believe that it still leads, and renew nothing.
         """
         asked_at = self._clock.elapsed()
-        beat = self._gateway.keep_alive_at(client, member, kept.lease, seconds)
-        if self._witnesses.lags(
-            member, beat.revision, asked_at=asked_at, slack_seconds=_slack(ttl)
-        ):
+        beat = self._gateway.keep_alive_at(client, member, kept.etcd_lease_id, seconds)
+        if self._detector.lags(member, beat.revision, asked_at=asked_at, slack_seconds=_slack(ttl)):
             raise _Lagging("it lags behind another member")
         if beat.is_alive or member == self._watch.member:  # or it may be of another cluster
-            self._witnesses.note(
-                member, beat.revision, asked_at=asked_at, now=self._clock.elapsed()
-            )
+            self._detector.note(member, beat.revision, asked_at=asked_at, now=self._clock.elapsed())
         if beat.is_alive:
             kept.sent_at = asked_at
         return beat.is_alive

@@ -17,7 +17,7 @@ class _Said(NamedTuple):
     heard_at: float
 
 
-class Witnesses:
+class LagDetector:
     """The members of one cluster by their numbers; for one thread.
 
     Args:

@@ -32,7 +32,7 @@ class _Pair(NamedTuple):
     keep_alives: KeepAlives
 
 
-class EtcdEar:
+class WaitSession:
     """The threads start with the first who listens and end soon after the last has left.
 
     Args:

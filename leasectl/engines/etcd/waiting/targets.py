@@ -47,16 +47,18 @@ class WatchTarget(NamedTuple):
     revision: int
 
 
-def behind(keys: Keys, pool_type: str, lease: int, predecessor: str, revision: int) -> WatchTarget:
+def behind(
+    keys: Keys, pool_type: str, etcd_lease_id: int, predecessor: str, revision: int
+) -> WatchTarget:
     """What a ticket waits for that isn't at the head: the end of its predecessor's, or its own."""
-    own = Watched(keys.ticket(pool_type, lease), deletes=True)
+    own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
     before = Watched(predecessor, deletes=True)
     return WatchTarget((own, before), _shared(keys, pool_type), revision)
 
 
-def at_the_head(keys: Keys, pool_type: str, lease: int, revision: int) -> WatchTarget:
+def at_the_head(keys: Keys, pool_type: str, etcd_lease_id: int, revision: int) -> WatchTarget:
     """What a ticket waits for at the head: resources, or its own end."""
-    own = Watched(keys.ticket(pool_type, lease), deletes=True)
+    own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
     tickets, *changes = _shared(keys, pool_type)
     return WatchTarget((own, *changes), (tickets, *changes), revision)
 

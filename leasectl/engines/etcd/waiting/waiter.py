@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.look import Sight
-from leasectl.engines.etcd.waiting.session import EtcdEar
+from leasectl.engines.etcd.look import QueueView
+from leasectl.engines.etcd.waiting.session import WaitSession
 from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.model import Process, Ticket
 from leasectl.system.clock import Clock
@@ -39,16 +39,18 @@ class EtcdWaiter:
         before: What was seen at the head when there wasn't enough to take.
     """
 
-    def __init__(self, ear: EtcdEar, lease: int, ttl_seconds: int, clock: Clock) -> None:
-        self.lease = lease
+    def __init__(
+        self, session: WaitSession, etcd_lease_id: int, ttl_seconds: int, clock: Clock
+    ) -> None:
+        self.etcd_lease_id = etcd_lease_id
         self.ttl_seconds = ttl_seconds
         self.sent_at = clock.elapsed()
         self.target = WatchTarget((), (), 0)
         self.is_unsure = False
         self.is_head = False
-        self.fresh: Sight | None = None
-        self.before: Sight | None = None
-        self._ear = ear
+        self.fresh: QueueView | None = None
+        self.before: QueueView | None = None
+        self._session = session
         self._clock = clock
         self._processes = ProcessWatch()
         self._wakeup: Wakeup | None = None
@@ -72,7 +74,7 @@ class EtcdWaiter:
         self._processes.update(processes)
         if self._wakeup is None:
             self._wakeup = Wakeup()
-        self._ear.listen(self, self.target)
+        self._session.listen(self, self.target)
         return frozenset((self._wakeup.fd, *self._processes.fds())), self._processes.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
@@ -102,6 +104,6 @@ class EtcdWaiter:
 
     def close(self) -> None:
         self._processes.close()
-        self._ear.leave(self)
+        self._session.leave(self)
         if self._wakeup is not None:
             self._wakeup.close()

@@ -23,7 +23,7 @@ import pytest
 from leasectl.backends.contract import Patience, Progress
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import encode, put, read, read_all
-from leasectl.engines.etcd.records import MOST_AT_ONCE, lease_in
+from leasectl.engines.etcd.records import MOST_AT_ONCE, etcd_lease_id_in
 from leasectl.errors import (
     BackendUnreachable,
     CorruptState,
@@ -491,7 +491,7 @@ class TestEndedEarly:
         """A lease of which that is so; it is the only one."""
         (lease,) = store.acquire("holder", Request("T", name=NAMES[0], ttl_seconds=SHORT))
         (found,) = store.gateway.read(read_all(store.keys.helds("T"), keys_only=True)).answers
-        store.gateway.revoke(lease_in(found.items[0]))
+        store.gateway.revoke(etcd_lease_id_in(found.items[0]))
         return lease
 
     def test_it_is_granted_to_nobody_before_its_holder_had_to_stop(
@@ -572,7 +572,7 @@ class TestEndedEarlyWhereNobodyWaits:
             store.pools.create_pool("T", NAMES)
             store.acquire("holder", Request("T", name=NAMES[0], ttl_seconds=SHORT))
             (found,) = store.gateway.read(read_all(store.keys.helds("T"), keys_only=True)).answers
-            store.gateway.revoke(lease_in(found.items[0]))
+            store.gateway.revoke(etcd_lease_id_in(found.items[0]))
             date_in_an_hour(store)
             return store
 
@@ -718,7 +718,7 @@ class TestNoSpace:
 
             def revoke(at: int, _path: str) -> None:
                 if at == number:
-                    store.gateway.revoke(lease_in(found.items[0]))
+                    store.gateway.revoke(etcd_lease_id_in(found.items[0]))
 
             between.listen(before=revoke)
             assert Access([between.endpoint], prefix).engine.renew("holder") == ()

@@ -16,7 +16,7 @@ import pytest
 
 from leasectl.engines.etcd.gateway import exchange as etcd_exchange
 from leasectl.engines.etcd.gateway.exchange import NOT_IN_TIME, Line, NoAnswer
-from leasectl.engines.etcd.gateway.failures import Silence
+from leasectl.engines.etcd.gateway.failures import Failures
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import Clock
@@ -304,20 +304,20 @@ def test_members_that_drip_do_not_keep_a_request_from_one_that_answers(
 
 class TestSilence:
     def test_each_member_gives_one_reason_and_each_advice_comes_once(self) -> None:
-        silence = Silence()
+        failures = Failures()
         for endpoint in ("http://a:1", "http://b:1"):
-            silence.note(endpoint, NoAnswer("hung up", advice="use TLS"))
-            silence.note(endpoint, NoAnswer(NOT_IN_TIME))
+            failures.note(endpoint, NoAnswer("hung up", advice="use TLS"))
+            failures.note(endpoint, NoAnswer(NOT_IN_TIME))
         said = "no answer from etcd within 2s: http://a:1: hung up, http://b:1: hung up; use TLS"
-        assert silence.text(2.0) == said
+        assert failures.text(2.0) == said
 
     def test_the_last_reason_counts_unless_it_tells_less(self) -> None:
-        silence = Silence()
+        failures = Failures()
         for text in (NOT_IN_TIME, "refused", "no leader", NOT_IN_TIME):
-            silence.note("http://a:1", NoAnswer(text))
-        assert silence.text() == "no answer from etcd: http://a:1: no leader"
-        assert silence.text(2.0).endswith("no leader; is it there, and does it have a quorum?")
+            failures.note("http://a:1", NoAnswer(text))
+        assert failures.text() == "no answer from etcd: http://a:1: no leader"
+        assert failures.text(2.0).endswith("no leader; is it there, and does it have a quorum?")
 
     def test_who_had_no_time_to_ask_says_so(self) -> None:
         text = "no answer from etcd within 0s; is it there, and does it have a quorum?"
-        assert Silence().text(0) == text
+        assert Failures().text(0) == text

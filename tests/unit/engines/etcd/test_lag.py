@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.etcd.gateway.answers import Beat, parse_beat
+from leasectl.engines.etcd.gateway.answers import KeepAliveAnswer, parse_keep_alive_answer
 from leasectl.engines.etcd.gateway.exchange import NoAnswer
 from leasectl.engines.etcd.gateway.requests import Json
-from leasectl.engines.etcd.waiting.lag import Witnesses
+from leasectl.engines.etcd.waiting.lag import LagDetector
 
 TTL = 60.0
 SLACK = 1.0
@@ -26,7 +26,7 @@ class KeptAlive:
     """
 
     def __init__(self, size: int) -> None:
-        self._witnesses = Witnesses(size)
+        self._detector = LagDetector(size)
         self._size = size
         self._now = 1000.0
         self.revisions = dict.fromkeys(range(size), 5)
@@ -37,25 +37,25 @@ class KeptAlive:
         """Send some, with a pause after each."""
         for _ in range(times):
             member = self.member
-            witness = self._witnesses.choose(member, now=self._now, slack_seconds=SLACK)
+            witness = self._detector.choose(member, now=self._now, slack_seconds=SLACK)
             if witness is not None and self._ask(witness):
                 self.asked.append((witness,))
             else:
                 if witness is not None:
-                    self._witnesses.rest(witness, self._now + 2 * TTL)
+                    self._detector.rest(witness, self._now + 2 * TTL)
                 self.asked.append((member,) if witness is None else (witness, member))
                 if not self._ask(member):
-                    self._witnesses.begin_anew(self._now + TTL / 3)
+                    self._detector.begin_anew(self._now + TTL / 3)
                     self.member = (member + 1) % self._size
             self._now += pause
 
     def _ask(self, member: int) -> bool:
         revision, now = self.revisions.get(member), self._now
-        if revision is None or self._witnesses.lags(
+        if revision is None or self._detector.lags(
             member, revision, asked_at=now, slack_seconds=SLACK
         ):
             return False
-        self._witnesses.note(member, revision, asked_at=now, now=now)
+        self._detector.note(member, revision, asked_at=now, now=now)
         return True
 
 
@@ -148,8 +148,12 @@ def test_members_that_change_behind_their_addresses_are_left_once_in_an_interval
 
 def test_the_answer_to_a_keep_alive_has_the_revision_of_the_member_that_gave_it() -> None:
     header = {"revision": "17", "raft_term": "2"}
-    assert parse_beat({"result": {"header": header, "ID": "1", "TTL": "60"}}) == Beat(True, 17)
-    assert parse_beat({"result": {"header": header, "ID": "1"}}) == Beat(False, 17)
+    assert parse_keep_alive_answer(
+        {"result": {"header": header, "ID": "1", "TTL": "60"}}
+    ) == KeepAliveAnswer(True, 17)
+    assert parse_keep_alive_answer({"result": {"header": header, "ID": "1"}}) == KeepAliveAnswer(
+        False, 17
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,4 +161,4 @@ def test_the_answer_to_a_keep_alive_has_the_revision_of_the_member_that_gave_it(
 )
 def test_what_is_no_answer_to_a_keep_alive_does_not_count(answer: Json) -> None:
     with pytest.raises(NoAnswer):
-        parse_beat(answer)
+        parse_keep_alive_answer(answer)
