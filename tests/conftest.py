@@ -16,22 +16,6 @@ from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.faults.fixture import fault_proxy as fault_proxy
 from tests.kit.support import Cli, CliOfAnotherUser, ManualClock
 
-# Enough on one Python: they run on all of them by themselves, test the tests, or sweep for minutes.
-ONCE = (
-    "backends",
-    "cluster",
-    "crash",
-    "etcd",
-    "http",
-    "kit",
-    "pyz",
-    "server",
-    "test_etcd.py",
-    "test_doctor_etcd.py",
-    "test_keeper_etcd.py",
-    "test_documentation.py",
-)
-
 
 def pytest_configure() -> None:
     """Let no signal be ignored that commands are sent: nohup and a shell's "&" leave some so."""
@@ -42,13 +26,10 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what scripts/test doesn't run on every Python."""
-    here = Path(__file__).parent
+    """Mark what runs whole commands, which scripts/test doesn't do on every Python."""
     for item in items:
         if "cli" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.commands)
-        if item.path.is_relative_to(here) and set(item.path.relative_to(here).parts) & set(ONCE):
-            item.add_marker(pytest.mark.once)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,10 @@ import pytest
 
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.forking import end_all
+from tests.kit.marks import once_below
+
+# Servers are there on one Python only: see scripts/test.
+pytest_collection_modifyitems = once_below(__file__)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tests.contract.etcd_world import EtcdWorld
 from tests.contract.local_world import LocalWorld
 from tests.contract.memory_world import MemoryWorld
 from tests.contract.world import World
+from tests.kit.serving import shared as shared
 
 WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
     "memory": lambda request, folder: MemoryWorld(),

@@ -17,6 +17,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine, PoolAdmin
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
+from tests.kit.journal import NoJournal
 
 
 class Pending(Protocol):
@@ -99,22 +100,6 @@ class Hold:
     lease: Lease
     since: float
     until: float
-
-
-class NoJournal:
-    """The contract is about the store, not about handles' records."""
-
-    def enqueuing(self) -> None:
-        """Not noted."""
-
-    def granted(self, leases: Sequence[Lease]) -> None:
-        """Not noted."""
-
-    def gave_up(self) -> None:
-        """Not noted."""
-
-    def to_undo(self) -> None:
-        """Not noted."""
 
 
 class Participant:

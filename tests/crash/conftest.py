@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
+from tests.kit.hosts import hosts as hosts
+from tests.kit.marks import once_below
 
-import pytest
-
-from tests.kit.forking import end_all
-from tests.unit.cli.etcd.conftest import hosts as hosts
-
-
-@pytest.fixture(autouse=True)
-def nothing_runs_on() -> Iterator[None]:
-    """Of a test that failed half-way, no process is left."""
-    yield
-    end_all()
+# They sweep for minutes, on a third of the events on each Python.
+pytest_collection_modifyitems = once_below(__file__)

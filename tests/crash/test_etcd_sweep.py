@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import itertools
 import json
 import os
@@ -28,6 +27,7 @@ from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import Claim, broken_invariants
 from tests.kit.killing import kill_at
+from tests.kit.loading import load_everything
 from tests.kit.support import eventually
 
 # So many that no command waits for what the dead still have.
@@ -173,12 +173,7 @@ class EtcdSweep:
 @pytest.fixture
 def sweep(hosts: Hosts, tmp_path: Path) -> Iterator[EtcdSweep]:
     """A sweep at whose end all is well."""
-    # Else the first run of a command is also killed while it imports: nothing is at stake there.
-    for name in ("cli.acquire", "cli.release", "cli.reacquire", "cli.run", "cli.doctor"):
-        importlib.import_module(f"leasectl.{name}")
-    for name in ("backends.etcd_cluster", "heartbeats", "lease_watch", "child"):
-        importlib.import_module(f"leasectl.{name}")
-    importlib.import_module("ctypes")
+    load_everything()
     sweep = EtcdSweep(hosts, tmp_path)
     yield sweep
     sweep.settle()

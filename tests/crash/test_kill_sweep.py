@@ -5,7 +5,6 @@ Afterwards one ordinary command runs, and everything is as it should be: no repa
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +13,14 @@ import pytest
 
 from leasectl.model import Request
 from tests.crash.sweeping import Sweep, among_contenders
+from tests.kit.loading import load_everything
 from tests.kit.support import Cli
 
 
 @pytest.fixture
 def sweep(cli: Cli, tmp_path: Path) -> Iterator[Sweep]:
     """A sweep among contenders."""
-    # Else the first run of a command is also killed while it imports: nothing is at stake there.
-    for name in ("acquire", "release", "reacquire"):
-        importlib.import_module(f"leasectl.cli.{name}")
+    load_everything()
     sweep = Sweep(cli, tmp_path)
     sweep.keep_a_keeper()
     with among_contenders(sweep):

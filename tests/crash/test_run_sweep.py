@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import select
 import signal
@@ -20,6 +19,7 @@ from tests.crash.contenders import CONTENDER
 from tests.crash.sweeping import Sweep, among_contenders
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
+from tests.kit.loading import load_everything
 from tests.kit.support import Cli, eventually
 
 # Says what it knows of its lease, and ends when it is told to, with the code that it is told.
@@ -243,10 +243,7 @@ class RunSweep:
 @pytest.fixture
 def runs(cli: Cli, tmp_path: Path) -> Iterator[RunSweep]:
     """KILLs at `run`, among contenders."""
-    # Else the first run is also killed while it imports: nothing is at stake there.
-    for name in ("cli.run", "lease_watch", "child"):
-        importlib.import_module(f"leasectl.{name}")
-    importlib.import_module("ctypes")
+    load_everything()
     sweep = Sweep(cli, tmp_path)
     with among_contenders(sweep):
         yield RunSweep(sweep)

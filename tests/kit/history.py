@@ -112,8 +112,12 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def read_history(path: Path) -> list[Event]:
-    """All events, in the order of their times."""
-    return sorted(map(parse_event, path.read_text().splitlines()))
+    """All events, in the order of their times.
+
+    A last line without an end is left out: it is being written.
+    """
+    whole, _, _ = path.read_text().rpartition("\n")
+    return sorted(map(parse_event, whole.splitlines()))
 
 
 class Hold(NamedTuple):

@@ -7,13 +7,16 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import pytest
+
 from leasectl.engines.etcd.keys import Keys
 from tests.kit.etcd.access import Access
+from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli, Started, eventually
 
 _prefixes = itertools.count()
@@ -91,6 +94,14 @@ class Hosts:
     def close(self) -> None:
         for cli in self._clis:
             cli.close()
+
+
+@pytest.fixture
+def hosts(etcd: EtcdServer, tmp_path: Path) -> Iterator[Hosts]:
+    """State directories on pools of the test's own; there is none yet."""
+    found = Hosts(etcd.endpoints[0], tmp_path)
+    yield found
+    found.close()
 
 
 def etcdctl(endpoint: str, *args: str) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Callable
 from urllib.request import urlopen
+
+import pytest
 
 from tests.kit.faults.raw_client import RawClient
 from tests.kit.support import Cli, Finished, Started
@@ -74,6 +77,18 @@ class Serving:
         """Ask it to end, and wait for that."""
         self._started.signal(signum)
         return self._started.finish()
+
+
+Serve = Callable[..., Serving]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A server that the tests of a module share; each has pools of its own."""
+    folder = tmp_path_factory.mktemp("shared")
+    cli = Cli(folder / "state", folder)
+    yield Serving(cli)
+    cli.close()
 
 
 def first_line(started: Started) -> str:

@@ -18,7 +18,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.model import Claimant, Lease, Pool, Request
 from leasectl.system.clock import Clock
-from tests.contract.world import NoJournal
+from tests.kit.journal import NoJournal
 
 CLOCK = Clock()
 

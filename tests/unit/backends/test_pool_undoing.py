@@ -11,7 +11,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine, MemoryWaiter
 from leasectl.errors import Cancelled, NotFound, StateUnwritable
 from leasectl.model import Claimant, Lease, Request, Ticket
-from tests.contract.world import NoJournal
+from tests.kit.journal import NoJournal
 from tests.kit.support import ManualClock
 
 

@@ -10,7 +10,7 @@ from leasectl.backends.pool.backend import RECOVER_AGAIN_SECONDS, PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.model import Claimant, Request
 from leasectl.system.process import identify
-from tests.contract.world import NoJournal
+from tests.kit.journal import NoJournal
 from tests.kit.support import ManualClock, fork
 
 

@@ -16,10 +16,10 @@ from leasectl.backends.proxy.backend import ProxyBackend
 from leasectl.http.connection import Answer, Connection, NotSent
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock, boottime_seconds
-from tests.contract.world import NoJournal
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.faults.history import names_in_handles
 from tests.kit.faults.process import FaultProxy
+from tests.kit.journal import NoJournal
 from tests.kit.support import Cli, eventually
 
 

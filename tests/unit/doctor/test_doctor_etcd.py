@@ -13,6 +13,9 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import catted
 from tests.kit.support import Cli, eventually
 
+# Servers are there on one Python only: see scripts/test.
+pytestmark = pytest.mark.once
+
 NOBODY = "127.0.0.1:9"  # discard: nothing listens there
 
 

@@ -6,8 +6,13 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.kit.etcd.server import etcd_server
 from tests.kit.support import Cli, eventually
+
+# Servers are there on one Python only: see scripts/test.
+pytestmark = pytest.mark.once
 
 
 def test_a_server_that_hangs_keeps_no_other_lease_from_being_renewed(cli: Cli) -> None:

@@ -22,6 +22,9 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import identify, this_process
 from tests.kit.etcd.relay import Relay
 
+# Servers are there on one Python only: see scripts/test.
+pytestmark = pytest.mark.once
+
 ONE = Request("T")
 NO_WAIT = Patience(wait_seconds=0)
 

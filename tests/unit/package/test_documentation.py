@@ -17,6 +17,9 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.support import Cli
 
+# The texts are the same on every Python, and their commands are tested on each.
+pytestmark = pytest.mark.once
+
 README = Path(__file__).parents[3] / "README.md"
 # A comment right before a block says why it isn't run.
 _BLOCK = re.compile(

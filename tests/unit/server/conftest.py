@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Callable
 
 import pytest
 
-from tests.kit.serving import Serving
+from tests.kit.marks import once_below
+from tests.kit.serving import Serve, Serving
+from tests.kit.serving import shared as shared
 from tests.kit.support import Cli
 
 _numbers = itertools.count()
 
-NewPool = Callable[..., str]
-Serve = Callable[..., Serving]
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A server that the tests of a module share; each has pools of its own."""
-    folder = tmp_path_factory.mktemp("shared")
-    cli = Cli(folder / "state", folder)
-    yield Serving(cli)
-    cli.close()
+# Long, and what differs between Pythons is in its clients' commands, which run on each.
+pytest_collection_modifyitems = once_below(__file__)
 
 
 @pytest.fixture

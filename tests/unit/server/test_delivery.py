@@ -10,9 +10,8 @@ import pytest
 
 from leasectl.server.delivery import Wire, has_arrived
 from tests.kit.faults.raw_client import RawClient
-from tests.kit.serving import Serving, first_line, held, resources, states
+from tests.kit.serving import Serve, Serving, first_line, held, resources, states
 from tests.kit.support import Cli, eventually
-from tests.unit.server.conftest import Serve
 
 # What a client sees of a server that is killed.
 GONE = (OSError, http.client.HTTPException)

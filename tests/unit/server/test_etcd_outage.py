@@ -11,9 +11,8 @@ import pytest
 
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.serving import Serving
+from tests.kit.serving import Serve, Serving
 from tests.kit.support import Cli, eventually
-from tests.unit.server.conftest import Serve
 
 SILENCE = "no answer from etcd within "
 

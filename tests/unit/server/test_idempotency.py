@@ -7,9 +7,8 @@ import pytest
 from leasectl.server.grants import covers
 from leasectl.server.withdrawn import Withdrawn
 from leasectl.system.clock import Clock
-from tests.kit.serving import Serving, held, waiting
+from tests.kit.serving import Serve, Serving, held, waiting
 from tests.kit.support import Cli, ManualClock, eventually
-from tests.unit.server.conftest import Serve
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from pathlib import Path
@@ -11,23 +10,12 @@ import pytest
 
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.forking import end_all, ending, fork, leasectl
-from tests.kit.serving import held, waiting
+from tests.kit.loading import load_everything
+from tests.kit.serving import Serve, held, waiting
 from tests.kit.support import Cli, eventually
-from tests.unit.server.conftest import Serve
 
 PROCESSES, ROUNDS = 32, 16  # 512 pairs
 FAULTS = "reset-before|reset-after|half|garbage|not-json|500|delay|drip|close-keepalive rate=0.2"
-# What a command loads, so that the forked ones needn't.
-_COMMANDS = (
-    "leasectl.cli.acquire",
-    "leasectl.cli.release",
-    "leasectl.http.connection",
-    "leasectl.backends.proxy.backend",
-    "certifi",
-    "encodings.idna",
-    "httpcore",
-    "pwd",
-)
 
 
 class _Client:
@@ -87,8 +75,7 @@ def test_500_pairs_from_32_processes_lose_nothing_whatever_the_network_loses(
     cli.pool("T", *(f"T--{number}" for number in range(16)))
     server = serve()
     relay = fault_proxy(upstream=server.url, faults=(FAULTS,))
-    for module in _COMMANDS:
-        importlib.import_module(module)
+    load_everything()
     clients = Cli(tmp_path / "clients", tmp_path)
     folder = tmp_path / "notes"
     folder.mkdir()

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.serving import Serving, first_line, held, states, waiting
+from tests.kit.serving import Serve, Serving, first_line, held, states, waiting
 from tests.kit.support import Cli, eventually
-from tests.unit.server.conftest import Serve
 
 
 class TestTheEnd:

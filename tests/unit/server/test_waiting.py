@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kit.faults.raw_client import RawClient
-from tests.kit.serving import Serving, held, states, waiting
+from tests.kit.serving import Serve, Serving, held, states, waiting
 from tests.kit.support import Cli, eventually
-from tests.unit.server.conftest import Serve
 
 
 def fill(shared: Serving, single: str) -> str:

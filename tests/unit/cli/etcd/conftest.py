@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer, etcd_server
-from tests.kit.hosts import Hosts
+from tests.kit.hosts import hosts as hosts
+from tests.kit.marks import once_below
 
-
-@pytest.fixture
-def hosts(etcd: EtcdServer, tmp_path: Path) -> Iterator[Hosts]:
-    """State directories on pools of the test's own; there is none yet."""
-    found = Hosts(etcd.endpoints[0], tmp_path)
-    yield found
-    found.close()
+# Servers are there on one Python only: see scripts/test.
+pytest_collection_modifyitems = once_below(__file__)
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from leasectl.errors import Cancelled
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.poll import Sleep
 from leasectl.system.wakeup import Wakeup
-from tests.contract.world import NoJournal
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.journal import NoJournal
 from tests.kit.support import eventually
 
 NAMES = ["T--0", "T--1"]

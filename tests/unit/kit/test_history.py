@@ -72,3 +72,9 @@ def test_what_is_recorded_is_read_back(tmp_path: Path) -> None:
         ("granted", "h.1", "r1", 8, 3, 2, 2, 0),
     ]
     assert [parse_event(event.encode()) for event in read] == read
+
+
+def test_a_line_that_is_being_written_is_left_for_later(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text(A.encode() + B.encode()[:-9])
+    assert read_history(path) == [A]

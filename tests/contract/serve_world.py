@@ -1,4 +1,4 @@
-"""The contract of every pool, kept towards clients of the server as well.
+"""`leasectl serve` as a `World`: its clients are connections.
 
 Without what its protocol has no words for: ttls, renewing, one very resource.
 """
@@ -10,45 +10,22 @@ import json
 import select
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Callable
-
-import pytest
 
 from leasectl.engines.contract import PoolAdmin
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Lease, Request
-from tests.contract import test_pool_contract as contract
 from tests.contract.world import Hold
 from tests.kit.faults.raw_client import Got, RawClient
 from tests.kit.serving import Serving
 from tests.kit.support import eventually
 
-CLASSES: tuple[type, ...] = (
-    contract.TestExclusion,
-    contract.TestAllOrNothing,
-    contract.TestFirstComeFirstServed,
-    contract.TestTheDead,
-    contract.TestRelease,
-)
-NOT_SAID_BY_THE_PROTOCOL = (
-    "test_the_queue_shows_who_waits_for_how_many_since_when",
-    "test_what_a_dead_holder_held_is_free_after_its_ttl",
-    "test_a_stale_owner_frees_nothing",
-    "test_an_expired_lease_is_lost_not_released",
-)
-CLAIMS = [
-    getattr(each(), name)
-    for each in CLASSES
-    for name in vars(each)
-    if name.startswith("test_") and name not in NOT_SAID_BY_THE_PROTOCOL
-]
-
 _numbers = itertools.count()
 
 
-class _World:
+class ServeWorld:
     """The shared server and what stands behind it; as `tests.contract.world.World` has it."""
 
     ttl_seconds = 0.0
@@ -79,7 +56,7 @@ class _World:
 class _Client:
     """A client of the server, which asks on connections of its own."""
 
-    def __init__(self, world: _World, owner: str) -> None:
+    def __init__(self, world: ServeWorld, owner: str) -> None:
         self.owner = owner
         self._world = world
         self._asked = 0
@@ -191,20 +168,3 @@ def _error(got: Got) -> LeaseError:
         return (InvalidRequest if got.status == 400 else NotFound)(got.text)
     assert "context canceled" in got.text, json.dumps(got)
     return NoLease(got.text)
-
-
-@pytest.fixture
-def world(shared: Serving) -> Iterator[_World]:
-    with shared.cli.service() as service:
-        world = _World(shared, service)
-        yield world
-        world.close()
-
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
-def test_of_its_clients_it_holds_that(world: _World, claim: Callable[[_World], None]) -> None:
-    claim(world)
-
-
-def test_whatever_clients_do_the_store_stays_sound(world: _World) -> None:
-    contract.test_whatever_clients_do_the_store_stays_sound(world)  # type: ignore[arg-type]

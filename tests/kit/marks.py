@@ -1,0 +1,25 @@
+"""Marks for all tests of a folder, set by its own conftest.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+
+def once_below(conftest: str) -> Callable[[list[pytest.Item]], None]:
+    """What marks a folder's tests `once`: to be run on one Python, not on each again.
+
+    Args:
+        conftest: The ``__file__`` of the folder's conftest.py, which binds what is returned to the
+            name ``pytest_collection_modifyitems``. pytest hands that all tests there are.
+    """
+    folder = Path(conftest).parent
+
+    def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+        for item in items:
+            if folder in item.path.parents:
+                item.add_marker(pytest.mark.once)
+
+    return pytest_collection_modifyitems

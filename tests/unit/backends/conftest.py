@@ -1,0 +1,8 @@
+"""What is true of all tests of the backends."""
+
+from __future__ import annotations
+
+from tests.kit.marks import once_below
+
+# What they do as whole commands, other tests run on every Python.
+pytest_collection_modifyitems = once_below(__file__)
