@@ -185,7 +185,7 @@ def requests(endpoint: str, *, waiters: int, seconds: float) -> Row:
         mine, waiting = access(between.endpoint, "/requests"), []
         for number in range(waiters):
             claimant = Claimant(f"w{number}", "bench", Request("T", ttl_seconds=60))
-            waiting.append(mine.backend.acquisition(claimant, NoJournal(), Patience()))
+            waiting.append(mine.backend.turn(claimant, NoJournal(), Patience()))
             next(waiting[-1])
         time.sleep(1)  # for the stream to be there
         before = len(between.paths)
