@@ -1,0 +1,125 @@
+"""When what has failed is tried again: the one schedule of pauses, and the one loop of tries.
+
+Pauses double, so that whoever is down isn't kept down by those who ask; some of each is left to
+chance, so that those who failed together don't come back together. Where a loop is about more than
+one thing (which member is next, what else is due), it has the schedule alone.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple, TypeVar
+
+# Far beyond any cap, and no float overflows.
+_MOST_DOUBLINGS = 64
+
+Result = TypeVar("Result")
+
+
+class Backoff(NamedTuple):
+    """How long to pause after the first failure, the second in a row, and so on.
+
+    Args:
+        first_seconds: After the first; twice as long after each further one.
+        longest_seconds: No pause is longer.
+        chance: How much of each pause is left to chance, as a share: 0 for none, 1 for anything
+            from nothing to all of it ("full jitter").
+    """
+
+    first_seconds: float
+    longest_seconds: float
+    chance: float = 0.0
+
+    def pause(self, failures: int, random: Callable[[], float] | None = None) -> float:
+        """The pause after so many failures in a row, in seconds.
+
+        Args:
+            failures: From 1 on.
+            random: Where chance comes from: a number from 0 to 1.
+        """
+        doublings = min(failures - 1, _MOST_DOUBLINGS)
+        longest = min(self.first_seconds * 2.0**doublings, self.longest_seconds)
+        if not self.chance:
+            return longest
+        return longest * (1 - self.chance * (random or _random)())
+
+
+def _random() -> float:
+    from random import random  # which takes long to load, and most commands never need it
+
+    return random()
+
+
+class Pauses:
+    """The pauses of something that is tried for ever, one after the other.
+
+    Args:
+        backoff: How long they are.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._failures = 0
+
+    def next(self) -> float:
+        """After one more failure, in seconds."""
+        self._failures += 1
+        return self._backoff.pause(self._failures)
+
+    def begin_anew(self) -> None:
+        """It has worked."""
+        self._failures = 0
+
+    def skip_to_the_longest(self) -> None:
+        """It has failed for a reason that lasts."""
+        self._failures = _MOST_DOUBLINGS
+
+
+def retry(
+    once: Callable[[], Result],
+    *,
+    on: tuple[type[Exception], ...],
+    backoff: Backoff,
+    is_over: Callable[[float], bool],
+    sleep: Callable[[float], None],
+    note: Callable[[int, Exception], object] = lambda failures, error: None,
+    random: Callable[[], float] | None = None,
+) -> Result:
+    """Try until it works.
+
+    Args:
+        once: One try.
+        on: The errors that may pass; all others end it.
+        backoff: How long to pause in between.
+        is_over: Called with the length of the next pause: whether there is no time for it.
+        sleep: Called with seconds.
+        note: Called before each pause with the number of failures so far, and the last.
+        random: As `Backoff.pause` has it.
+
+    Raises:
+        Exception: What the last try raised, as soon as it is over.
+    """
+    try:
+        return once()
+    except on as error:
+        failed: list[Exception] = [error]
+    # Not before it is needed: it takes as long to load as a request takes.
+    from tenacity import RetryCallState, Retrying, retry_if_exception_type
+
+    def again() -> Result:
+        if failed:
+            raise failed.pop()
+        return once()
+
+    def tell(state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, Exception):
+            note(state.attempt_number, error)
+
+    return Retrying(
+        retry=retry_if_exception_type(on),
+        wait=lambda state: backoff.pause(state.attempt_number, random),
+        stop=lambda state: is_over(state.upcoming_sleep),
+        sleep=sleep,
+        before_sleep=tell,
+        reraise=True,
+    )(again)
