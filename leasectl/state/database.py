@@ -1,4 +1,4 @@
-"""The database of a state directory: its schema, how it is opened, what its errors mean."""
+"""The database of a state directory: how it is made and opened, what its errors mean."""
 
 from __future__ import annotations
 
@@ -15,106 +15,6 @@ from leasectl.system.process import boot_id
 SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x6C656173  # "leas"
 
-_SCHEMA = """
-CREATE TABLE meta (
-  fence INTEGER NOT NULL,          -- the last one given; one counter for all, so none repeats
-  boot_id TEXT NOT NULL,           -- the boot that the due times below belong to
-  purge_cursor TEXT NOT NULL,
-  place TEXT NOT NULL              -- tells this state directory from all others, everywhere
-);
-CREATE TABLE pool (
-  type TEXT PRIMARY KEY,
-  capacity INTEGER NOT NULL,
-  last_ticket INTEGER NOT NULL,
-  last_grant INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE resource (
-  name TEXT PRIMARY KEY,
-  type TEXT NOT NULL,
-  fence INTEGER NOT NULL,          -- of the last grant; 0 if never
-  lease_transitions INTEGER NOT NULL,
-  owner TEXT,                      -- the holding handle; NULL when free
-  holder_identity TEXT,
-  ticket INTEGER,
-  grant_number INTEGER,
-  acquire_time REAL,
-  renew_time REAL,
-  lease_duration_seconds REAL,
-  expires_at REAL,                 -- CLOCK_BOOTTIME; NULL when it doesn't expire
-  labels TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX resource_free ON resource (type, fence, name) WHERE owner IS NULL;
-CREATE INDEX resource_of_pool ON resource (type, name);
-CREATE INDEX resource_expiry ON resource (type, expires_at) WHERE expires_at IS NOT NULL;
-CREATE TABLE ticket (
-  type TEXT NOT NULL,
-  number INTEGER NOT NULL,
-  owner TEXT NOT NULL,
-  holder_identity TEXT NOT NULL,
-  count INTEGER NOT NULL,
-  since REAL NOT NULL,
-  process TEXT,
-  pipe TEXT NOT NULL,              -- in waiters/; opened and closed, it wakes the owner
-  PRIMARY KEY (type, number)
-) WITHOUT ROWID;
-CREATE TABLE handle (
-  id TEXT PRIMARY KEY,
-  backend TEXT NOT NULL,
-  type TEXT NOT NULL,
-  count INTEGER NOT NULL,
-  name TEXT,
-  ttl_seconds REAL,
-  release_after_seconds REAL,
-  scope TEXT NOT NULL,
-  labels TEXT NOT NULL,
-  owner TEXT NOT NULL,
-  holder_identity TEXT NOT NULL,
-  state TEXT NOT NULL,
-  acquisition INTEGER NOT NULL,
-  guard TEXT,
-  waiter TEXT,
-  runner TEXT,
-  shared_dir TEXT,
-  released_at REAL,                -- CLOCK_BOOTTIME
-  lost INTEGER NOT NULL,
-  settings TEXT NOT NULL,
-  lost_replies INTEGER NOT NULL,
-  cancelled INTEGER NOT NULL,
-  watched INTEGER NOT NULL         -- the keeper has something to do for it while not released
-) WITHOUT ROWID;
-CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
-CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
-CREATE TABLE lease (
-  handle TEXT NOT NULL,
-  name TEXT NOT NULL,
-  position INTEGER NOT NULL,       -- in the order of the grant
-  fence INTEGER NOT NULL,          -- this and the next two: 0 where the backend has none
-  ticket INTEGER NOT NULL,
-  grant_number INTEGER NOT NULL,
-  acquire_time REAL NOT NULL,
-  renew_time REAL NOT NULL,
-  lease_transitions INTEGER NOT NULL,
-  PRIMARY KEY (handle, name)
-) WITHOUT ROWID;
-CREATE TABLE timer (
-  handle TEXT NOT NULL,
-  name TEXT NOT NULL,              -- '' for all that the handle holds
-  acquisition INTEGER NOT NULL,    -- void for any other
-  due REAL NOT NULL,               -- CLOCK_BOOTTIME
-  PRIMARY KEY (handle, name)
-) WITHOUT ROWID;
-CREATE TABLE giving_back (         -- releases under way that are not yet certain
-  backend TEXT NOT NULL,
-  name TEXT NOT NULL,
-  process TEXT NOT NULL,
-  PRIMARY KEY (backend, name, process)
-) WITHOUT ROWID;
-CREATE TABLE keeper (
-  pid_namespace INTEGER PRIMARY KEY,
-  process TEXT NOT NULL
-);
-"""
-
 
 def create(path: str) -> None:
     """Make the database beside its place and move it there whole, so that empty means damaged.
@@ -122,6 +22,8 @@ def create(path: str) -> None:
     Raises:
         CorruptState: The database is gone, but its log is there.
     """
+    from leasectl.state.schema import SCHEMA, new_state_id
+
     if os.path.exists(path + "-wal"):
         raise _corrupt(path, "is missing, but its log is there")
     temporary = path + ".new"
@@ -131,8 +33,11 @@ def create(path: str) -> None:
     try:
         db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged
         db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        db.execute("INSERT INTO meta VALUES (0, ?, '', ?)", (boot_id(), _new_place()))
+        db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+        db.execute(
+            "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (0, ?, '', ?)",
+            (boot_id(), new_state_id()),
+        )
         db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     finally:
@@ -159,28 +64,13 @@ def connect(path: str) -> sqlite3.Connection:
             f"{SCHEMA_VERSION}); use that version, or another LEASECTL_STATE_DIR"
         )
     if version < SCHEMA_VERSION:
-        _update(db)
+        from leasectl.state.migrations import migrate
+
+        migrate(db, to=SCHEMA_VERSION)
     db.execute("PRAGMA synchronous = NORMAL")
     # Small, because a log that no process has open is read through by the next that opens it.
     db.execute("PRAGMA wal_autocheckpoint = 1000")
     return db
-
-
-def _update(db: sqlite3.Connection) -> None:
-    """Make of an older database one of this version; whoever comes second finds it made."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        if db.execute("PRAGMA user_version").fetchone()[0] == 1:
-            db.execute(f"ALTER TABLE meta ADD COLUMN place TEXT NOT NULL DEFAULT '{_new_place()}'")
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
-
-
-def _new_place() -> str:
-    return os.urandom(8).hex()
 
 
 def _corrupt(path: str, what: str) -> CorruptState:

@@ -1,9 +1,7 @@
 """The state directory, its lock and its database.
 
 Writers queue in the kernel, on ``state.lock``; the lock is held around one transaction and never
-while waiting for anything else. Names files change under the same lock: before the first one is
-touched, ``state.lock`` itself notes which, and the note goes when all are done. Whoever finds a
-note there knows that its writer was killed half-way and writes those files anew from the records.
+while waiting for anything else.
 """
 
 from __future__ import annotations
@@ -14,17 +12,15 @@ import fcntl
 import os
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Callable
 
 from leasectl.errors import StateUnwritable
-from leasectl.state.database import connect, create, errors_of, translate, unlink
+from leasectl.state.database import connect, create, errors_of, translate
+from leasectl.state.names_files import NOTE_BYTES, NamesFiles
 from leasectl.system.process import boot_id
 from leasectl.system.signals import flock_exclusive
-
-_NOTE_BYTES = 8192  # room kept for a note; one about more files than usual needs more
-_NOTE_MARK = b"+"
 
 
 class State:
@@ -43,7 +39,7 @@ class State:
         self._lock_fd = lock_fd
         self._depth = 0
         self._wakers: list[int] = []
-        self._staged: dict[str, Sequence[str] | None] = {}
+        self._names = NamesFiles(directory, lock_fd, db)
         self.on_close: list[Callable[[], None]] = []
 
     @classmethod
@@ -87,7 +83,7 @@ class State:
 
     def names_path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""
-        return f"{self.directory}/handles/{handle_id}"
+        return self._names.path(handle_id)
 
     def waiter_pipe(self, name: str) -> str:
         """The named pipe that wakes who waits with a ticket of the embedded pool."""
@@ -122,18 +118,18 @@ class State:
         try:
             with errors_of(self._db_path):
                 flock_exclusive(self._lock_fd)
-                self._finish_for_the_dead()
+                self._names.finish_for_the_dead()
                 self.db.execute("BEGIN IMMEDIATE")
                 try:
                     yield self.db
-                    self._commit()
+                    self._names.commit()
                 except BaseException:
                     if self.db.in_transaction:
                         self.db.execute("ROLLBACK")
                     raise
         finally:
             self._depth = 0
-            self._staged.clear()
+            self._names.unstage()
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             wakers, self._wakers = self._wakers, []
             for fd in wakers:
@@ -155,7 +151,7 @@ class State:
 
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
         """Have the handle's names file say this when the transaction commits; None removes it."""
-        self._staged[handle_id] = names
+        self._names.stage(handle_id, names)
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Read outside a transaction, from the last committed state.
@@ -172,91 +168,6 @@ class State:
         """A number that is another one when another process has changed the database."""
         ((version,),) = self.query("PRAGMA data_version")
         return int(version)
-
-    def _commit(self) -> None:
-        if not self._staged:
-            self.db.execute("COMMIT")
-            return
-        try:
-            self._note(self._staged)
-            prepared = {h: self._prepare(h, names) for h, names in self._staged.items()}
-            self.db.execute("COMMIT")
-        except BaseException:
-            self._finish_for_the_dead()
-            raise
-        for handle_id, temporary in prepared.items():
-            self._put_in_place(handle_id, self._staged[handle_id], temporary)
-        os.pwrite(self._lock_fd, b"\0", 0)
-
-    def _note(self, handle_ids: Iterable[str]) -> None:
-        """Note in ``state.lock`` whose names files are about to change."""
-        note = _NOTE_MARK + "\n".join(handle_ids).encode() + b"\0"
-        if os.pwrite(self._lock_fd, note, 0) != len(note):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path("state.lock"))
-
-    def _prepare(self, handle_id: str, names: Sequence[str] | None) -> str | None:
-        """Do before the commit what may fail: writing, and making a file that isn't there yet.
-
-        Returns:
-            The file that is to replace the names file; None when there is none.
-        """
-        if names is None:
-            return None
-        path = self.names_path(handle_id)
-        fd = _open_new(path)
-        temporary = None
-        if fd is None and not names:
-            return None
-        if fd is None:
-            temporary = path + ".new"
-            unlink(temporary)
-            fd = _open_new(temporary)
-            assert fd is not None
-        try:
-            content = "\n".join(names).encode()
-            if os.write(fd, content) != len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary or path)
-        finally:
-            os.close(fd)
-        return temporary
-
-    def _put_in_place(
-        self, handle_id: str, names: Sequence[str] | None, temporary: str | None
-    ) -> None:
-        path = self.names_path(handle_id)
-        if names is None:
-            unlink(path)
-        elif temporary is not None:
-            os.rename(temporary, path)
-        elif not names:
-            os.truncate(path, 0)
-
-    def _finish_for_the_dead(self) -> None:
-        """Write the names files anew that a killed writer may have left half-way."""
-        if os.pread(self._lock_fd, 1, 0) != _NOTE_MARK:
-            return
-        # A writer killed while it noted has changed nothing yet; what it left may lack its end.
-        note = os.pread(self._lock_fd, os.fstat(self._lock_fd).st_size, 1).partition(b"\0")[0]
-        if self.db.in_transaction:
-            self.db.execute("ROLLBACK")
-        for handle_id in note.decode().split():
-            unlink(self.names_path(handle_id) + ".new")
-            known = self.db.execute("SELECT 1 FROM handle WHERE id = ?", (handle_id,)).fetchone()
-            rows = self.db.execute(
-                "SELECT name FROM lease WHERE handle = ? ORDER BY position", (handle_id,)
-            ).fetchall()
-            names = [name for (name,) in rows] if known else None
-            if names is None or not self._lists(handle_id, names):
-                self._put_in_place(handle_id, names, self._prepare(handle_id, names))
-        os.pwrite(self._lock_fd, b"\0", 0)
-
-    def _lists(self, handle_id: str, names: Sequence[str]) -> bool:
-        """Tell whether a names file is as it should be; then a full disk doesn't matter."""
-        try:
-            with open(self.names_path(handle_id), "rb") as file:
-                return file.read() == "\n".join(names).encode()
-        except OSError:
-            return False
 
     def _note_boot(self) -> None:
         """After a reboot, let everything that was due at some uptime be due at once.
@@ -314,23 +225,15 @@ def _open_lock(directory: str) -> int:
     with errors_of(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            if os.fstat(fd).st_size < _NOTE_BYTES:
+            if os.fstat(fd).st_size < NOTE_BYTES:
                 flock_exclusive(fd)
-                if os.fstat(fd).st_size < _NOTE_BYTES:
-                    os.pwrite(fd, bytes(_NOTE_BYTES), 0)
+                if os.fstat(fd).st_size < NOTE_BYTES:
+                    os.pwrite(fd, bytes(NOTE_BYTES), 0)
                 fcntl.flock(fd, fcntl.LOCK_UN)
         except BaseException:
             os.close(fd)
             raise
         return fd
-
-
-def _open_new(path: str) -> int | None:
-    """Make a file and open it for writing; None when it is there already."""
-    try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return None
 
 
 def _create(path: str, lock_fd: int) -> None:

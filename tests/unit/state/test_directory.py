@@ -17,7 +17,7 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.errors import CorruptState, StateUnwritable
-from leasectl.state import directory as state_module
+from leasectl.state import names_files
 from leasectl.state.directory import State, check_directory
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.support import ending_of, eventually, fork, kill_this_process
@@ -309,7 +309,7 @@ class TestAFullDisk:
         def no_space(*_: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(state_module, "_open_new", no_space)
+        monkeypatch.setattr(names_files, "_open_new", no_space)
         with pytest.raises(StateUnwritable), state.transaction():
             record(state, "h", "b")
         with state.transaction():
@@ -534,7 +534,7 @@ def kill_at(state: State, function: str) -> None:
         "commit": lambda: state.db.set_trace_callback(die_at_commit),
         "rename": lambda: setattr(os, "rename", kill_this_process),
         "truncate": lambda: setattr(os, "truncate", kill_this_process),
-        "unlink": lambda: setattr(state_module, "unlink", kill_this_process),
+        "unlink": lambda: setattr(names_files, "unlink", kill_this_process),
         "unlock": lambda: setattr(fcntl, "flock", kill_this_process),
     }
     replacements[function]()

@@ -1,0 +1,144 @@
+"""The names files, which scripts read: changed together with the database, or not at all.
+
+They change under ``state.lock``, right after the commit that they belong to: before the first one
+is touched, ``state.lock`` itself notes which, and the note goes when all are done. Whoever finds a
+note there knows that its writer was killed half-way and writes those files anew from the records.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from leasectl.state.database import unlink
+
+NOTE_BYTES = 8192  # room kept for a note; one about more files than usual needs more
+_NOTE_MARK = b"+"
+
+
+class NamesFiles:
+    """The names files of one state directory. All but `path` and `stage` needs ``state.lock``.
+
+    Args:
+        directory: The state directory.
+        lock_fd: ``state.lock``, open for reading and writing.
+        db: The database.
+    """
+
+    def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
+        self._directory = directory
+        self._lock_fd = lock_fd
+        self._db = db
+        self._staged: dict[str, Sequence[str] | None] = {}
+
+    def path(self, handle_id: str) -> str:
+        """The path that scripts know the handle by."""
+        return f"{self._directory}/handles/{handle_id}"
+
+    def stage(self, handle_id: str, names: Sequence[str] | None) -> None:
+        """Have a file say this from the next commit on; None removes it."""
+        self._staged[handle_id] = names
+
+    def unstage(self) -> None:
+        """Forget what was staged."""
+        self._staged.clear()
+
+    def commit(self) -> None:
+        """Commit the database's transaction, and put in place what was staged.
+
+        Raises:
+            OSError, sqlite3.Error: Neither has happened.
+        """
+        if not self._staged:
+            self._db.execute("COMMIT")
+            return
+        try:
+            self._note(self._staged)
+            prepared = {h: self._prepare(h, names) for h, names in self._staged.items()}
+            self._db.execute("COMMIT")
+        except BaseException:
+            self.finish_for_the_dead()
+            raise
+        for handle_id, temporary in prepared.items():
+            self._put_in_place(handle_id, self._staged[handle_id], temporary)
+        os.pwrite(self._lock_fd, b"\0", 0)
+
+    def _note(self, handle_ids: Iterable[str]) -> None:
+        """Note in ``state.lock`` whose names files are about to change."""
+        note = _NOTE_MARK + "\n".join(handle_ids).encode() + b"\0"
+        if os.pwrite(self._lock_fd, note, 0) != len(note):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{self._directory}/state.lock")
+
+    def _prepare(self, handle_id: str, names: Sequence[str] | None) -> str | None:
+        """Do before the commit what may fail: writing, and making a file that isn't there yet.
+
+        Returns:
+            The file that is to replace the names file; None when there is none.
+        """
+        if names is None:
+            return None
+        path = self.path(handle_id)
+        fd = _open_new(path)
+        temporary = None
+        if fd is None and not names:
+            return None
+        if fd is None:
+            temporary = path + ".new"
+            unlink(temporary)
+            fd = _open_new(temporary)
+            assert fd is not None
+        try:
+            content = "\n".join(names).encode()
+            if os.write(fd, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary or path)
+        finally:
+            os.close(fd)
+        return temporary
+
+    def _put_in_place(
+        self, handle_id: str, names: Sequence[str] | None, temporary: str | None
+    ) -> None:
+        path = self.path(handle_id)
+        if names is None:
+            unlink(path)
+        elif temporary is not None:
+            os.rename(temporary, path)
+        elif not names:
+            os.truncate(path, 0)
+
+    def finish_for_the_dead(self) -> None:
+        """Write the names files anew that a killed writer may have left half-way."""
+        if os.pread(self._lock_fd, 1, 0) != _NOTE_MARK:
+            return
+        # A writer killed while it noted has changed nothing yet; what it left may lack its end.
+        note = os.pread(self._lock_fd, os.fstat(self._lock_fd).st_size, 1).partition(b"\0")[0]
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        for handle_id in note.decode().split():
+            unlink(self.path(handle_id) + ".new")
+            known = self._db.execute("SELECT 1 FROM handle WHERE id = ?", (handle_id,)).fetchone()
+            rows = self._db.execute(
+                "SELECT name FROM lease WHERE handle = ? ORDER BY position", (handle_id,)
+            ).fetchall()
+            names = [name for (name,) in rows] if known else None
+            if names is None or not self._lists(handle_id, names):
+                self._put_in_place(handle_id, names, self._prepare(handle_id, names))
+        os.pwrite(self._lock_fd, b"\0", 0)
+
+    def _lists(self, handle_id: str, names: Sequence[str]) -> bool:
+        """Tell whether a names file is as it should be; then a full disk doesn't matter."""
+        try:
+            with open(self.path(handle_id), "rb") as file:
+                return file.read() == "\n".join(names).encode()
+        except OSError:
+            return False
+
+
+def _open_new(path: str) -> int | None:
+    """Make a file and open it for writing; None when it is there already."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return None

@@ -1,0 +1,115 @@
+"""The tables of a new database. `migrations` makes the same of those of earlier versions.
+
+Processes of the version before may still be at work on a database when it is migrated, with
+statements of their own. They write all rows but those of ``handle`` by position; so a later version
+may add columns to ``handle`` alone, each with a default, or tables.
+"""
+
+from __future__ import annotations
+
+import os
+
+SCHEMA = """
+CREATE TABLE meta (
+  fence INTEGER NOT NULL,          -- the last one given; one counter for all, so none repeats
+  boot_id TEXT NOT NULL,           -- the boot that the due times below belong to
+  purge_cursor TEXT NOT NULL,
+  place TEXT NOT NULL              -- tells this state directory from all others, everywhere
+);
+CREATE TABLE pool (
+  type TEXT PRIMARY KEY,
+  capacity INTEGER NOT NULL,
+  last_ticket INTEGER NOT NULL,
+  last_grant INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE resource (
+  name TEXT PRIMARY KEY,
+  type TEXT NOT NULL,
+  fence INTEGER NOT NULL,          -- of the last grant; 0 if never
+  lease_transitions INTEGER NOT NULL,
+  owner TEXT,                      -- the holding handle; NULL when free
+  holder_identity TEXT,
+  ticket INTEGER,
+  grant_number INTEGER,
+  acquire_time REAL,
+  renew_time REAL,
+  lease_duration_seconds REAL,
+  expires_at REAL,                 -- CLOCK_BOOTTIME; NULL when it doesn't expire
+  labels TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX resource_free ON resource (type, fence, name) WHERE owner IS NULL;
+CREATE INDEX resource_of_pool ON resource (type, name);
+CREATE INDEX resource_expiry ON resource (type, expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE ticket (
+  type TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  owner TEXT NOT NULL,
+  holder_identity TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  since REAL NOT NULL,
+  process TEXT,
+  pipe TEXT NOT NULL,              -- in waiters/; opened and closed, it wakes the owner
+  PRIMARY KEY (type, number)
+) WITHOUT ROWID;
+CREATE TABLE handle (
+  id TEXT PRIMARY KEY,
+  backend TEXT NOT NULL,
+  type TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  name TEXT,
+  ttl_seconds REAL,
+  release_after_seconds REAL,
+  scope TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  holder_identity TEXT NOT NULL,
+  state TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,
+  guard TEXT,
+  waiter TEXT,
+  runner TEXT,
+  shared_dir TEXT,
+  released_at REAL,                -- CLOCK_BOOTTIME
+  lost INTEGER NOT NULL,
+  settings TEXT NOT NULL,
+  lost_replies INTEGER NOT NULL,
+  cancelled INTEGER NOT NULL,
+  watched INTEGER NOT NULL         -- the keeper has something to do for it while not released
+) WITHOUT ROWID;
+CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
+CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
+CREATE TABLE lease (
+  handle TEXT NOT NULL,
+  name TEXT NOT NULL,
+  position INTEGER NOT NULL,       -- in the order of the grant
+  fence INTEGER NOT NULL,          -- this and the next two: 0 where the backend has none
+  ticket INTEGER NOT NULL,
+  grant_number INTEGER NOT NULL,
+  acquire_time REAL NOT NULL,
+  renew_time REAL NOT NULL,
+  lease_transitions INTEGER NOT NULL,
+  PRIMARY KEY (handle, name)
+) WITHOUT ROWID;
+CREATE TABLE timer (
+  handle TEXT NOT NULL,
+  name TEXT NOT NULL,              -- '' for all that the handle holds
+  acquisition INTEGER NOT NULL,    -- void for any other
+  due REAL NOT NULL,               -- CLOCK_BOOTTIME
+  PRIMARY KEY (handle, name)
+) WITHOUT ROWID;
+CREATE TABLE giving_back (         -- releases under way that are not yet certain
+  backend TEXT NOT NULL,
+  name TEXT NOT NULL,
+  process TEXT NOT NULL,
+  PRIMARY KEY (backend, name, process)
+) WITHOUT ROWID;
+CREATE TABLE keeper (
+  pid_namespace INTEGER PRIMARY KEY,
+  process TEXT NOT NULL
+);
+"""
+
+
+def new_state_id() -> str:
+    """Make up what tells a state directory from all others, on whatever machine."""
+    return os.urandom(8).hex()
