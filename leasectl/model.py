@@ -132,7 +132,7 @@ class Resource(NamedTuple):
     Args:
         name: Its name.
         lease: None when it is free.
-        claim_key: Whose the lease is, as `Handle.claim_key` has it; None when it is free.
+        claim_key: Whose the lease is, as `claim_key_of` has it; None when it is free.
         expires_in_seconds: When the lease runs out unless it is renewed, by the clock of the store;
             None for never, and where that wasn't asked.
     """
@@ -248,17 +248,6 @@ class Handle(NamedTuple):
         return f"{self.id}/{self.acquisition}"
 
     @property
-    def claim_key(self) -> str:
-        """What the backend finds its claims by; empty when nobody knows whose they are.
-
-        Where a claim and its record don't change together it says which acquisition, so that what
-        is late for one never meets the next.
-        """
-        if not is_remote(self.backend):
-            return self.id
-        return dict(self.request.labels).get(ADOPTED_LABEL, self.key)
-
-    @property
     def fences(self) -> tuple[str, ...]:
         """The fences in the order of the names; empty where the backend has none."""
         return tuple(str(lease.fence or "") for lease in self.leases)
@@ -283,17 +272,12 @@ def whole(handle: Handle) -> ReleaseTarget:
     return ReleaseTarget(handle.id, handle.acquisition)
 
 
-def is_remote(url: str) -> bool:
-    """Tell whether the leases of the backend with that URL live on a server."""
-    return "://" in url
-
-
 class Overview(NamedTuple):
     """Pools at one instant.
 
     Args:
         pools: As they are.
-        handles: All of this state directory that aren't released, by `Handle.claim_key`.
+        handles: All of this state directory that aren't released, by their claim key.
         shared: Other state directories hold leases in these pools as well.
     """
 

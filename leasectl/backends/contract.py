@@ -1,4 +1,4 @@
-"""What the service needs of a backend: where leases come from."""
+"""What the verbs need of a backend, where leases come from, and what opens one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Callable, NamedTuple, Protocol
 
-from leasectl.engines.contract import PoolAdmin
-from leasectl.errors import Cancelled, NotSupported
+from leasectl.engines.contract import LostListener, PoolAdmin
+from leasectl.errors import Cancelled
+from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Lease, Process
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
@@ -164,8 +167,64 @@ class Backend(Protocol):
         """One heartbeat; returns the names that the owner still holds."""
 
 
-def no_pools(url: str) -> NotSupported:
-    """The refusal of a backend without pools of its own."""
-    return NotSupported(
-        f"backend {url} has no pools; choose local: or etcd://HOST:PORT with --backend"
-    )
+class Opening(NamedTuple):
+    """What a backend is opened with.
+
+    Args:
+        state: Where records are, and the embedded pool.
+        settings: How to talk to a server, as `encode_settings` wrote it.
+        release_seconds: How long a release may take in all, on a server.
+        rest_seconds: For how long a server isn't asked again that hasn't answered.
+        lost: Told of leases that went away without having been given back.
+        clock: Where times come from.
+    """
+
+    state: State
+    settings: str
+    release_seconds: float
+    rest_seconds: float
+    lost: LostListener
+    clock: Clock
+
+
+class Opener(Protocol):
+    """The module that a kind's row names: it opens backends of that kind."""
+
+    def check_url(self, url: str) -> None:
+        """Look at a URL of this kind, and only at that.
+
+        Raises:
+            InvalidRequest: It can't be right.
+        """
+
+    def open_backend(self, url: str, opening: Opening) -> Backend:
+        """Open the backend that a URL names; no server is asked anything yet."""
+
+
+class PoolServer(Protocol):
+    """The module that a kind's row names for what its server is asked beside a `Backend`."""
+
+    def open_renewals(
+        self, url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
+    ) -> Callable[[str], tuple[str, ...]]:
+        """Open what renews in a thread of its own; as `opening.open_renewals`."""
+
+    def open_probe(
+        self, url: str, settings: Settings, *, clock: Clock
+    ) -> Callable[[], None] | None:
+        """Open what finds out whether the server works; as `opening.open_probe`."""
+
+    def pool_types(
+        self, url: str, settings: Settings, *, seconds: float, clock: Clock
+    ) -> list[str]:
+        """The types of its pools, for a shell that completes them.
+
+        Args:
+            url: Of the server.
+            settings: How to talk to it.
+            seconds: How long that may take.
+            clock: Where times come from.
+
+        Raises:
+            LeaseError: They can't be had in that time.
+        """

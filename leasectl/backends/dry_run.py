@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from leasectl.backends.contract import Journal, Patience, Turn, no_pools
+from leasectl.backends.contract import Journal, Opening, Patience, Turn
+from leasectl.backends.kinds import no_pools
 from leasectl.engines.contract import PoolAdmin
 from leasectl.model import Claimant, Lease
 from leasectl.state.directory import State
+
+
+def check_url(url: str) -> None:
+    """There is one."""
+
+
+def open_backend(url: str, opening: Opening) -> DryRunBackend:
+    """Open what grants nothing."""
+    return DryRunBackend(opening.state)
 
 
 class DryRunBackend:

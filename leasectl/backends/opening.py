@@ -1,53 +1,26 @@
-"""From a backend's URL to the backend."""
+"""From a backend's URL to the backend: the row of its kind, and what that names."""
 
 from __future__ import annotations
 
-import re
-from typing import Callable
+import importlib
+from typing import TYPE_CHECKING, Callable, cast
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.dry_run import DryRunBackend
-from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.contract import LostListener
-from leasectl.engines.etcd.address import is_etcd, parse_etcd_url
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.pools import LocalPools
-from leasectl.errors import InvalidRequest
+from leasectl.backends.contract import Opening
+from leasectl.backends.kinds import kind_of
+from leasectl.errors import NotSupported
 from leasectl.http.settings import RELEASE_SECONDS, Settings, parse_settings
-from leasectl.model import is_remote
 from leasectl.state.directory import State
-from leasectl.system import signals
 from leasectl.system.clock import Clock
-from leasectl.text.printable import printable
 
-LOCAL = "local:"
-DRY_RUN = "none:"
-_PROXY = re.compile(r"https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
-_ETCD_TTL_SECONDS = 60.0
-_PROBE_SECONDS = 2.0
+if TYPE_CHECKING:
+    from leasectl.backends.contract import Backend, Opener, PoolServer
+    from leasectl.engines.contract import LostListener
 
 
 def check_url(url: str) -> str:
     """Return the URL of a backend there is, or raise InvalidRequest."""
-    if is_etcd(url):
-        parse_etcd_url(url)
-    elif url not in (LOCAL, DRY_RUN) and not _PROXY.fullmatch(url):
-        raise InvalidRequest(
-            f'there is no backend "{printable(url)}"; choose {LOCAL}, {DRY_RUN}, '
-            "etcd://HOST:PORT or the http:// address of a lease proxy with --backend or "
-            "LEASECTL_BACKEND"
-        )
+    _opener(url).check_url(url)
     return url
-
-
-def has_pools(url: str) -> bool:
-    """Tell whether a backend has pools of its own that can be shown and changed."""
-    return url == LOCAL or is_etcd(url)
-
-
-def default_ttl_seconds(url: str) -> float | None:
-    """The ttl of a request that names none, in seconds; None: it doesn't expire."""
-    return _ETCD_TTL_SECONDS if is_etcd(url) else None
 
 
 def open_backend(
@@ -60,37 +33,23 @@ def open_backend(
     lost: LostListener,
     clock: Clock,
 ) -> Backend:
-    """Open the backend that a URL names.
+    """Open the backend that a URL names; no server is asked anything yet.
 
     Args:
-        url: As `check_url` has it.
+        url: Of it.
         state: Where the embedded pool is kept.
         settings: How to talk to a server, as `encode_settings` wrote it.
         release_seconds: How long a release may take in all, on a server.
         rest_seconds: For how long a server isn't asked again that hasn't answered.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
-    """
-    if check_url(url) == DRY_RUN:
-        return DryRunBackend(state)
-    if is_etcd(url):
-        from leasectl.engines.etcd.opening import open_etcd, open_gateway
 
-        gateway = open_gateway(
-            url,
-            parse_settings(settings),
-            clock=clock,
-            deadline_seconds=release_seconds,
-            rest_seconds=rest_seconds,
-            pause=signals.sleep,
-        )
-        opened = open_etcd(url, gateway, state_id=state.state_id(), lost=lost, clock=clock)
-        return PoolBackend(url, opened.engine, opened.pools, clock=clock, remote=True)
-    if is_remote(url):
-        return _open_proxy(url, settings, release_seconds, clock)
-    engine = LocalEngine(state, lost=lost, clock=clock)
-    pools = LocalPools(state, lost=lost, clock=clock)
-    return PoolBackend(url, engine, pools, clock=clock)
+    Raises:
+        InvalidRequest: There is none.
+    """
+    check_url(url)
+    opening = Opening(state, settings, release_seconds, rest_seconds, lost, clock)
+    return _opener(url).open_backend(url, opening)
 
 
 def open_renewals(
@@ -102,27 +61,25 @@ def open_renewals(
         url: Of a backend whose leases expire and live on a server.
         state_id: Of the state directory, as `State.state_id` tells it.
         settings: How to talk to the server, as `encode_settings` wrote it.
-        ttl_seconds: Of the leases. No heartbeat takes longer than a third of it, and none is tried
-            longer than a sixth at one member.
+        ttl_seconds: Of the leases. No heartbeat takes longer than a third of it.
         clock: Where times come from.
 
     Returns:
-        Gives an owner's claims their full time again and tells which it still holds.
-    """
-    from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
-    from leasectl.engines.etcd.opening import open_etcd, open_gateway
+        Gives a claim key's claims their full time again and tells which names it still holds.
 
-    gateway = open_gateway(
+    Raises:
+        NotSupported: Leases of this kind aren't renewed by their holder.
+    """
+    server = _pool_server(url)
+    if server is None:
+        raise NotSupported(f"leases of {url} aren't renewed by their holder")
+    return server.open_renewals(
         url,
-        parse_settings(settings),
+        state_id=state_id,
+        settings=parse_settings(settings),
+        ttl_seconds=ttl_seconds,
         clock=clock,
-        deadline_seconds=ttl_seconds / 3,
-        attempt_seconds=min(ATTEMPT_SECONDS, ttl_seconds / 6),
     )
-    opened = open_etcd(
-        url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
-    )
-    return opened.engine.renew
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None] | None:
@@ -138,30 +95,30 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
         changes nothing; calls must not overlap. None where there is no server to be asked, or no
         way to ask it without leasing.
     """
-    if not is_etcd(url):
-        return None
-    from leasectl.engines.etcd.keys import Keys
-    from leasectl.engines.etcd.opening import open_gateway
-    from leasectl.engines.etcd.probe import probe
-
-    address = parse_etcd_url(url)
-    # One out of so many answers, as long as most of them do.
-    tries = len(address.endpoints) // 2 + 1
-    gateway = open_gateway(
-        url,
-        settings,
-        clock=clock,
-        deadline_seconds=_PROBE_SECONDS,
-        attempt_seconds=_PROBE_SECONDS / tries,
-    )
-    keys = Keys(address.prefix, state_id="")
-    return lambda: probe(gateway, keys)
+    server = _pool_server(url)
+    return None if server is None else server.open_probe(url, settings, clock=clock)
 
 
-def _open_proxy(url: str, settings: str, release_seconds: float, clock: Clock) -> Backend:
-    # Here, because they bring httpx and tenacity along.
-    from leasectl.backends.proxy.backend import ProxyBackend
-    from leasectl.http.connection import Connection
+def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
+    """The types of the pools on a server, to complete them; none where it isn't asked for them.
 
-    connection = Connection(url, parse_settings(settings), clock=clock)
-    return ProxyBackend(url, connection, release_seconds=release_seconds, clock=clock)
+    Args:
+        url: As `check_url` has it.
+        settings: How to talk to the server.
+        seconds: How long that may take.
+        clock: Where times come from.
+
+    Raises:
+        LeaseError: They can't be had in that time.
+    """
+    server = _pool_server(url)
+    return [] if server is None else server.pool_types(url, settings, seconds=seconds, clock=clock)
+
+
+def _opener(url: str) -> Opener:
+    return cast("Opener", importlib.import_module(kind_of(url).opener))
+
+
+def _pool_server(url: str) -> PoolServer | None:
+    module = kind_of(url).pool_server
+    return None if module is None else cast("PoolServer", importlib.import_module(module))

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from leasectl.backends.kinds import kind_of_handle
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import emit, emit_lines, note
@@ -114,8 +115,8 @@ def tell(service: Service, handle: Handle, trap: SignalTrap, output: str = "hand
     """Print what was had, and only then let it outlive this process; else give it back."""
     try:
         trap.check()
-        if handle.backend == "none:":
-            note("dry run (backend none:): nothing is leased")
+        if kind_of_handle(handle).grants_nothing:
+            note(f"dry run (backend {handle.backend}): nothing is leased")
         _print(service, handle, output)
         service.announce(handle)
     except BaseException:

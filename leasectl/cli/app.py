@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 from leasectl import __version__
+from leasectl.backends.kinds import KINDS, either
 from leasectl.cli.groups import CommandGroup
 from leasectl.errors import EXIT_CODES, Interrupted, InvalidRequest, LeaseError
 from leasectl.system.signals import die_of
@@ -42,8 +43,7 @@ ENVIRONMENT = (
     ),
     (
         "LEASECTL_BACKEND",
-        "where leases come from, unless --backend says it: local:, etcd://HOST:PORT,.../PREFIX, "
-        "http://... or none:",
+        f"where leases come from, unless --backend says it: {either(k.example for k in KINDS)}",
     ),
     ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
     ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),

@@ -6,14 +6,11 @@ import contextlib
 
 import click
 
-from leasectl.backends.opening import LOCAL
+from leasectl.backends.kinds import kind_of
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.cli.output import show
-from leasectl.engines.etcd.address import is_etcd
 
-_ETCD_SECONDS = 1.0
-# So that with a member that is down there is time for another.
-_MEMBER_SECONDS = 0.4
+_SERVER_SECONDS = 1.0
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -55,33 +52,17 @@ def known_types(backend: str | None = None) -> list[str]:
     Args:
         backend: What ``--backend`` says.
     """
-    url = choose_backend(backend).url
-    if is_etcd(url):
-        return _types_in_etcd(url)
-    if url != LOCAL:
-        return []
-    from leasectl.state import read_only
-
-    return read_only.pool_types(state_directory())
-
-
-def _types_in_etcd(url: str) -> list[str]:
-    from leasectl.engines.etcd.address import parse_etcd_url
-    from leasectl.engines.etcd.claims import pool_types
-    from leasectl.engines.etcd.keys import Keys
-    from leasectl.engines.etcd.opening import open_gateway
+    from leasectl.backends.opening import pool_types
     from leasectl.errors import LeaseError
+    from leasectl.state import read_only
     from leasectl.system.clock import Clock
 
+    url = choose_backend(backend).url
     with contextlib.suppress(LeaseError):
-        gateway = open_gateway(
-            url,
-            settings(),
-            clock=Clock(),
-            deadline_seconds=_ETCD_SECONDS,
-            attempt_seconds=_MEMBER_SECONDS,
-        )
-        return pool_types(gateway, Keys(parse_etcd_url(url).prefix, ""))
+        kind = kind_of(url)
+        if kind.has_pools and kind.shares_transaction:
+            return read_only.pool_types(state_directory())
+        return pool_types(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
     return []
 
 

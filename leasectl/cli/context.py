@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from leasectl.backends.opening import LOCAL, check_url
+from leasectl.backends.kinds import LOCAL
+from leasectl.backends.opening import check_url
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.http.settings import RELEASE_SECONDS, Settings, encode_settings
 from leasectl.leases.service import Service

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import click
 
+from leasectl.backends.kinds import KINDS, LOCAL
 from leasectl.errors import InvalidRequest
 from leasectl.model import Labels, Request, Scope
 from leasectl.text.durations import parse_duration
@@ -47,12 +48,12 @@ def name_list(text: str) -> tuple[str, ...]:
     return tuple(check_name(name) for name in text.split(",") if name)
 
 
+_choices = [kind.help for kind in KINDS]
 backend = click.option(
     "--backend",
     metavar="URL",
-    help="Where leases come from: local:, etcd://HOST:PORT,.../PREFIX (over TLS etcds://), the "
-    "http:// address of a lease proxy, or none: (a dry run). Default: LEASECTL_BACKEND, "
-    "LEASE_PROXY_SERVER_URL, else local:.",
+    help=f"Where leases come from: {', '.join(_choices[:-1])}, or {_choices[-1]}. "
+    f"Default: LEASECTL_BACKEND, LEASE_PROXY_SERVER_URL, else {LOCAL}.",
 )
 quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing while waiting.")
 handle = click.option(
@@ -88,6 +89,14 @@ jitter = click.option(
     default="0",
     help="First sleep a random time of up to this, so that waves of jobs don't start in lockstep.",
 )
+
+
+def _default_ttls() -> str:
+    return "".join(
+        f"; in {kind.title}, {kind.default_ttl_seconds:g}s"
+        for kind in KINDS
+        if kind.default_ttl_seconds is not None
+    )
 
 
 def request_options(function: Function) -> Function:
@@ -129,7 +138,7 @@ def request_options(function: Function) -> Function:
                 type=parse_duration,
                 metavar="D",
                 help="The lease expires this long after its last renewal. It is renewed for you, "
-                "except in scope test. Default: it doesn't expire; in etcd, 60s.",
+                f"except in scope test. Default: it doesn't expire{_default_ttls()}.",
             ),
             click.option(
                 "--label",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from leasectl.backends.kinds import LOCAL, pool_prefixes
 from leasectl.backends.opening import open_probe
 from leasectl.cli.context import open_service, settings
 from leasectl.cli.output import emit, note
@@ -79,7 +80,8 @@ def parse_address(text: str) -> tuple[str, int]:
 @click.option(
     "--backend",
     metavar="URL",
-    help="Whose leases to hand out: local: or etcd://. Default: LEASECTL_BACKEND, else local:.",
+    help=f"Whose leases to hand out: {pool_prefixes('or')}. "
+    f"Default: LEASECTL_BACKEND, else {LOCAL}.",
 )
 def command(
     *,
@@ -104,7 +106,7 @@ def command(
 
     token = None if token_file is None else read_token(token_file, named_by="--token-file")
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
-    service = open_service(backend or os.environ.get("LEASECTL_BACKEND") or "local:", for_many=True)
+    service = open_service(backend or os.environ.get("LEASECTL_BACKEND") or LOCAL, for_many=True)
     service.pools.pools()  # refused by backends that have none
     bound = listen(*address)
     url = url_of(bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
@@ -112,7 +113,7 @@ def claims(service: Service, opened: Opened) -> Finding:
     url = service.backend_url
     # Before the records: what is claimed since then is on record.
     claim_keys = opened.engine.claim_keys()
-    handles = {each.claim_key: each for each in service.handles.active()}
+    handles = {claim_key_of(each): each for each in service.handles.active()}
     # Also of one that names the same cluster in other words.
     unknown = [claim_key for claim_key in claim_keys if claim_key not in handles]
     gone = [

@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import os
 from collections.abc import Generator, Iterable, Iterator
-from typing import Callable
+from typing import Callable, Protocol, cast
 
-from leasectl.backends.opening import LOCAL, check_url
+from leasectl.backends.kinds import LOCAL, kind_of
+from leasectl.backends.opening import check_url
 from leasectl.doctor import holders, machine, records, state_files, surroundings
 from leasectl.doctor.findings import FAIL, OK, Check, Finding, failure
 from leasectl.doctor.keeper import keeper
 from leasectl.doctor.surroundings import Surroundings
-from leasectl.engines.etcd.address import is_etcd
 from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.http.settings import encode_settings
+from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.service import Service
 from leasectl.state.directory import State
 
 # What a series of findings returns: whether none of them failed.
 Series = Generator[Finding, None, bool]
+
+
+class Examiner(Protocol):
+    """The module that a kind of backend's row names for what `doctor` looks at in its server."""
+
+    def checks(self, url: str, settings: Settings) -> list[Check]:
+        """The checks that need no state directory; when one fails, so do the rest."""
+
+    def checks_of_claims(self, service: Service, settings: Settings) -> list[Check]:
+        """The checks of what a state directory holds in the backend its service has chosen."""
 
 
 class Examination:
@@ -55,13 +66,13 @@ class Examination:
         directory = self._around.directory
         yield from self._all(self._of_the_machine())
         # When one fails, what comes after would fail likewise.
-        cluster_usable = yield from self._until_failure(self._of_the_cluster())
+        server_usable = yield from self._until_failure(self._of_the_server())
         usable = yield from self._all(self._of_the_directory())
         if not usable or not os.path.isdir(directory):
             return
         lock = Check("lock", lambda: state_files.state_lock(directory))
         if (yield from self._until_failure([lock])):
-            yield from self._of_what_is_recorded(with_cluster=cluster_usable)
+            yield from self._of_what_is_recorded(with_server=server_usable)
 
     def _of_the_machine(self) -> list[Check]:
         around = self._around
@@ -74,12 +85,11 @@ class Examination:
             Check("SHARED_DIR", lambda: surroundings.shared_dir(around.caller.shared_dir)),
         ]
 
-    def _of_the_cluster(self) -> list[Check]:
-        if not self._uses_etcd():
+    def _of_the_server(self) -> list[Check]:
+        examiner = self._examiner()
+        if examiner is None:
             return []
-        from leasectl.doctor import etcd
-
-        return etcd.checks(self._around.backend_url, self._around.settings)
+        return examiner.checks(self._around.backend_url, self._around.settings)
 
     def _of_the_directory(self) -> list[Check]:
         directory = self._around.directory
@@ -89,7 +99,7 @@ class Examination:
             Check("flock", lambda: machine.file_locks(directory, self._flock)),
         ]
 
-    def _of_what_is_recorded(self, *, with_cluster: bool) -> Iterator[Finding]:
+    def _of_what_is_recorded(self, *, with_server: bool) -> Iterator[Finding]:
         directory = self._around.directory
         path = os.path.join(directory, "state.db")
         if not os.path.exists(path) and not os.path.exists(f"{path}-wal"):
@@ -105,16 +115,17 @@ class Examination:
             if not (yield from self._until_failure([database])):
                 return
             yield from self._all(_of_the_records(self._service(state, LOCAL)))
-            if with_cluster and self._uses_etcd():
-                from leasectl.doctor.etcd import checks_of_claims
-
+            examiner = self._examiner()
+            if with_server and examiner is not None:
                 service = self._service(state, self._around.backend_url)
-                yield from self._all(checks_of_claims(service, self._around.settings))
+                yield from self._all(examiner.checks_of_claims(service, self._around.settings))
 
-    def _uses_etcd(self) -> bool:
+    def _examiner(self) -> Examiner | None:
+        """Who looks at the server of the chosen backend, if it is one."""
         with contextlib.suppress(InvalidRequest):
-            return is_etcd(check_url(self._around.backend_url))
-        return False
+            module = kind_of(check_url(self._around.backend_url)).examined_by
+            return None if module is None else cast("Examiner", importlib.import_module(module))
+        return None
 
     def _service(self, state: State, backend_url: str) -> Service:
         around = self._around

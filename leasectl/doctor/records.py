@@ -7,7 +7,8 @@ from functools import partial
 from typing import Callable, NamedTuple
 
 from leasectl.backends.contract import Backend
-from leasectl.backends.opening import LOCAL, open_backend
+from leasectl.backends.kinds import LOCAL
+from leasectl.backends.opening import open_backend
 from leasectl.doctor.findings import FAIL, OK, Finding
 from leasectl.engines.local import audit
 from leasectl.errors import CorruptState

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple
 
-from leasectl.backends.opening import LOCAL
+from leasectl.backends.kinds import LOCAL, kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.leases.heartbeats import Heartbeats
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Caller
-from leasectl.model import Handle, Process, ReleaseTarget, is_remote, whole
+from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import renews_itself
@@ -138,7 +138,7 @@ class Keeper:
         if retry is not None and now < retry.at:
             return retry.at
         handle = self._service.handles.load(target.handle_id)
-        if handle is None or not is_remote(handle.backend):
+        if handle is None or kind_of_handle(handle).shares_transaction:
             return self._note_release(target, lambda: self._service.release(target))
         if self._releases is None:
             self._releases = RequestThreads(self._begin_releases, clock=self._clock)
@@ -176,7 +176,7 @@ class Keeper:
         due = retry.at if retry else self._renewed_at.get(key, 0.0) + ttl / 3
         if now < due:
             return due
-        if not is_remote(handle.backend):
+        if kind_of_handle(handle).shares_transaction:
             return self._note_renewal(handle, now, lambda: self._service.renew(whole(handle)))
         if self._heartbeats is None:
             self._heartbeats = Heartbeats(self._service.state, clock=self._clock)

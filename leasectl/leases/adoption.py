@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Callable
 
-from leasectl.backends.opening import has_pools
+from leasectl.backends.kinds import kind_of
 from leasectl.leases.journal import remote_lease
 from leasectl.leases.targets import Caller, not_ours
-from leasectl.model import ADOPTED_LABEL, Handle, Lease, Request, Resource, is_remote
+from leasectl.model import ADOPTED_LABEL, Handle, Lease, Request, Resource
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, new_id
 from leasectl.system.clock import Clock
@@ -51,9 +51,10 @@ class Adoption:
         self._clock = clock
 
     def __call__(self, names: Sequence[str], *, foreign: list[str] | None) -> Sequence[Handle]:
-        if not is_remote(self._backend_url):
+        kind = kind_of(self._backend_url)
+        if kind.shares_transaction:
             return ()
-        if not has_pools(self._backend_url):
+        if not kind.has_pools:
             now = self._clock.wall()
             adopter = self._adopter("", len(names))
             leases = [remote_lease(adopter, name, now) for name in names]
@@ -91,7 +92,7 @@ class Adoption:
 
     def _record(self, handle: Handle, leases: Sequence[Lease]) -> Handle:
         with self._state.transaction():
-            self._handles.create(handle)
+            self._handles.create(handle, on_server=True)
             for lease in leases:
                 self._handles.arrived(handle, lease)
         return self._handles.require(handle.id)

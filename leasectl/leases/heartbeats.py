@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, NamedTuple
 
+from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.opening import open_renewals
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
@@ -48,7 +49,7 @@ class Heartbeats:
         """Send one for a handle with a ttl, unless one is under way."""
         assert handle.request.ttl_seconds is not None
         where = _Server(handle.backend, handle.settings, handle.request.ttl_seconds)
-        self._threads.send(where, _Heartbeat(whole(handle), handle.claim_key))
+        self._threads.send(where, _Heartbeat(whole(handle), claim_key_of(handle)))
 
     def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Heartbeat]]]:
         """Take what has come so far; the names are those that are still held."""

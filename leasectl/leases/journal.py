@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.backends.contract import Backend
+from leasectl.backends.kinds import release_key_of
 from leasectl.errors import Cancelled
+from leasectl.leases.keeping import needs_keeper
 from leasectl.model import Handle, Lease, Process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.state.handles import Handles, needs_keeper
+from leasectl.state.handles import Handles
 from leasectl.state.releasing import GivingBack
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
@@ -51,7 +53,7 @@ class RecordJournal:
         self.was_cancelled = False
         self._state = state
         self._handles = Handles(state)
-        self._giving_back = GivingBack(state, handle)
+        self._giving_back = GivingBack(state, release_key_of(handle))
         self._backend = backend
         self.handle = handle
         self._again = again
@@ -71,7 +73,7 @@ class RecordJournal:
         with self._state.transaction():
             if not self._again:
                 self._handles.purge(now=self._clock.elapsed(), limit=_PURGED_PER_ACQUIRE)
-                self._handles.create(self.handle)
+                self._handles.create(self.handle, on_server=self._backend.remote)
                 return
             current = self._handles.require(self.handle.id)
             if self._backend.remote and current.acquisition != self.handle.acquisition:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.model import Handle, is_remote
+from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
+from leasectl.model import Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.releasing import GivingBack
@@ -29,11 +30,11 @@ class Losses:
         """Told by a store of claims that went away, and of tickets of the dead."""
         with self._state.transaction():
             handle = self._handles.load(owner.partition("/")[0])
-            if handle is None or handle.claim_key != owner:
+            if handle is None or claim_key_of(handle) != owner:
                 return  # of another state directory, or an earlier acquisition
             if handle.state == "held":
                 self._drop_lost(handle, names)
-            elif handle.state == "acquiring" and not is_remote(handle.backend):
+            elif handle.state == "acquiring" and kind_of_handle(handle).shares_transaction:
                 self._forget_dead_waiter(handle)
 
     def note_gone(self, handle: Handle, names: Sequence[str]) -> None:
@@ -41,7 +42,7 @@ class Losses:
 
         They have been lost, unless they are just being given back.
         """
-        giving_back = GivingBack(self._state, handle)
+        giving_back = GivingBack(self._state, release_key_of(handle))
         releasing = {name: giving_back.processes(name) for name in names}
         self._drop_lost(handle, [name for name in names if not releasing[name]])
         left = self._handles.current(handle.id, handle.acquisition)

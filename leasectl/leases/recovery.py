@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Callable
 
+from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
-from leasectl.model import Handle, ReleaseTarget, is_remote, whole
+from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
@@ -48,7 +49,8 @@ class Recovery:
                 return
             with contextlib.suppress(LeaseError):
                 for target in self.due():
-                    if not is_remote(self._handles.require(target.handle_id).backend):
+                    handle = self._handles.require(target.handle_id)
+                    if kind_of_handle(handle).shares_transaction:
                         self._release(target)
             if self._handles.any_watched():
                 keeper_process.ensure(self._state)
@@ -65,7 +67,7 @@ class Recovery:
 
     def _release_abandoned(self, handles: list[Handle]) -> None:
         for handle in handles:
-            if self.is_abandoned(handle) and not is_remote(handle.backend):
+            if self.is_abandoned(handle) and kind_of_handle(handle).shares_transaction:
                 self._release(whole(handle))
 
     def is_abandoned(self, handle: Handle) -> bool:

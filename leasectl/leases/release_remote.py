@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from leasectl.backends.contract import Backend
-from leasectl.backends.opening import has_pools
+from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
@@ -54,11 +54,11 @@ class RemoteRelease:
                 self._giving_back(handle).start(names, this_process())
         if cancels:
             with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
-                backend.withdraw(handle.claim_key)
+                backend.withdraw(claim_key_of(handle))
             return ()
         released = self._send(backend, handle, names) if names else ()
         if target.names is None and _may_have_more(handle):
-            list(backend.release(handle.claim_key, ()))
+            list(backend.release(claim_key_of(handle), ()))
         with self._state.transaction():
             current = self._handles.current(target.handle_id, target.acquisition)
             if current is not None:
@@ -77,9 +77,9 @@ class RemoteRelease:
         handle = self._handles.load(target.handle_id)
         if handle is None or not handle.lost or handle.acquisition != target.acquisition:
             return
-        if handle.state == "released" and target.names is None and has_pools(handle.backend):
+        if handle.state == "released" and target.names is None and kind_of_handle(handle).has_pools:
             with contextlib.suppress(BackendUnreachable):
-                list(backend.release(handle.claim_key, ()))
+                list(backend.release(claim_key_of(handle), ()))
 
     def _is_over(self, handle: Handle, name: str) -> bool:
         """Tell of a name that wasn't there to be given back whether it had run out; else another
@@ -94,7 +94,7 @@ class RemoteRelease:
             return tuple(name for name in names if name in released)
 
         try:
-            for name in backend.release(handle.claim_key, names):
+            for name in backend.release(claim_key_of(handle), names):
                 with self._state.transaction():
                     self._giving_back(handle).settled(name, this_process())
                     current = self._handles.current(handle.id, handle.acquisition)
@@ -111,7 +111,7 @@ class RemoteRelease:
         return in_order()
 
     def _giving_back(self, handle: Handle) -> GivingBack:
-        return GivingBack(self._state, handle)
+        return GivingBack(self._state, release_key_of(handle))
 
 
 def _may_have_more(handle: Handle) -> bool:

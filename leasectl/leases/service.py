@@ -9,12 +9,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Backend, Patience
-from leasectl.backends.opening import (
-    check_url,
-    default_ttl_seconds,
-    has_pools,
-    open_backend,
-)
+from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
+from leasectl.backends.opening import check_url, open_backend
 from leasectl.engines.contract import PoolAdmin
 from leasectl.errors import (
     BackendUnreachable,
@@ -30,6 +26,7 @@ from leasectl.http.settings import RELEASE_SECONDS
 from leasectl.leases.acquire_remote import RemoteAcquire
 from leasectl.leases.adoption import Adoption
 from leasectl.leases.journal import RecordJournal
+from leasectl.leases.keeping import needs_keeper
 from leasectl.leases.losses import Losses
 from leasectl.leases.recovery import Recovery
 from leasectl.leases.release_remote import RemoteRelease
@@ -41,12 +38,11 @@ from leasectl.model import (
     ReleaseTarget,
     Request,
     Resource,
-    is_remote,
     whole,
 )
 from leasectl.state import keeper_process, shared_leases
 from leasectl.state.directory import State
-from leasectl.state.handles import Handles, needs_keeper, new_id, renews_itself
+from leasectl.state.handles import Handles, new_id, renews_itself
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
 from leasectl.system.process import is_dead, this_process
@@ -332,7 +328,7 @@ class Service:
         handle = self.handles.require(target.handle_id)
         backend = self._backend(handle)
         with backend.atomic():
-            self._note_renewal(target, backend.renew(handle.claim_key))
+            self._note_renewal(target, backend.renew(claim_key_of(handle)))
         return self._require_held(target)
 
     def renewed(self, target: ReleaseTarget, held: Collection[str]) -> Handle:
@@ -401,7 +397,7 @@ class Service:
 
     def _new_handle(self, request: Request, handle_id: str) -> Handle:
         self._check(request)
-        ttl = default_ttl_seconds(self.backend_url)
+        ttl = kind_of(self.backend_url).default_ttl_seconds
         if request.ttl_seconds is None and ttl is not None:
             if request.scope == "test":
                 raise InvalidRequest(
@@ -437,7 +433,7 @@ class Service:
         What is on a server the keeper gives back, and the server tells of it.
         """
         pool_type = handle.request.type
-        if is_remote(handle.backend):
+        if not kind_of_handle(handle).shares_transaction:
             return patience
         return patience._replace(
             watched=lambda: self._watched_at_head(pool_type), recover=self.recovery.run
@@ -491,7 +487,7 @@ class Service:
         return self.handles.current(target.handle_id, target.acquisition)
 
     def _is_resource(self, name: str) -> bool:
-        return not has_pools(self.backend_url) or bool(self._resources([name]))
+        return not kind_of(self.backend_url).has_pools or bool(self._resources([name]))
 
     def _resources(self, names: Collection[str]) -> list[Resource]:
         pools = self.pools.pools()
@@ -515,7 +511,7 @@ class Service:
 
 
 def _claimant(handle: Handle) -> Claimant:
-    return Claimant(handle.claim_key, handle.holder_identity, handle.request, this_process())
+    return Claimant(claim_key_of(handle), handle.holder_identity, handle.request, this_process())
 
 
 def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:

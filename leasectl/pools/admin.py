@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.errors import InvalidRequest
 from leasectl.leases.service import Service
-from leasectl.model import Overview, Pool, is_remote
+from leasectl.model import Overview, Pool
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import Definition
 from leasectl.text.naming import next_names
@@ -38,8 +39,9 @@ class PoolService:
         admin = self._service.pools
         with admin.atomic():
             pools = admin.pools(pool_type, expiries=True)
-            handles = {handle.claim_key: handle for handle in self._service.handles.active()}
-            return Overview(pools, handles, shared=is_remote(self._service.backend_url))
+            handles = {claim_key_of(each): each for each in self._service.handles.active()}
+            shared = not kind_of(self._service.backend_url).shares_transaction
+            return Overview(pools, handles, shared=shared)
 
     def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
         """Add so many resources to a pool, named on from its highest number; returns the names.

@@ -8,10 +8,11 @@ import select
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.heartbeats import Heartbeats
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget, is_remote, whole
+from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state import keeper_process
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
@@ -51,7 +52,7 @@ class LeaseWatch:
         self._renew_at = None if self._ttl is None else renewed_at + self._ttl / 3
         self._heartbeats = (
             Heartbeats(service.state, clock=clock)
-            if self._ttl is not None and is_remote(handle.backend)
+            if self._ttl is not None and not kind_of_handle(handle).shares_transaction
             else None
         )
         self._pipe = NamedPipe(service.state.runner_pipe(handle.id))

@@ -18,7 +18,6 @@ from leasectl.model import (
     Process,
     Request,
     Scope,
-    is_remote,
     parse_process,
 )
 from leasectl.state.database import unlink
@@ -126,8 +125,13 @@ class Handles:
         )
         return found[0] if found else None
 
-    def create(self, handle: Handle) -> None:
-        """Record a new request; its names file comes with the grant."""
+    def create(self, handle: Handle, *, on_server: bool) -> None:
+        """Record a new request; its names file comes with the grant.
+
+        Args:
+            handle: The request.
+            on_server: What it gets lives on a server.
+        """
         request = handle.request
         self._state.db.execute(
             f"INSERT INTO handle ({_COLUMNS}, watched) VALUES ({'?, ' * 21}?)",
@@ -153,7 +157,7 @@ class Handles:
                 handle.settings,
                 handle.lost_replies,
                 handle.cancelled,
-                needs_keeper(handle),
+                is_watched(handle, on_server=on_server),
             ),
         )
 
@@ -225,7 +229,7 @@ class Handles:
             (
                 _encode(guard),
                 _encode(runner),
-                needs_keeper(handle._replace(guard=guard, waiter=None)),
+                is_watched(handle._replace(guard=guard, waiter=None), on_server=False),
                 handle.id,
                 handle.acquisition,
             ),
@@ -445,16 +449,20 @@ class Handles:
         )
 
 
-def needs_keeper(handle: Handle) -> bool:
+def is_watched(handle: Handle, *, on_server: bool) -> bool:
     """Tell whether the keeper has something to do for this handle while it isn't released.
 
-    A remote acquisition needs one from the start: should its process be killed, no other waiter
-    of ours watches it.
+    An acquisition from a server needs it from the start: should its process be killed, no other
+    waiter of ours watches it.
+
+    Args:
+        handle: As it is, or is about to be.
+        on_server: Its leases live on a server; counts only while it is acquired.
     """
     delayed = handle.request.release_after_seconds is not None
-    remote = handle.waiter is not None and is_remote(handle.backend)
+    under_way = on_server and handle.waiter is not None
     followed = handle.guard is not None or handle.runner is not None
-    return followed or delayed or remote or renews_itself(handle)
+    return followed or delayed or under_way or renews_itself(handle)
 
 
 def is_served(handle: Handle) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.model import Handle, Process, parse_process
+from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
 from leasectl.system.process import is_dead
 
@@ -15,18 +15,15 @@ from leasectl.system.process import is_dead
 class GivingBack:
     """Who is releasing which names.
 
-    A server that releases by name alone can be told so by any handle; one that heeds owners only
-    by the acquisition that holds it.
-
     Args:
         state: The opened state directory.
-        handle: Whose names.
+        release_key: What releases of one name have in common that could meet the same lease, as
+            `release_key_of` has it.
     """
 
-    def __init__(self, state: State, handle: Handle) -> None:
+    def __init__(self, state: State, release_key: str) -> None:
         self._state = state
-        by_name = handle.backend.startswith(("http://", "https://"))
-        self._backend = handle.backend if by_name else f"{handle.backend} {handle.claim_key}"
+        self._backend = release_key
 
     def start(self, names: Sequence[str], process: Process) -> None:
         """Record that releases are about to be sent."""

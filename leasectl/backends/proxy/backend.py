@@ -17,7 +17,8 @@ from typing import Callable, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
-from leasectl.backends.contract import Patience, Progress, RemoteJournal, Turn, no_pools
+from leasectl.backends.contract import Patience, Progress, RemoteJournal, Turn
+from leasectl.backends.kinds import no_pools, pool_prefixes
 from leasectl.engines.contract import PoolAdmin
 from leasectl.errors import BackendUnreachable, InvalidRequest, NoLease, NotFound, NotSupported
 from leasectl.http.connection import Answer, Connection, Loss, NotSent, TimeOver
@@ -78,7 +79,7 @@ class ProxyBackend:
     def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
         raise NotSupported(
             f"leases of {self.url} can't be handed on: it is a lease proxy itself; only those of "
-            "local: and etcd:// can"
+            f"{pool_prefixes('and')} can"
         )
 
     def withdraw(self, claim_key: str) -> None:
@@ -87,7 +88,7 @@ class ProxyBackend:
     def renew(self, claim_key: str) -> tuple[str, ...]:
         raise NotSupported(
             f"{self.url} has no renew: the lease proxy renews for the whole job; only leases of "
-            "local: and etcd:// are renewed by their holder"
+            f"{pool_prefixes('and')} are renewed by their holder"
         )
 
     def acquire(
@@ -408,7 +409,7 @@ def _check(request: Request, patience: Patience) -> None:
     ):
         if given:
             raise NotSupported(
-                f"{option} is not supported by the lease proxy; local: and etcd:// can do it"
+                f"{option} is not supported by the lease proxy; {pool_prefixes('and')} can do it"
             )
 
 

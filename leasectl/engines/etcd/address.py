@@ -40,11 +40,6 @@ class EtcdAddress(NamedTuple):
         return self.endpoints[0].startswith("https:")
 
 
-def is_etcd(url: str) -> bool:
-    """Tell whether a URL means a cluster of etcd."""
-    return url.startswith(("etcd:", "etcds:"))
-
-
 def parse_etcd_url(url: str) -> EtcdAddress:
     """Read the URL of a cluster.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience, Progress
+from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Caller
@@ -94,8 +95,8 @@ def test_what_is_late_for_an_acquisition_does_not_meet_the_next(service: Service
     assert again.names == handle.names
     assert service.release(whole(handle)) == ()
     backend = service._backend(handle)
-    assert tuple(backend.release(handle.claim_key, handle.names)) == ()
-    assert held(service) == {"T--00": again.claim_key}
+    assert tuple(backend.release(claim_key_of(handle), handle.names)) == ()
+    assert held(service) == {"T--00": claim_key_of(again)}
 
 
 def test_a_release_of_what_has_run_out_ends_well_and_returns_nothing(service: Service) -> None:
@@ -117,7 +118,7 @@ def test_a_lease_that_somebody_elsewhere_took_is_noticed_by_the_next_heartbeat(
 def test_a_lease_that_is_just_being_given_back_is_not_lost(service: Service) -> None:
     handle = acquire(service)
     with service.state.transaction():
-        GivingBack(service.state, handle).start(handle.names, identify(1))
+        GivingBack(service.state, release_key_of(handle)).start(handle.names, identify(1))
     _lose(service, handle)
     service.renew(whole(handle))
     assert service.handles.require(handle.id).names == handle.names
@@ -127,7 +128,7 @@ def test_what_a_killed_command_was_giving_back_is_not_lost_but_released(service:
     handle = acquire(service)
     dead = this_process()._replace(start_time=1)
     with service.state.transaction():
-        GivingBack(service.state, handle).start(handle.names, dead)
+        GivingBack(service.state, release_key_of(handle)).start(handle.names, dead)
     _lose(service, handle)
     with pytest.raises(Exception, match="holds nothing to renew"):
         service.renew(whole(handle))
@@ -139,7 +140,7 @@ def test_a_request_whose_place_is_taken_away_ends_as_cancelled(service: Service)
     steps = service.turn(Request("T"), handle_id="T-waits1", patience=Patience())
     next(steps)
     waiting = service.handles.require("T-waits1")
-    service._backend(waiting).withdraw(waiting.claim_key)
+    service._backend(waiting).withdraw(claim_key_of(waiting))
     with pytest.raises(Cancelled):
         while True:
             steps.send(set())
@@ -174,7 +175,7 @@ def test_what_could_not_be_undone_is_left_to_the_keeper(
 def _lose(service: Service, handle: Handle) -> None:
     """Have another state directory take away what a handle holds."""
     engine = service._backend(handle)._engine  # type: ignore[attr-defined]
-    freed = engine.free(handle.claim_key)
+    freed = engine.free(claim_key_of(handle))
     assert freed == handle.names
 
 
@@ -185,7 +186,8 @@ def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Ser
     def take_the_place_away(progress: Progress) -> None:
         (handle,) = [each for each in service.handles.active() if each.state == "acquiring"]
         waiting.append(handle)
-        service._backend(handle).withdraw(handle.claim_key)  # as etcd does with an expired lease
+        # As etcd does with an expired lease.
+        service._backend(handle).withdraw(claim_key_of(handle))
 
     patience = Patience(wait_seconds=20, report=take_the_place_away)
     with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):

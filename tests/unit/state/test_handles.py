@@ -17,7 +17,7 @@ from leasectl.state.handles import (
     KEEP_UNGUARDED_SECONDS,
     Handles,
     encode_labels,
-    needs_keeper,
+    is_watched,
     new_id,
     parse_labels,
 )
@@ -75,14 +75,14 @@ def a_lease(name: str = "T--00", *, fence: int = 1, identity: str = "job/1/host/
 def held(state: State, handles: Handles, handle: Handle, *leases: Lease) -> Handle:
     """Bring a handle to the state held."""
     with state.transaction():
-        handles.create(handle)
+        handles.create(handle, on_server=False)
         handles.grant(handle, leases, None)
     return handles.require(handle.id)
 
 
 def released(state: State, handles: Handles, handle: Handle, *, now: float) -> None:
     with state.transaction():
-        handles.create(handle)
+        handles.create(handle, on_server=False)
         handles.grant(handle, (), None)
         handles.release(handle, now=now)
 
@@ -106,7 +106,7 @@ class TestRecords:
             request=request, guard=this_process(), waiter=this_process(), shared_dir="/x y"
         )
         with state.transaction():
-            handles.create(written)
+            handles.create(written, on_server=False)
         assert handles.require(written.id) == written
 
     def test_a_grant_reads_back_in_the_order_of_fences(
@@ -115,7 +115,7 @@ class TestRecords:
         handle = a_handle(request=Request("T", count=2))
         leases = (a_lease("T--09", fence=1), a_lease("T--00", fence=2))
         with state.transaction():
-            handles.create(handle)
+            handles.create(handle, on_server=False)
             handles.grant(handle, leases, 77.5)
         read = handles.require(handle.id)
         assert (read.state, read.leases, read.release_at) == ("held", leases, 77.5)
@@ -324,4 +324,11 @@ class TestPurge:
 def test_a_keeper_is_needed_for_what_happens_without_a_command(
     handle: Handle, needed: bool
 ) -> None:
-    assert needs_keeper(handle) is needed
+    assert is_watched(handle, on_server=False) is needed
+
+
+def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announced() -> None:
+    under_way = a_handle(waiter=Process("b", 1, 1, 1))
+    assert is_watched(under_way, on_server=True)
+    assert not is_watched(under_way, on_server=False)
+    assert not is_watched(a_handle(), on_server=True)

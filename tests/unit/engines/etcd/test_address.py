@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.engines.etcd.address import is_etcd, parse_etcd_url
+from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.errors import InvalidRequest
 
 
@@ -34,7 +34,6 @@ from leasectl.errors import InvalidRequest
 def test_a_url_names_members_and_a_prefix(url: str, endpoints: list[str], prefix: str) -> None:
     address = parse_etcd_url(url)
     assert address == (tuple(endpoints), prefix)
-    assert is_etcd(url)
     assert address.is_secure == url.startswith("etcds")
 
 

@@ -1,0 +1,98 @@
+"""``etcd://HOST:PORT,.../PREFIX``: pools that machines share.
+
+What asks a cluster is imported where it is asked: an address is looked at without that, too.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from leasectl.backends.contract import Backend, Opening
+from leasectl.engines.etcd.address import parse_etcd_url
+from leasectl.http.settings import Settings, parse_settings
+from leasectl.system import signals
+from leasectl.system.clock import Clock
+
+_PROBE_SECONDS = 2.0
+# So that with a member that is down there is time for another.
+_ONE_MEMBERS_SHARE = 0.4
+
+
+def check_url(url: str) -> None:
+    """Raise InvalidRequest unless it is the URL of a cluster."""
+    parse_etcd_url(url)
+
+
+def open_backend(url: str, opening: Opening) -> Backend:
+    """Open the pools in a cluster; nothing is asked of it yet."""
+    from leasectl.backends.pool.backend import PoolBackend
+    from leasectl.engines.etcd.opening import open_etcd, open_gateway
+
+    gateway = open_gateway(
+        url,
+        parse_settings(opening.settings),
+        clock=opening.clock,
+        deadline_seconds=opening.release_seconds,
+        rest_seconds=opening.rest_seconds,
+        pause=signals.sleep,
+    )
+    opened = open_etcd(
+        url, gateway, state_id=opening.state.state_id(), lost=opening.lost, clock=opening.clock
+    )
+    return PoolBackend(url, opened.engine, opened.pools, clock=opening.clock, remote=True)
+
+
+def open_renewals(
+    url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
+) -> Callable[[str], tuple[str, ...]]:
+    """As `PoolServer` has it. None is tried longer than a sixth of the ttl at one member."""
+    from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
+    from leasectl.engines.etcd.opening import open_etcd, open_gateway
+
+    gateway = open_gateway(
+        url,
+        settings,
+        clock=clock,
+        deadline_seconds=ttl_seconds / 3,
+        attempt_seconds=min(ATTEMPT_SECONDS, ttl_seconds / 6),
+    )
+    opened = open_etcd(
+        url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
+    )
+    return opened.engine.renew
+
+
+def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
+    """As `PoolServer` has it."""
+    from leasectl.engines.etcd.keys import Keys
+    from leasectl.engines.etcd.opening import open_gateway
+    from leasectl.engines.etcd.probe import probe
+
+    address = parse_etcd_url(url)
+    # One out of so many answers, as long as most of them do.
+    tries = len(address.endpoints) // 2 + 1
+    gateway = open_gateway(
+        url,
+        settings,
+        clock=clock,
+        deadline_seconds=_PROBE_SECONDS,
+        attempt_seconds=_PROBE_SECONDS / tries,
+    )
+    keys = Keys(address.prefix, state_id="")
+    return lambda: probe(gateway, keys)
+
+
+def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
+    """As `PoolServer` has it."""
+    from leasectl.engines.etcd.claims import pool_types as types_in
+    from leasectl.engines.etcd.keys import Keys
+    from leasectl.engines.etcd.opening import open_gateway
+
+    gateway = open_gateway(
+        url,
+        settings,
+        clock=clock,
+        deadline_seconds=seconds,
+        attempt_seconds=seconds * _ONE_MEMBERS_SHARE,
+    )
+    return types_in(gateway, Keys(parse_etcd_url(url).prefix, ""))

@@ -1,0 +1,205 @@
+"""Which backends there are: one row a scheme, and everybody asks the row, nobody the URL.
+
+A new backend is a module as `Opener` has it, and a row here: help, errors, completion, `doctor` and
+the verbs know it by the row. Rows name modules rather than import them, for most commands use one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.model import ADOPTED_LABEL, Handle
+
+# The embedded pool's URL, which is also the default.
+LOCAL = "local:"
+
+
+class Kind(NamedTuple):
+    """What is true of every backend of one kind.
+
+    Args:
+        schemes: What its URLs begin with, up to the ":".
+        title: What it is.
+        example: A URL of it, for help; one that ends in ":" is the only one.
+        choice: How to choose it, for errors.
+        help: The same, for help.
+        opener: The module that opens it, an `Opener`.
+        shares_transaction: Its leases change in one transaction with the records; else they live on
+            a server.
+        has_pools: It has pools of its own, which can be shown and changed.
+        default_ttl_seconds: The ttl of a request that names none; None: it doesn't expire.
+        releases_by_name: A release by bare name hits whoever holds it; else only the claim that is
+            named along with it.
+        grants_nothing: Every request succeeds, and nothing is leased.
+        pool_server: The module that asks its server beside a `Backend`, a `PoolServer`; None where
+            there is no server, or it is asked for nothing else.
+        examined_by: The module with the checks that `doctor` makes of it; None for none.
+    """
+
+    schemes: tuple[str, ...]
+    title: str
+    example: str
+    choice: str
+    help: str
+    opener: str
+    shares_transaction: bool
+    has_pools: bool
+    default_ttl_seconds: float | None = None
+    releases_by_name: bool = False
+    grants_nothing: bool = False
+    pool_server: str | None = None
+    examined_by: str | None = None
+
+    @property
+    def takes_address(self) -> bool:
+        """Whether its URLs say where a server is."""
+        return not self.example.endswith(":")
+
+    @property
+    def prefix(self) -> str:
+        """What its URLs begin with, as texts name it: ``local:``, ``etcd://``."""
+        head, slashes, _ = self.example.partition("//")
+        return head + slashes
+
+
+# In the order in which help tells of them.
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        schemes=("local",),
+        title="the embedded pool",
+        example=LOCAL,
+        choice=LOCAL,
+        help=LOCAL,
+        opener="leasectl.backends.local",
+        shares_transaction=True,
+        has_pools=True,
+    ),
+    Kind(
+        schemes=("etcd", "etcds"),
+        title="etcd",
+        example="etcd://HOST:PORT,.../PREFIX",
+        choice="etcd://HOST:PORT",
+        help="etcd://HOST:PORT,.../PREFIX (over TLS etcds://)",
+        opener="leasectl.backends.etcd",
+        shares_transaction=False,
+        has_pools=True,
+        default_ttl_seconds=60.0,
+        pool_server="leasectl.backends.etcd",
+        examined_by="leasectl.doctor.etcd",
+    ),
+    Kind(
+        schemes=("http", "https"),
+        title="a lease proxy",
+        example="http://...",
+        choice="the http:// address of a lease proxy",
+        help="the http:// address of a lease proxy",
+        opener="leasectl.backends.proxy.opening",
+        shares_transaction=False,
+        has_pools=False,
+        releases_by_name=True,
+    ),
+    Kind(
+        schemes=("none",),
+        title="a dry run",
+        example="none:",
+        choice="none:",
+        help="none: (a dry run)",
+        opener="leasectl.backends.dry_run",
+        shares_transaction=True,
+        has_pools=False,
+        grants_nothing=True,
+    ),
+)
+
+# Of a record that was made by a version which has more kinds: only that can do anything about it.
+_OF_ANOTHER_VERSION = Kind(
+    schemes=(),
+    title="a backend of another version",
+    example="",
+    choice="",
+    help="",
+    opener="",
+    shares_transaction=False,
+    has_pools=False,
+)
+
+
+def kind_of(url: str) -> Kind:
+    """Tell of what kind a backend is; whether the rest of its URL is right, `check_url` tells.
+
+    Raises:
+        InvalidRequest: There is no such kind.
+    """
+    kind = _find(url)
+    if kind is None:
+        raise no_backend(url)
+    return kind
+
+
+def kind_of_handle(handle: Handle) -> Kind:
+    """Tell of what kind the backend of a record is.
+
+    A kind that only another version knows, which used this state directory, has nothing that could
+    be asked here, and takes no part in transactions of ours.
+    """
+    return _find(handle.backend) or _OF_ANOTHER_VERSION
+
+
+def claim_key_of(handle: Handle) -> str:
+    """What the backend finds a handle's claims by; empty when nobody knows whose they are.
+
+    Where a claim and its record don't change together it says which acquisition, so that what
+    is late for one never meets the next.
+    """
+    if kind_of_handle(handle).shares_transaction:
+        return handle.id
+    return dict(handle.request.labels).get(ADOPTED_LABEL, handle.key)
+
+
+def release_key_of(handle: Handle) -> str:
+    """What releases of one name have in common that could meet the same lease.
+
+    A server that releases by name alone can be told so by any handle; one that heeds claims only
+    by the acquisition that holds it.
+    """
+    by_name = kind_of_handle(handle).releases_by_name
+    return handle.backend if by_name else f"{handle.backend} {claim_key_of(handle)}"
+
+
+def no_backend(url: str) -> InvalidRequest:
+    """The error for a URL that names none."""
+    from leasectl.text.printable import printable
+
+    # First those that are the same everywhere.
+    choices = [kind.choice for kind in sorted(KINDS, key=lambda kind: kind.takes_address)]
+    return InvalidRequest(
+        f'there is no backend "{printable(url)}"; choose {either(choices)} with --backend or '
+        "LEASECTL_BACKEND"
+    )
+
+
+def no_pools(url: str) -> NotSupported:
+    """The refusal of a backend without pools of its own."""
+    choices = either(kind.choice for kind in KINDS if kind.has_pools)
+    return NotSupported(f"backend {url} has no pools; choose {choices} with --backend")
+
+
+def pool_prefixes(conjunction: str) -> str:
+    """The kinds with pools of their own, by what their URLs begin with: ``local: and etcd://``."""
+    return either((kind.prefix for kind in KINDS if kind.has_pools), conjunction)
+
+
+def either(words: Iterable[str], conjunction: str = "or") -> str:
+    """Join words as a sentence does: ``a, b or c``."""
+    *first, last = words
+    return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+def _find(url: str) -> Kind | None:
+    scheme, colon, rest = url.partition(":")
+    for kind in KINDS:
+        if colon and scheme in kind.schemes and (kind.takes_address or not rest):
+            return kind
+    return None

@@ -1,0 +1,20 @@
+"""``local:``: the embedded pool of this machine, in the database of the records."""
+
+from __future__ import annotations
+
+from leasectl.backends.contract import Opening
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.pools import LocalPools
+
+
+def check_url(url: str) -> None:
+    """There is one."""
+
+
+def open_backend(url: str, opening: Opening) -> PoolBackend:
+    """Open the embedded pool of a state directory."""
+    state, lost, clock = opening.state, opening.lost, opening.clock
+    engine = LocalEngine(state, lost=lost, clock=clock)
+    pools = LocalPools(state, lost=lost, clock=clock)
+    return PoolBackend(url, engine, pools, clock=clock)

@@ -1,0 +1,29 @@
+"""``http://`` and ``https://``: what opens a lease proxy."""
+
+from __future__ import annotations
+
+import re
+
+from leasectl.backends.contract import Backend, Opening
+from leasectl.backends.kinds import no_backend
+from leasectl.http.settings import parse_settings
+
+_URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
+
+
+def check_url(url: str) -> None:
+    """Raise InvalidRequest unless it is an address that can be asked."""
+    if not _URL.fullmatch(url):
+        raise no_backend(url)
+
+
+def open_backend(url: str, opening: Opening) -> Backend:
+    """Open a lease proxy; nothing is asked of it yet."""
+    # Here, because they bring httpx and tenacity along.
+    from leasectl.backends.proxy.backend import ProxyBackend
+    from leasectl.http.connection import Connection
+
+    connection = Connection(url, parse_settings(opening.settings), clock=opening.clock)
+    return ProxyBackend(
+        url, connection, release_seconds=opening.release_seconds, clock=opening.clock
+    )

@@ -1,0 +1,117 @@
+"""What the table of backends says, and that it says so of records of other versions, too."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from leasectl.backends.kinds import (
+    KINDS,
+    Kind,
+    claim_key_of,
+    kind_of,
+    kind_of_handle,
+    release_key_of,
+)
+from leasectl.backends.opening import check_url, open_probe, open_renewals
+from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.http.settings import Settings
+from leasectl.model import ADOPTED_LABEL, Handle, Request
+from leasectl.system.clock import Clock
+
+ids = [kind.schemes[0] for kind in KINDS]
+
+
+def a_handle(backend: str, **fields: object) -> Handle:
+    plain = Handle("T-1", backend, Request("T"), "job/1", "job/1/host/T-1", "held", acquisition=3)
+    return plain._replace(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "title"),
+    [
+        ("local:", "the embedded pool"),
+        ("none:", "a dry run"),
+        ("etcd://h:2379/ci", "etcd"),
+        ("etcds://h", "etcd"),
+        ("http://proxy", "a lease proxy"),
+        ("https://proxy/path", "a lease proxy"),
+    ],
+)
+def test_a_url_is_of_the_kind_that_its_scheme_names(url: str, title: str) -> None:
+    assert kind_of(url).title == title
+    assert check_url(url) == url
+
+
+@pytest.mark.parametrize(
+    "url", ["", "local", "local:x", "none:x", "gopher://x", "etcd", "ETCD://x"]
+)
+def test_other_urls_name_no_backend(url: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        kind_of(url)
+    assert str(refused.value) == (
+        f'there is no backend "{url}"; choose local:, none:, etcd://HOST:PORT or the http:// '
+        "address of a lease proxy with --backend or LEASECTL_BACKEND"
+    )
+
+
+@pytest.mark.parametrize("url", ["http:", "http:x", "https://", "http://h y"])
+def test_an_address_that_is_none_names_no_backend(url: str) -> None:
+    kind_of(url)
+    with pytest.raises(InvalidRequest, match="there is no backend"):
+        check_url(url)
+
+
+def test_a_scheme_is_in_one_row() -> None:
+    schemes = [scheme for kind in KINDS for scheme in kind.schemes]
+    assert len(schemes) == len(set(schemes))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=ids)
+def test_the_modules_that_a_row_names_have_what_is_asked_of_them(kind: Kind) -> None:
+    opener = importlib.import_module(kind.opener)
+    assert callable(opener.check_url)
+    assert callable(opener.open_backend)
+    if kind.pool_server:
+        server = importlib.import_module(kind.pool_server)
+        assert all(map(callable, (server.open_renewals, server.open_probe, server.pool_types)))
+    if kind.examined_by:
+        examiner = importlib.import_module(kind.examined_by)
+        assert all(map(callable, (examiner.checks, examiner.checks_of_claims)))
+
+
+@pytest.mark.parametrize("url", ["local:", "none:", "http://proxy"])
+def test_where_no_pools_are_on_a_server_there_is_none_to_be_asked(url: str) -> None:
+    assert open_probe(url, Settings(), clock=Clock()) is None
+    with pytest.raises(NotSupported, match="aren't renewed by their holder"):
+        open_renewals(url, state_id="", settings="", ttl_seconds=9.0, clock=Clock())
+
+
+@pytest.mark.parametrize(
+    ("backend", "claim_key", "release_key"),
+    [
+        ("local:", "T-1", "local: T-1"),
+        ("none:", "T-1", "none: T-1"),
+        ("etcd://h", "T-1/3", "etcd://h T-1/3"),
+        ("http://proxy", "T-1/3", "http://proxy"),
+    ],
+)
+def test_a_claim_key_says_which_acquisition_unless_it_changes_with_the_record(
+    backend: str, claim_key: str, release_key: str
+) -> None:
+    handle = a_handle(backend)
+    assert (claim_key_of(handle), release_key_of(handle)) == (claim_key, release_key)
+
+
+def test_a_handle_that_adopted_a_claim_has_the_claims_own_key() -> None:
+    adopter = a_handle("etcd://h", request=Request("T", labels=((ADOPTED_LABEL, "T-9/1"),)))
+    assert claim_key_of(adopter) == "T-9/1"
+
+
+def test_of_a_backend_that_only_another_version_knows_nothing_is_asked_here() -> None:
+    handle = a_handle("boskos://server")
+    kind = kind_of_handle(handle)
+    assert not kind.shares_transaction
+    assert not kind.has_pools
+    assert claim_key_of(handle) == "T-1/3"
