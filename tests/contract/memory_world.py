@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from typing import Any, Callable
 
 from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Lease, Request
 from tests.contract.world import Client, Hold, Participant, Pending
 from tests.kit.support import ManualClock, eventually
@@ -21,8 +23,9 @@ class MemoryWorld:
     def __init__(self) -> None:
         self._lost: list[tuple[str, str]] = []
         self.time = ManualClock()
-        self.engine = MemoryEngine(clock=self.time.clock, lost=self._note_lost)
-        self.pools = self.engine
+        self._store = MemoryStore(clock=self.time.clock, lost=self._note_lost)
+        self.engine = MemoryEngine(self._store)
+        self.pools = MemoryPools(self._store)
         self._clients: list[_Thread] = []
 
     def client(self) -> Client:
@@ -35,7 +38,7 @@ class MemoryWorld:
 
     def let_pass(self, seconds: float) -> None:
         self.time.advance(seconds)
-        self.engine.wake_all()
+        self._store.wake_all()
 
     def lost(self) -> list[tuple[str, str]]:
         return self._lost
@@ -54,12 +57,13 @@ class _Thread:
     def __init__(self, world: MemoryWorld, claim_key: str) -> None:
         self.claim_key = claim_key
         self._engine = world.engine
+        self._pools = world.pools
         self._threads: list[threading.Thread] = []
         self._wakeups = 0
         self._timed_waits = 0
         self._participant = Participant(
             world.engine,
-            world.engine,
+            world.pools,
             world.time.clock,
             claim_key=claim_key,
             process=None,
@@ -105,7 +109,7 @@ class _Thread:
     def _is_waiting(self) -> bool:
         return any(
             entry.claim_key == self.claim_key
-            for pool in self._engine.pools()
+            for pool in self._pools.pools()
             for entry in pool.queue
         )
 

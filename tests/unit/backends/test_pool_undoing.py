@@ -8,7 +8,10 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.memory.engine import MemoryEngine, MemoryWaiter
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import Cancelled, NotFound, StateUnwritable
 from leasectl.model import Claimant, Lease, Request, Ticket
 from tests.kit.journal import NoJournal
@@ -29,40 +32,48 @@ class FullDisk(NoJournal):
 
 
 @pytest.fixture
-def engine(manual_clock: ManualClock) -> MemoryEngine:
-    engine = MemoryEngine(clock=manual_clock.clock, lost=lambda claim_key, names: None)
-    engine.create_pool("T", ["T--00"])
-    return engine
+def store(manual_clock: ManualClock) -> MemoryStore:
+    store = MemoryStore(clock=manual_clock.clock, lost=lambda claim_key, names: None)
+    MemoryPools(store).create_pool("T", ["T--00"])
+    return store
 
 
-def backend_of(engine: MemoryEngine, clock: ManualClock) -> PoolBackend:
-    return PoolBackend("contract:", engine, engine, clock=clock.clock)
+def backend_on(
+    store: MemoryStore, clock: ManualClock, engine: MemoryEngine | None = None
+) -> PoolBackend:
+    engine = engine or MemoryEngine(store)
+    return PoolBackend("contract:", engine, MemoryPools(store), clock=clock.clock)
+
+
+def held_and_waiting(store: MemoryStore) -> tuple[int, int]:
+    (pool,) = MemoryPools(store).pools("T")
+    return pool.held, len(pool.queue)
 
 
 def test_a_grant_that_can_not_be_recorded_is_given_back(
-    engine: MemoryEngine, manual_clock: ManualClock
+    store: MemoryStore, manual_clock: ManualClock
 ) -> None:
     journal = FullDisk()
-    backend = backend_of(engine, manual_clock)
+    backend = backend_on(store, manual_clock)
     with pytest.raises(StateUnwritable):
         backend.acquire(Claimant("me", "me", Request("T")), journal, Patience())
-    (pool,) = engine.pools("T")
-    assert (pool.held, pool.queue, journal.given_up) == (0, (), 1)
+    assert held_and_waiting(store) == (0, 0)
+    assert journal.given_up == 1
 
 
 def test_a_grant_after_a_wait_that_can_not_be_recorded_is_given_back(
-    engine: MemoryEngine, manual_clock: ManualClock
+    store: MemoryStore, manual_clock: ManualClock
 ) -> None:
     journal = FullDisk()
-    backend = backend_of(engine, manual_clock)
+    backend = backend_on(store, manual_clock)
     backend.acquire(Claimant("holder", "holder", Request("T")), NoJournal(), Patience())
     steps = backend.turn(Claimant("me", "me", Request("T")), journal, Patience())
     wanted = next(steps)
-    engine.free("holder")
+    backend.release("holder", ["T--00"])
     with pytest.raises(StateUnwritable):
         steps.send(set(wanted.fds))
-    (pool,) = engine.pools("T")
-    assert (pool.held, pool.queue, journal.given_up) == (0, (), 1)
+    assert held_and_waiting(store) == (0, 0)
+    assert journal.given_up == 1
 
 
 class WithdrawnAtOnce(MemoryEngine):
@@ -75,24 +86,22 @@ class WithdrawnAtOnce(MemoryEngine):
 
 
 def test_a_request_that_is_withdrawn_before_its_first_look_was_cancelled(
-    manual_clock: ManualClock,
+    store: MemoryStore, manual_clock: ManualClock
 ) -> None:
-    engine = WithdrawnAtOnce(clock=manual_clock.clock, lost=lambda claim_key, names: None)
-    engine.create_pool("T", ["T--00"])
     journal = FullDisk()
     with pytest.raises(Cancelled, match="released while it waited"):
-        backend_of(engine, manual_clock).acquire(
+        backend_on(store, manual_clock, WithdrawnAtOnce(store)).acquire(
             Claimant("me", "me", Request("T")), journal, Patience()
         )
     assert journal.given_up == 1
 
 
 def test_a_request_that_was_refused_is_no_longer_on_record(
-    engine: MemoryEngine, manual_clock: ManualClock
+    store: MemoryStore, manual_clock: ManualClock
 ) -> None:
     journal = FullDisk()
     with pytest.raises(NotFound):
-        backend_of(engine, manual_clock).acquire(
+        backend_on(store, manual_clock).acquire(
             Claimant("me", "me", Request("U")), journal, Patience()
         )
     assert journal.given_up == 1

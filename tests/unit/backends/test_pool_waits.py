@@ -8,6 +8,8 @@ import signal
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import RECOVER_AGAIN_SECONDS, PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Request
 from leasectl.system.process import identify
 from tests.kit.journal import NoJournal
@@ -18,9 +20,10 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     manual_clock: ManualClock,
 ) -> None:
     clock = manual_clock.clock
-    engine = MemoryEngine(clock=clock, lost=lambda claim_key, names: None)
-    engine.create_pool("T", ["T--00"])
-    backend = PoolBackend("contract:", engine, engine, clock=clock)
+    store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
+    pools = MemoryPools(store)
+    pools.create_pool("T", ["T--00"])
+    backend = PoolBackend("contract:", MemoryEngine(store), pools, clock=clock)
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     pid = fork(signal.pause)
     holder = identify(pid)
@@ -40,4 +43,4 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
         assert wanted.until == clock.elapsed() + RECOVER_AGAIN_SECONDS
         manual_clock.advance(RECOVER_AGAIN_SECONDS)
     steps.close()
-    assert engine.pools("T")[0].queue == ()
+    assert pools.pools("T")[0].queue == ()

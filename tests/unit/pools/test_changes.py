@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Lease, Pool, Request, Resource
 from leasectl.pools.changes import PoolChange, carry_out, plan
@@ -90,61 +92,68 @@ class TestCountedPools:
 
 class TestCarryingOut:
     @pytest.fixture
-    def engine(self) -> MemoryEngine:
-        return MemoryEngine(clock=Clock(), lost=self.nobody_loses)
+    def store(self) -> MemoryStore:
+        return MemoryStore(clock=Clock(), lost=self.nobody_loses)
+
+    @pytest.fixture
+    def pools(self, store: MemoryStore) -> MemoryPools:
+        return MemoryPools(store)
 
     @staticmethod
     def nobody_loses(owner: str, names: Sequence[str]) -> None:
         raise AssertionError(f"{owner} lost {names}")
 
-    def hold(self, engine: MemoryEngine, name: str, pool_type: str = "T") -> None:
+    def hold(self, store: MemoryStore, name: str, pool_type: str = "T") -> None:
+        engine = MemoryEngine(store)
         claimant = Claimant("owner", "owner@host", Request(pool_type, name=name), None)
         ticket = engine.enqueue(claimant, engine.waiter(claimant))
         assert engine.claim(ticket)
 
-    def names(self, engine: MemoryEngine) -> dict[str, list[str]]:
-        return {each.type: [r.name for r in each.resources] for each in engine.pools()}
+    def names(self, pools: MemoryPools) -> dict[str, list[str]]:
+        return {each.type: [r.name for r in each.resources] for each in pools.pools()}
 
     def test_it_makes_pools_as_planned_and_then_nothing_is_left_to_do(
-        self, engine: MemoryEngine
+        self, pools: MemoryPools
     ) -> None:
-        engine.create_pool("T", ["a", "b"])
-        engine.create_pool("U", ["c", "d"])
-        engine.create_pool("V", ["v"])
+        pools.create_pool("T", ["a", "b"])
+        pools.create_pool("U", ["c", "d"])
+        pools.create_pool("V", ["v"])
         wanted: list[Definition] = [
             NamedPool("T", ("a", "c", "n")),
             NamedPool("U", ("d",)),
             CountedPool("W", 1, 1),
         ]
-        changes = plan(wanted, engine.pools())
-        assert carry_out(changes, engine) == changes
-        assert self.names(engine) == {
+        changes = plan(wanted, pools.pools())
+        assert carry_out(changes, pools) == changes
+        assert self.names(pools) == {
             "T": ["a", "c", "n"],
             "U": ["d"],
             "V": ["v"],
             "W": ["W--00"],
         }
-        assert plan(wanted, engine.pools()) == tuple(PoolChange(each.type) for each in wanted)
+        assert plan(wanted, pools.pools()) == tuple(PoolChange(each.type) for each in wanted)
 
-    def test_a_new_pool_may_consist_of_what_another_gives_up(self, engine: MemoryEngine) -> None:
-        engine.create_pool("T", ["a", "b"])
+    def test_a_new_pool_may_consist_of_what_another_gives_up(self, pools: MemoryPools) -> None:
+        pools.create_pool("T", ["a", "b"])
         wanted: list[Definition] = [NamedPool("N", ("b",)), NamedPool("T", ("a",))]
-        carry_out(plan(wanted, engine.pools()), engine)
-        assert self.names(engine) == {"N": ["b"], "T": ["a"]}
+        carry_out(plan(wanted, pools.pools()), pools)
+        assert self.names(pools) == {"N": ["b"], "T": ["a"]}
 
-    def test_what_was_acquired_since_the_plan_stays(self, engine: MemoryEngine) -> None:
-        engine.create_pool("T", ["a", "b", "c"])
-        changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], engine.pools())
-        self.hold(engine, "c")
-        assert carry_out(changes, engine) == (
+    def test_what_was_acquired_since_the_plan_stays(
+        self, store: MemoryStore, pools: MemoryPools
+    ) -> None:
+        pools.create_pool("T", ["a", "b", "c"])
+        changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], pools.pools())
+        self.hold(store, "c")
+        assert carry_out(changes, pools) == (
             PoolChange("T", removed=("b",), staying=("c",)),
             PoolChange("U", new=True, awaited=("c",)),
         )
-        assert self.names(engine) == {"T": ["a", "c"], "U": []}
+        assert self.names(pools) == {"T": ["a", "c"], "U": []}
 
-    def test_what_was_removed_since_the_plan_is_no_failure(self, engine: MemoryEngine) -> None:
-        engine.create_pool("T", ["a", "b", "c"])
-        changes = plan([NamedPool("T", ("a",))], engine.pools())
-        engine.remove_resources("T", ["b"], force=False)
-        carry_out(changes, engine)
-        assert self.names(engine) == {"T": ["a"]}
+    def test_what_was_removed_since_the_plan_is_no_failure(self, pools: MemoryPools) -> None:
+        pools.create_pool("T", ["a", "b", "c"])
+        changes = plan([NamedPool("T", ("a",))], pools.pools())
+        pools.remove_resources("T", ["b"], force=False)
+        carry_out(changes, pools)
+        assert self.names(pools) == {"T": ["a"]}

@@ -1,0 +1,119 @@
+"""The pools in memory themselves: making, changing, showing and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from leasectl.engines import refusals
+from leasectl.engines.memory.queue import Place
+from leasectl.engines.memory.store import MemoryStore, Stock, StockedPool
+from leasectl.model import Pool, QueueEntry, Resource, Standing
+
+
+class MemoryPools:
+    """The pools of one process, as `PoolAdmin`; any number of threads may use it.
+
+    Args:
+        store: What is in them.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return self._store.lock
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+        with self._store.lock:
+            types = sorted(self._store.pools) if pool_type is None else [pool_type]
+            return tuple(self._show(self._store.pool(each)) for each in types)
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        with self._store.lock:
+            pool = self._store.pool(pool_type)
+            self._store.expire(pool)
+            before = pool.queue.count_before(ticket)
+            standing = Standing(
+                position=1 + before,
+                others=before + len(pool.queue) - pool.queue.count_before(ticket + 1),
+                held=len(pool.held),
+                capacity=len(pool.stock),
+            )
+            longest = next(iter(pool.held.values()), None)
+            if longest is None or longest.lease is None:
+                return standing
+            return standing._replace(
+                longest_holder=longest.lease.holder_identity,
+                longest_since=longest.lease.acquire_time,
+            )
+
+    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+        with self._store.lock:
+            if pool_type in self._store.pools:
+                raise refusals.pool_exists(pool_type)
+            self._store.check_untaken(pool_type, names)
+            pool = self._store.pools[pool_type] = StockedPool(pool_type)
+            self._store.add(pool, names)
+
+    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
+        with self._store.lock:
+            pool = self._store.pool(pool_type)
+            self._store.check_untaken(pool_type, names)
+            self._store.add(pool, names)
+
+    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
+        with self._store.lock:
+            pool = self._store.pool(pool_type)
+            self._store.expire(pool)
+            for name in names:
+                if name not in pool.stock:
+                    raise refusals.no_resource(pool_type, name)
+                stock = pool.stock[name]
+                if stock.claim_key is not None and stock.lease is not None and not force:
+                    raise refusals.resource_held(name, stock.lease.holder_identity)
+            for name in dict.fromkeys(names):
+                self._store.remove(pool.stock[name])
+            # A waiter's request may have become impossible, so all of them look again.
+            pool.wake_all()
+
+    def delete_pool(self, pool_type: str, *, force: bool) -> None:
+        with self._store.lock:
+            pool = self._store.pool(pool_type)
+            self._store.expire(pool)
+            held, waiting = len(pool.held), len(pool.queue)
+            if not force and (held or waiting):
+                raise refusals.pool_in_use(pool_type, held, waiting)
+            self.remove_resources(pool_type, list(pool.stock), force=force)
+            for place in list(pool.queue):
+                self._store.leave(pool, place.ticket)
+                place.waiter.wake()
+            del self._store.pools[pool_type]
+
+    def _show(self, pool: StockedPool) -> Pool:
+        self._store.expire(pool)
+        now = self._store.clock.elapsed()
+        stock = sorted(pool.stock.values(), key=lambda each: each.name)
+        return Pool(
+            pool.type,
+            tuple(_resource(each, now) for each in stock),
+            tuple(map(_entry, pool.queue)),
+        )
+
+
+def _resource(stock: Stock, now: float) -> Resource:
+    if stock.claim_key is None:
+        return Resource(stock.name)
+    expires_in = None if stock.expires_at is None else stock.expires_at - now
+    return Resource(stock.name, stock.lease, stock.claim_key, expires_in)
+
+
+def _entry(place: Place) -> QueueEntry:
+    claimant = place.ticket.claimant
+    return QueueEntry(
+        place.ticket.number,
+        claimant.holder_identity,
+        claimant.request.count,
+        place.since,
+        claimant.claim_key,
+    )

@@ -1,0 +1,263 @@
+"""What the pools of one process consist of, indexed so that no step looks at all of them.
+
+A claim is found by its key, a name by the pool that has it, the next free resource and the next
+expiry by their rankings, a ticket by its number.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from leasectl.engines import refusals
+from leasectl.engines.contract import LostListener
+from leasectl.engines.memory.queue import Place, Queue
+from leasectl.engines.memory.ranking import Ranking
+from leasectl.model import Claimant, Lease, Ticket
+from leasectl.system.clock import Clock
+
+
+@dataclass(eq=False)
+class Stock:
+    """A resource; ``lease`` is its last one, current while there is a claim key."""
+
+    pool: StockedPool
+    name: str
+    lease: Lease | None = None
+    claim_key: str | None = None
+    expires_at: float | None = None
+
+
+@dataclass(eq=False)
+class StockedPool:
+    """A pool.
+
+    Args:
+        type: Its type.
+        stock: Its resources, by name.
+        free: Those that nobody holds, least recently acquired first: ranked by their last fences.
+        held: Those that somebody holds, longest held first.
+        expiries: Those whose leases expire, ranked by when.
+        queue: Who waits.
+        last_ticket: The last number that a ticket got.
+        last_grant: The last number that an acquisition got.
+    """
+
+    type: str
+    stock: dict[str, Stock] = field(default_factory=dict)
+    free: Ranking = field(default_factory=Ranking)
+    held: OrderedDict[str, Stock] = field(default_factory=OrderedDict)
+    expiries: Ranking = field(default_factory=Ranking)
+    queue: Queue = field(default_factory=Queue)
+    last_ticket: int = 0
+    last_grant: int = 0
+
+    def wake_head(self) -> None:
+        """Wake whoever is first in the queue."""
+        head = self.queue.first()
+        if head is not None:
+            head.waiter.wake()
+
+    def wake_all(self) -> None:
+        """Wake everybody in the queue."""
+        for place in self.queue:
+            place.waiter.wake()
+
+
+class MemoryStore:
+    """The pools of one process. Whoever calls its methods holds the lock.
+
+    Args:
+        clock: Where times come from. Whoever moves it by hand calls `wake_all` afterwards.
+        lost: Told of claims that expired or were taken by force.
+
+    Attributes:
+        lock: Reentrant; held while something is read or changed.
+        clock: As given.
+        pools: By type.
+    """
+
+    def __init__(self, *, clock: Clock, lost: LostListener) -> None:
+        self.lock = threading.RLock()
+        self.clock = clock
+        self.pools: dict[str, StockedPool] = {}
+        self._lost = lost
+        self._last_fence = 0  # one counter for all pools, so that none repeats
+        self._pool_of: dict[str, StockedPool] = {}  # by the names of resources
+        self._claims: dict[str, dict[str, Stock]] = {}  # by claim key, then by name
+        self._waiting: dict[str, dict[Place, StockedPool]] = {}  # by claim key
+
+    def wake_all(self) -> None:
+        """Have every waiter look again, as after its clock was moved."""
+        with self.lock:
+            for pool in self.pools.values():
+                pool.wake_all()
+
+    def pool(self, pool_type: str) -> StockedPool:
+        """The pool of a type.
+
+        Raises:
+            NotFound: There is none.
+        """
+        if pool_type not in self.pools:
+            raise refusals.no_pool(pool_type, list(self.pools))
+        return self.pools[pool_type]
+
+    def possible(self, claimant: Claimant) -> StockedPool:
+        """The pool that could satisfy a request.
+
+        Raises:
+            NotFound: No such pool, or no such resource in it.
+            InvalidRequest: None ever could.
+        """
+        request = claimant.request
+        pool = self.pool(request.type)
+        if request.count > len(pool.stock):
+            raise refusals.too_few(request.type, len(pool.stock), request.count)
+        if request.name is not None and request.name not in pool.stock:
+            raise refusals.no_resource(request.type, request.name)
+        return pool
+
+    # Resources
+
+    def check_untaken(self, new_in: str, names: Sequence[str]) -> None:
+        """Refuse a name that is in some pool, or given twice."""
+        seen: set[str] = set()
+        for name in names:
+            if name in self._pool_of:
+                raise refusals.name_taken(name, self._pool_of[name].type)
+            if name in seen:
+                raise refusals.name_taken(name, new_in)
+            seen.add(name)
+
+    def add(self, pool: StockedPool, names: Iterable[str]) -> None:
+        """Add free resources to a pool."""
+        for name in names:
+            pool.stock[name] = Stock(pool, name)
+            pool.free.put(name, 0)
+            self._pool_of[name] = pool
+        pool.wake_head()
+
+    def remove(self, stock: Stock) -> None:
+        """Take a resource out of its pool; whoever holds it is told."""
+        claim_key = stock.claim_key
+        if claim_key is not None:
+            self._end(stock)
+            self._lost(claim_key, [stock.name])
+        stock.pool.free.drop(stock.name)
+        del stock.pool.stock[stock.name]
+        del self._pool_of[stock.name]
+
+    # Claims
+
+    def take(self, pool: StockedPool, claimant: Claimant) -> list[Stock] | None:
+        """Take what a request asks for out of what is free; None when that is too little."""
+        request = claimant.request
+        if request.name is not None:
+            wanted = pool.stock[request.name]
+            pool.free.drop(request.name)
+            return [wanted] if wanted.claim_key is None else None
+        if request.count > len(pool.free):
+            return None
+        return [pool.stock[name] for name in pool.free.take(request.count)]
+
+    def grant(self, stock: Stock, ticket: Ticket, grant: int) -> Lease:
+        """Make a claim on a resource that was taken out of what is free."""
+        claimant = ticket.claimant
+        now = self.clock.wall()
+        last = stock.lease
+        passed_on = last is not None and last.holder_identity != claimant.holder_identity
+        self._last_fence += 1
+        lease = Lease(
+            name=stock.name,
+            fence=self._last_fence,
+            ticket=ticket.number,
+            grant=grant,
+            holder_identity=claimant.holder_identity,
+            acquire_time=now,
+            renew_time=now,
+            lease_duration_seconds=claimant.request.ttl_seconds,
+            lease_transitions=(last.lease_transitions if last else 0) + passed_on,
+            labels=claimant.request.labels,
+        )
+        stock.claim_key = claimant.claim_key
+        stock.pool.held[stock.name] = stock
+        self._claims.setdefault(claimant.claim_key, {})[stock.name] = stock
+        self._give_full_time(stock, lease)
+        return lease
+
+    def claims(self, claim_key: str) -> list[Stock]:
+        """What an owner still holds, in the order of the fences."""
+        now = self.clock.elapsed()
+        current = []
+        for stock in list(self._claims.get(claim_key, {}).values()):
+            if stock.expires_at is not None and stock.expires_at <= now:
+                self._lose(stock)
+            else:
+                current.append(stock)
+        return current
+
+    def renew(self, stock: Stock) -> None:
+        """Give a claim its full time again, and date it."""
+        assert stock.lease is not None
+        self._give_full_time(stock, stock.lease._replace(renew_time=self.clock.wall()))
+
+    def free(self, stock: Stock) -> None:
+        """End a claim, and put its resource among the free ones."""
+        self._end(stock)
+        assert stock.lease is not None
+        stock.pool.free.put(stock.name, stock.lease.fence)
+        stock.pool.wake_head()
+
+    def expire(self, pool: StockedPool) -> None:
+        """Free the claims of a pool whose time is over, and tell of them."""
+        now = self.clock.elapsed()
+        while (first := pool.expiries.first()) is not None and first[0] <= now:
+            self._lose(pool.stock[first[1]])
+
+    def _lose(self, stock: Stock) -> None:
+        claim_key = stock.claim_key
+        assert claim_key is not None
+        self.free(stock)
+        self._lost(claim_key, [stock.name])
+
+    def _give_full_time(self, stock: Stock, lease: Lease) -> None:
+        stock.lease = lease
+        if lease.lease_duration_seconds is not None:
+            stock.expires_at = self.clock.elapsed() + lease.lease_duration_seconds
+            stock.pool.expiries.put(stock.name, stock.expires_at)
+
+    def _end(self, stock: Stock) -> None:
+        assert stock.claim_key is not None
+        of_owner = self._claims[stock.claim_key]
+        del of_owner[stock.name]
+        if not of_owner:
+            del self._claims[stock.claim_key]
+        del stock.pool.held[stock.name]
+        stock.pool.expiries.drop(stock.name)
+        stock.claim_key = stock.expires_at = None
+
+    # Tickets
+
+    def queue_up(self, pool: StockedPool, place: Place) -> None:
+        """Put a ticket at the end of a pool's queue."""
+        pool.queue.append(place)
+        self._waiting.setdefault(place.ticket.claimant.claim_key, {})[place] = pool
+
+    def leave(self, pool: StockedPool, ticket: Ticket) -> None:
+        """Take a ticket out of the queue that it is in, and wake the next behind it."""
+        place = pool.queue.remove(ticket)
+        claim_key = ticket.claimant.claim_key
+        of_owner = self._waiting[claim_key]
+        del of_owner[place]
+        if not of_owner:
+            del self._waiting[claim_key]
+        behind = pool.queue.behind(ticket.number)
+        if behind is not None:
+            behind.waiter.wake()
+
+    def waiting(self, claim_key: str) -> list[tuple[Place, StockedPool]]:
+        """An owner's places, each with its pool."""
+        return list(self._waiting.get(claim_key, {}).items())

@@ -1,0 +1,151 @@
+"""How much work the pool algorithm takes on the memory engine: as much a job, however many jobs.
+
+Counted in the interpreter's instructions, so that no clock has a say.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from types import FrameType
+from typing import Any, Callable
+
+import pytest
+
+from leasectl.backends.contract import Patience, Withdrawn
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.errors import NoLease
+from leasectl.model import Claimant, Lease, Request
+from tests.kit.journal import NoJournal
+from tests.kit.virtual_time import VirtualTime
+
+# What a heap or a bisection takes more, of four times as many.
+SLIGHTLY_MORE = 1.25
+
+
+class Jobs:
+    """Jobs that acquire from a pool, hold for a while and give back.
+
+    Args:
+        capacity: Of the pool.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.time = VirtualTime()
+        self.granted: list[str] = []
+        self.lost: list[str] = []
+        store = MemoryStore(clock=self.time.clock, lost=lambda key, _: self.lost.append(key))
+        pools = MemoryPools(store)
+        pools.create_pool("T", [f"T--{number}" for number in range(capacity)])
+        engine = MemoryEngine(store, new_wakeup=self.time.new_bell)
+        self.backend = PoolBackend("memory:", engine, pools, clock=self.time.clock)
+
+    def start(self, key: str, request: Request, *, hold: float, wait: float | None = None) -> None:
+        turn = self.backend.turn(
+            Claimant(key, key, request), NoJournal(), Patience(wait_seconds=wait)
+        )
+
+        def then(leases: Sequence[Lease]) -> None:
+            self.granted.append(key)
+            names = [lease.name for lease in leases]
+            self.time.after(hold, lambda: self.backend.release(key, names))
+
+        self.time.begin(turn, then)
+
+
+def all_at_once(jobs: int) -> None:
+    """All ask for the few that there are."""
+    world = Jobs(capacity=10)
+    for number in range(jobs):
+        world.start(f"job-{number}", Request("T"), hold=60)
+    world.time.run()
+    assert world.granted == [f"job-{number}" for number in range(jobs)]
+
+
+def as_many_as_jobs(jobs: int) -> None:
+    """Nobody has to wait."""
+    world = Jobs(capacity=jobs)
+    for number in range(jobs):
+        world.start(f"job-{number}", Request("T"), hold=60)
+    world.time.run()
+    assert (len(world.granted), world.time.sleeps) == (jobs, 0)
+
+
+def by_name(jobs: int) -> None:
+    """Each asks for a resource of its own, and then for it again."""
+    world = Jobs(capacity=jobs)
+    for again in range(2):
+        for number in range(jobs):
+            world.start(f"job-{number}-{again}", Request("T", name=f"T--{number}"), hold=60)
+        world.time.run()
+    assert len(world.granted) == 2 * jobs
+
+
+def expiring(jobs: int) -> None:
+    """Nobody gives back in time, and only every other one has renewed."""
+    world = Jobs(capacity=jobs)
+    ask = Request("T", ttl_seconds=90)
+    for number in range(jobs):
+        world.start(f"job-{number}", ask, hold=120)
+        if number % 2:
+            world.time.after(60, partial(world.backend.renew, f"job-{number}"))
+        else:
+            world.time.after(100, partial(world.start, f"next-{number}", ask, hold=1))
+    world.time.run()
+    assert len(world.granted) == jobs + jobs // 2
+    assert sorted(world.lost) == sorted(f"job-{number}" for number in range(0, jobs, 2))
+
+
+def giving_up(jobs: int) -> None:
+    """While one holds for long, some have no more time and others are withdrawn."""
+    world = Jobs(capacity=1)
+    world.start("holder", Request("T"), hold=1000)
+    for number in range(jobs):
+        waiter = f"job-{number}"
+        if number % 2:
+            world.start(waiter, Request("T"), hold=1, wait=10 + number * 37 % 101)
+        else:
+            world.start(waiter, Request("T"), hold=1)
+            world.time.after(10 + number * 37 % 101, partial(world.backend.withdraw, waiter))
+    world.time.run()
+    assert world.granted == ["holder"]
+    assert Counter(map(type, world.time.failures)) == {NoLease: jobs / 2, Withdrawn: jobs / 2}
+
+
+def instructions(work: Callable[[], None]) -> int:
+    """How many lines and instructions the interpreter carries out for some work."""
+    done = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal done
+        frame.f_trace_opcodes = True
+        done += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return done
+
+
+@pytest.mark.parametrize("load", [all_at_once, as_many_as_jobs, by_name, expiring, giving_up])
+def test_four_times_the_jobs_are_four_times_the_work(load: Callable[[int], None]) -> None:
+    few, many = (instructions(lambda: load(jobs)) for jobs in (100, 400))  # noqa: B023
+    assert many < 4 * few * SLIGHTLY_MORE
+
+
+def test_work_that_grows_faster_would_be_noticed() -> None:
+    def each_looks_at_all(jobs: int) -> None:
+        for _ in range(jobs):
+            sum(1 for _ in range(jobs))
+
+    few, many = (instructions(lambda: each_looks_at_all(jobs)) for jobs in (100, 400))  # noqa: B023
+    assert many > 4 * few * SLIGHTLY_MORE
