@@ -12,6 +12,8 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import emit, emit_lines, note
 from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotFound
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request, Scope
 from leasectl.system.process import identify
@@ -103,8 +105,8 @@ def _acquire(
     sleep_jitter(jitter_seconds, ends)
     reporter = Reporter(request.type, wait_seconds)
     try:
-        handle = service.acquire(
-            request, patience=reporter.patience(ends, quiet=quiet), guard=guard
+        handle = acquire(
+            service, request, patience=reporter.patience(ends, quiet=quiet), guard=guard
         )
     finally:
         reporter.clear()
@@ -118,9 +120,9 @@ def tell(service: Service, handle: Handle, trap: SignalTrap, output: str = "hand
         if kind_of_handle(handle).grants_nothing:
             note(f"dry run (backend {handle.backend}): nothing is leased")
         _print(service, handle, output)
-        service.announce(handle)
+        announce(service, handle)
     except BaseException:
-        service.take_back(handle)
+        take_back(service, handle)
         raise
 
 

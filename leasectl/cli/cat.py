@@ -11,7 +11,7 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import emit, emit_json, emit_lines, lease_fields
 from leasectl.errors import NotFound
 from leasectl.leases.service import Service
-from leasectl.leases.targets import read_names
+from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle
 from leasectl.system.clock import boottime_seconds, rfc3339
 
@@ -36,7 +36,7 @@ def command(*, handle: str, form: str) -> None:
     if not handle:
         return
     service = open_service(for_handles=True)
-    record = service.targets.handle_at(handle)
+    record = Targets(service).handle_at(handle)
     if record is None and form == "json":
         raise NotFound(
             f"{handle} is a copy: the handles themselves are in {service.state.directory}"

@@ -9,8 +9,9 @@ from leasectl.backends.kinds import LOCAL
 from leasectl.backends.opening import check_url
 from leasectl.errors import InvalidRequest, NotFound
 from leasectl.http.settings import RELEASE_SECONDS, Settings, encode_settings
+from leasectl.leases.caller import Caller
+from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
 from leasectl.state.directory import State
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import slug
@@ -112,7 +113,7 @@ def open_service(
         release_seconds=release_seconds(_SHORT_SECONDS if for_many else RELEASE_SECONDS),
         rest_seconds=_REST_SECONDS if for_many else 0.0,
     )
-    service.recovery.run()
+    recover(service)
     return service
 
 

@@ -9,6 +9,8 @@ from leasectl.cli.acquire import tell
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
 from leasectl.errors import NoLease
+from leasectl.leases.reacquire import reacquire
+from leasectl.leases.targets import Targets
 from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
@@ -39,14 +41,14 @@ def command(
     """
     with SignalTrap() as trap:
         service = open_service(for_handles=True)
-        record = service.targets.handle_at(handle)
+        record = Targets(service).handle_at(handle)
         if record is None:
             raise no_handle_of_ours(handle, service, "reacquired")
         ends = interrupts(trap, record.guard)
         sleep_jitter(jitter_seconds, ends)
         reporter = Reporter(record.request.type, wait_seconds)
         try:
-            held = service.reacquire(record.id, patience=reporter.patience(ends, quiet=quiet))
+            held = reacquire(service, record.id, patience=reporter.patience(ends, quiet=quiet))
         except NoLease as error:
             error.args = (f"{error}; the handle holds nothing now",)
             error.exit_code = error.exit_code if conflict_code is None else conflict_code

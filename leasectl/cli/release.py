@@ -9,8 +9,11 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import emit_lines, note
 from leasectl.cli.waiting import pause
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
+from leasectl.leases.delay import arm, leave_to_keeper
+from leasectl.leases.release import release
+from leasectl.leases.scope_test import unlist_stale
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Listed
+from leasectl.leases.targets import Listed, Targets
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import parse_duration
 from leasectl.text.printable import printable
@@ -64,22 +67,22 @@ def command(
     service = open_service(backend, for_handles=True)
     listed = Listed([], [], [], [])
     if handle is not None:
-        targets = service.targets.of_path(handle)
+        targets = Targets(service).of_path(handle)
     elif names is not None:
-        targets = service.targets.of_names(names)
+        targets = Targets(service).of_names(names)
     elif scope is not None:
-        listed = service.targets.of_scope_test()
+        listed = Targets(service).of_scope_test()
         targets = listed.targets
     else:
-        targets = service.targets.of_everything()
+        targets = Targets(service).of_everything()
     if detach and delay is not None:
         for target in targets:
-            service.arm(target, delay)
+            arm(service, target, delay)
         return
     if delay:
         _wait(delay)
     _release(service, targets)
-    service.unlist(listed.stale)
+    unlist_stale(service, listed.stale)
     if listed.foreign:
         note(
             f"{', '.join(listed.foreign)}: not released, as somebody else holds that by now; "
@@ -102,10 +105,10 @@ def _release(service: Service, targets: list[ReleaseTarget]) -> None:
     failed: LeaseError | None = None
     for target in targets:
         try:
-            emit_lines(service.release(target))
+            emit_lines(release(service, target))
         except BackendUnreachable as error:
             emit_lines(error.released)
-            if service.leave_to_keeper(target):
+            if leave_to_keeper(service, target):
                 error.args = (f"{error}; the keeper goes on trying to release it",)
             failed = failed or error
         except LeaseError as error:

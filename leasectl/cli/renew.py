@@ -9,6 +9,8 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.output import emit
+from leasectl.leases.renew import renew
+from leasectl.leases.targets import Targets
 from leasectl.model import whole
 from leasectl.system.clock import rfc3339
 
@@ -26,10 +28,10 @@ def command(*, handle: str) -> None:
     Only leases with --ttl expire; for others this is a sign of life, and "never" is printed.
     """
     service = open_service(for_handles=True)
-    record = service.targets.handle_at(handle)
+    record = Targets(service).handle_at(handle)
     if record is None:
         raise no_handle_of_ours(handle, service, "renewed")
     sent = time.time()
-    record = service.renew(whole(record))
+    record = renew(service, whole(record))
     ttl = record.request.ttl_seconds
     emit(f"{'never' if ttl is None else rfc3339(sent + ttl)}\n")

@@ -15,6 +15,7 @@ from leasectl.engines.etcd.probe import probe
 from leasectl.errors import BackendUnreachable, LeaseLost
 from leasectl.http.settings import Settings
 from leasectl.http.tls import client_context
+from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.system.clock import Clock
@@ -148,7 +149,7 @@ def _settle(
     lost = []
     for handle in gone:
         try:
-            service.renew(whole(handle))
+            renew(service, whole(handle))
         except LeaseLost:
             lost.append(handle.id)
     return f"gave back {listed(freed) or 'nothing'}; recorded as lost: {listed(lost) or 'none'}"

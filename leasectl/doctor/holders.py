@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 
 from leasectl.doctor.findings import OK, WARN, Finding
+from leasectl.leases.recovery import is_abandoned
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state.handles import renews_itself
@@ -18,9 +20,7 @@ LONG_SECONDS = 24 * 3600.0
 
 def dead_holders(service: Service) -> Finding:
     """Are there leases of those who have died?"""
-    abandoned = [
-        handle for handle in service.handles.active() if service.recovery.is_abandoned(handle)
-    ]
+    abandoned = [handle for handle in service.handles.active() if is_abandoned(service, handle)]
     if not abandoned:
         return Finding(OK, "none")
     return Finding(
@@ -32,7 +32,7 @@ def dead_holders(service: Service) -> Finding:
 
 
 def _release(service: Service, handles: Sequence[Handle]) -> str:
-    names = [name for handle in handles for name in service.release(whole(handle))]
+    names = [name for handle in handles for name in release(service, whole(handle))]
     return f"gave back what they held: {listed(names) or 'nothing'}"
 
 
@@ -63,7 +63,7 @@ def foreign_guards(service: Service) -> Finding:
         handle
         for handle in service.handles.active()
         if any(p and p.pid_namespace != here for p in (handle.guard, handle.waiter))
-        and not service.recovery.is_abandoned(handle)
+        and not is_abandoned(service, handle)
     ]
     if not from_elsewhere:
         return Finding(OK, "none in another pid namespace")

@@ -9,7 +9,7 @@ from leasectl.backends.opening import check_url
 from leasectl.doctor.findings import FAIL, OK, WARN, Finding
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.http.settings import Settings
-from leasectl.leases.targets import Caller
+from leasectl.leases.caller import Caller
 from leasectl.state import shared_leases
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted

@@ -22,9 +22,12 @@ from typing import Any, Callable, NamedTuple
 
 from leasectl.backends.kinds import LOCAL, kind_of_handle
 from leasectl.errors import LeaseError
-from leasectl.leases.heartbeats import Heartbeats
+from leasectl.leases.caller import Caller
+from leasectl.leases.recovery import due
+from leasectl.leases.release import release
+from leasectl.leases.renew import note_renewal, renew
+from leasectl.leases.renewal_threads import RenewalThreads
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
 from leasectl.model import Handle, Process, ReleaseTarget, whole
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
@@ -93,7 +96,7 @@ class Keeper:
         self._clock = clock
         self._log = log
         self._renewed_at: dict[tuple[str, int], float] = {}
-        self._heartbeats: Heartbeats | None = None
+        self._heartbeats: RenewalThreads | None = None
         self._releases: RequestThreads[_Server, ReleaseTarget] | None = None
         self._retries: dict[tuple[str, int], _Retry] = {}
 
@@ -105,7 +108,7 @@ class Keeper:
             bring work.
         """
         self._take_outcomes()
-        next_times = [self._release(target) for target in self._service.recovery.due()]
+        next_times = [self._release(target) for target in due(self._service)]
         handles = self._service.handles.watched()
         next_times += [self._renew(handle) for handle in handles if _keeper_renews(handle)]
         next_times += [
@@ -130,7 +133,7 @@ class Keeper:
         """Release now what was to be released later."""
         for handle_id, name, acquisition, _ in self._service.handles.timers():
             target = ReleaseTarget(handle_id, acquisition, (name,) if name else None)
-            self._note_release(target, functools.partial(self._service.release, target))
+            self._note_release(target, functools.partial(release, self._service, target))
 
     def _release(self, target: ReleaseTarget) -> float | None:
         retry = self._retries.get((target.handle_id, target.acquisition))
@@ -139,7 +142,7 @@ class Keeper:
             return retry.at
         handle = self._service.handles.load(target.handle_id)
         if handle is None or kind_of_handle(handle).shares_transaction:
-            return self._note_release(target, lambda: self._service.release(target))
+            return self._note_release(target, lambda: release(self._service, target))
         if self._releases is None:
             self._releases = RequestThreads(self._begin_releases, clock=self._clock)
         self._releases.send(_Server(handle.backend, handle.settings), target)
@@ -153,7 +156,7 @@ class Keeper:
     def _begin_releases(self, server: _Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
         """In a thread of its own, which needs records of its own."""
         state = State.open(self._service.state.directory)
-        return open_service(state, self._clock).release
+        return functools.partial(release, open_service(state, self._clock))
 
     def _note_release(
         self, target: ReleaseTarget, release: Callable[[], tuple[str, ...]]
@@ -177,16 +180,16 @@ class Keeper:
         if now < due:
             return due
         if kind_of_handle(handle).shares_transaction:
-            return self._note_renewal(handle, now, lambda: self._service.renew(whole(handle)))
+            return self._note_renewal(handle, now, lambda: renew(self._service, whole(handle)))
         if self._heartbeats is None:
-            self._heartbeats = Heartbeats(self._service.state, clock=self._clock)
+            self._heartbeats = RenewalThreads(self._service.state, clock=self._clock)
         self._heartbeats.send(handle)
         return None  # its outcome brings the next round
 
     def _take_outcomes(self) -> None:
         """Record what came of what threads were asked to do."""
-        for release in self._releases.outcomes() if self._releases else ():
-            self._note_release(release.job, release.result)
+        for outcome in self._releases.outcomes() if self._releases else ():
+            self._note_release(outcome.job, outcome.result)
         for target, heartbeat in self._heartbeats.outcomes() if self._heartbeats else ():
             handle = self._service.handles.load(target.handle_id)
             if handle is not None and whole(handle) == target:
@@ -194,7 +197,7 @@ class Keeper:
                 self._note_renewal(handle, heartbeat.sent_at, record)
 
     def _record(self, target: ReleaseTarget, heartbeat: Outcome[Any]) -> None:
-        self._service.renewed(target, heartbeat.result())
+        note_renewal(self._service, target, heartbeat.result())
 
     def _note_renewal(
         self, handle: Handle, sent: float, renew: Callable[[], object]

@@ -1,80 +1,100 @@
-"""Acquiring leases that live on a server, where grant and record can't be one transaction."""
+"""Acquire from a server, where grant and record can't be one transaction.
+
+What a server grants is recorded the moment it arrives. Whatever ends the acquisition otherwise,
+what had arrived is given back; what can't be given back now is left to the keeper.
+"""
 
 from __future__ import annotations
 
 import select
-from typing import Callable
 
 from leasectl.backends.contract import Backend, Patience, Withdrawn
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
+from leasectl.leases import scope_test
 from leasectl.leases.journal import RecordJournal
-from leasectl.model import Claimant, ReleaseTarget, whole
-from leasectl.state import keeper_process
-from leasectl.state.directory import State
-from leasectl.state.handles import Handles
+from leasectl.leases.release import release
+from leasectl.leases.renew import renew
+from leasectl.leases.request import claimant_of, ensure_kept, give_up_unlisted
+from leasectl.leases.service import Service
+from leasectl.model import Handle, whole
 from leasectl.state.pipes import tidy
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import Interrupt
 
 
-class RemoteAcquire:
-    """Acquires; what has arrived when it fails is given back, if need be later.
+def acquire_remote(
+    service: Service, backend: Backend, journal: RecordJournal, patience: Patience
+) -> Handle:
+    """Acquire, unless the handle is released meanwhile.
 
     Args:
-        state: The opened state directory.
-        release: Gives back what a target means.
+        service: On the state directory of the record.
+        backend: The handle's.
+        journal: Of the acquisition; its handle is the record to be made, or made anew.
+        patience: How long to wait.
+
+    Raises:
+        Cancelled: It was released.
+        BackendUnreachable: Its place in the queue was taken away by nobody here.
+        LeaseError: As `acquire`.
     """
+    before = journal.handle
+    try:
+        _wait_for_grant(service, backend, journal, patience)
+    finally:
+        scope_test.unlist(service, before, before.names)  # which was given back before
+    ensure_kept(service, journal)
+    held = journal.handle
+    if held.shared_dir is None:
+        return held
+    try:
+        if held.request.ttl_seconds is not None:
+            # It counts from the last sign of life in the queue, and nobody renews it.
+            held = renew(service, whole(held))
+        scope_test.enlist(held)
+    except LeaseError:
+        give_up_unlisted(service, journal)
+        raise
+    return held
 
-    def __init__(self, state: State, release: Callable[[ReleaseTarget], object]) -> None:
-        self._state = state
-        self._handles = Handles(state)
-        self._release = release
 
-    def __call__(
-        self, backend: Backend, claimant: Claimant, journal: RecordJournal, patience: Patience
-    ) -> None:
-        """Acquire, unless the handle is released meanwhile.
+def _wait_for_grant(
+    service: Service, backend: Backend, journal: RecordJournal, patience: Patience
+) -> None:
+    acquisition = journal.next_acquisition
+    tidy(service.state)
+    pipe = NamedPipe(service.state.cancel_pipe(journal.handle.id, acquisition))
 
-        Raises:
-            Cancelled: It was.
-            BackendUnreachable: Its place in the queue was taken away by nobody here.
-            LeaseError: As `Backend.acquire`.
-        """
-        acquisition = journal.next_acquisition
-        tidy(self._state)
-        pipe = NamedPipe(self._state.cancel_pipe(journal.handle.id, acquisition))
+    def check() -> None:
+        pipe.renew()
+        record = service.handles.current(journal.handle.id, acquisition)
+        if record is None or record.cancelled:
+            raise Cancelled(f"{journal.handle.id} was released while it waited")
 
-        def check() -> None:
-            pipe.renew()
-            record = self._handles.current(journal.handle.id, acquisition)
-            if record is None or record.cancelled:
-                raise Cancelled(f"{journal.handle.id} was released while it waited")
+    interrupt = Interrupt(pipe.fd, select.POLLIN, check)
+    patience = patience._replace(interrupts=(*patience.interrupts, interrupt))
+    try:
+        backend.acquire(claimant_of(journal), journal, patience)
+    except BaseException as reason:
+        has_lost_place = isinstance(reason, Withdrawn) and not journal.was_cancelled
+        _undo(service, journal)
+        if has_lost_place:
+            raise BackendUnreachable(
+                f"{journal.handle.request.type}: {backend.url} ended the request while it "
+                "waited, although nobody here had asked for that; ask again"
+            ) from reason
+        raise
+    finally:
+        pipe.close()
 
-        interrupt = Interrupt(pipe.fd, select.POLLIN, check)
-        try:
-            backend.acquire(
-                claimant, journal, patience._replace(interrupts=(*patience.interrupts, interrupt))
-            )
-        except BaseException as reason:
-            has_lost_place = isinstance(reason, Withdrawn) and not journal.was_cancelled
-            try:
-                self._release(whole(journal.handle))
-            except (LeaseError, Interrupted):
-                journal.unsettled = True
-            if journal.unsettled:
-                self.leave_to_keeper(journal)
-            else:
-                journal.gave_up()
-            if has_lost_place:
-                raise BackendUnreachable(
-                    f"{journal.handle.request.type}: {backend.url} ended the request while it "
-                    "waited, although nobody here had asked for that; ask again"
-                ) from reason
-            raise
-        finally:
-            pipe.close()
 
-    def leave_to_keeper(self, journal: RecordJournal) -> None:
-        """Have the keeper give back what can't be given back now."""
+def _undo(service: Service, journal: RecordJournal) -> None:
+    """Give back what has arrived, if need be later."""
+    try:
+        release(service, whole(journal.handle))
+    except (LeaseError, Interrupted):
+        journal.unsettled = True
+    if journal.unsettled:
         journal.leave_to_keeper()
-        keeper_process.ensure(self._state)
+    else:
+        journal.gave_up()

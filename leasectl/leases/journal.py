@@ -1,20 +1,21 @@
-"""Keeping a handle's record in step with its acquisition."""
+"""The journal of an acquisition: the handle's record, kept in step with its request.
+
+On a store that shares the records' database each call is part of the transaction that it tells of;
+for a server each is one of its own, right before or right after.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Callable
 
-from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import release_key_of
-from leasectl.errors import Cancelled
-from leasectl.leases.keeping import needs_keeper
-from leasectl.model import Handle, Lease, Process
+from leasectl.backends.kinds import kind_of_handle, release_key_of
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Lease
 from leasectl.state import keeper_process
-from leasectl.state.directory import State
-from leasectl.state.handles import Handles
+from leasectl.state.handles import is_watched
 from leasectl.state.releasing import GivingBack
-from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead
+from leasectl.system.process import is_dead, this_process
 
 # More than one, so that the records get fewer however many are made.
 _PURGED_PER_ACQUIRE = 2
@@ -24,68 +25,63 @@ class RecordJournal:
     """The journal of one acquisition.
 
     Args:
-        state: The opened state directory.
-        backend: Where the leases come from.
+        service: On the state directory of the record.
         handle: The record to be made; for a further acquisition, the record there is.
-        again: A further acquisition of a handle that is there.
-        waiter: The process that acquires.
-        clock: Where times come from.
+        again: For a further acquisition of a handle that is there: called with its record in the
+            transaction that begins it, to see to what it still holds. None for the first.
 
     Attributes:
         handle: The record as this acquisition has made it.
         kept: Whether a keeper was there when the grant was recorded.
-        unsettled: The server may have granted what couldn't be undone yet.
+        unsettled: The store may have granted what couldn't be undone yet.
         was_cancelled: Somebody had asked to give the acquisition up when it was given up.
     """
 
     def __init__(
         self,
-        state: State,
-        backend: Backend,
+        service: Service,
         handle: Handle,
         *,
-        again: bool,
-        waiter: Process,
-        clock: Clock,
+        again: Callable[[Handle], None] | None = None,
     ) -> None:
+        self.handle = handle
         self.kept = False
         self.unsettled = False
         self.was_cancelled = False
-        self._state = state
-        self._handles = Handles(state)
-        self._giving_back = GivingBack(state, release_key_of(handle))
-        self._backend = backend
-        self.handle = handle
+        self._service = service
+        self._handles = service.handles
+        self._clock = service.clock
         self._again = again
-        self._waiter = waiter
-        self._clock = clock
+        self._on_server = not kind_of_handle(handle).shares_transaction
+        self._giving_back = GivingBack(service.state, release_key_of(handle))
 
     @property
     def key(self) -> str:
         return self.handle.key
 
     @property
+    def needs_keeper(self) -> bool:
+        """Whether the keeper has something to do for the handle while it isn't released."""
+        return is_watched(self.handle, on_server=self._on_server)
+
+    @property
     def next_acquisition(self) -> int:
         """The number of the acquisition that `enqueuing` is going to begin."""
-        return self.handle.acquisition + self._again
+        return self.handle.acquisition + (self._again is not None)
 
     def enqueuing(self) -> None:
-        with self._state.transaction():
-            if not self._again:
+        with self._service.state.transaction():
+            if self._again is None:
                 self._handles.purge(now=self._clock.elapsed(), limit=_PURGED_PER_ACQUIRE)
-                self._handles.create(self.handle, on_server=self._backend.remote)
-                return
-            current = self._handles.require(self.handle.id)
-            if self._backend.remote and current.acquisition != self.handle.acquisition:
-                raise Cancelled(f"handle {current.id} was acquired again by somebody else")
-            if not self._backend.remote:
-                self._backend.withdraw(current.id)
-                self._backend.release(current.id, current.names)
-            self.handle = self._handles.begin_again(current, self._waiter)
+                self._handles.create(self.handle, on_server=self._on_server)
+            else:
+                current = self._handles.require(self.handle.id)
+                self._again(current)
+                self.handle = self._handles.begin_again(current, this_process())
 
     def arrived(self, name: str) -> Lease | None:
         lease = remote_lease(self.handle, name, self._clock.wall())
-        with self._state.transaction():
+        with self._service.state.transaction():
             if self._is_being_given_back(name):
                 return None
             self._take_from_others(name)
@@ -104,60 +100,62 @@ class RecordJournal:
         other = self._handles.holding(name, prefer=self.handle.backend)
         if other is not None and other.backend == self.handle.backend:
             self._handles.drop(other, [name], now=self._clock.elapsed(), lost=True)
-        self._giving_back.settled(name, self._waiter)
+        self._giving_back.settled(name, this_process())
 
     def returned(self, name: str) -> None:
-        with self._state.transaction():
+        with self._service.state.transaction():
             self._handles.returned(self.handle, name)
 
-    def lost_reply(self) -> None:
-        self._count_lost_replies(self.handle.lost_replies + 1)
+    def granted(self, leases: Sequence[Lease]) -> None:
+        delay = self.handle.request.release_after_seconds
+        release_at = None if delay is None else self._clock.elapsed() + delay
+        with self._service.state.transaction():
+            self._handles.grant(self.handle, leases, release_at)
+            self.handle = self.handle._replace(
+                state="held", leases=tuple(leases), release_at=release_at
+            )
+            if self.needs_keeper:
+                self.kept = keeper_process.wake(self._service.state)
+
+    def gave_up(self) -> None:
+        if self.unsettled:
+            return  # its record is what the keeper goes on by
+        with self._service.state.transaction():
+            current = self._handles.load(self.handle.id)
+            if current is None or current.acquisition != self.handle.acquisition:
+                self.was_cancelled = True
+                return
+            self.was_cancelled = current.cancelled
+            if self._again is not None:
+                self._handles.release(current, now=self._clock.elapsed())
+            else:
+                self._handles.forget(current.id, current.acquisition)
 
     def to_undo(self) -> None:
         self.unsettled = True
         if not self.handle.lost_replies:
             self.lost_reply()
 
+    def lost_reply(self) -> None:
+        self._count_lost_replies(self.handle.lost_replies + 1)
+
     def found(self) -> None:
         if self.handle.lost_replies:
             self._count_lost_replies(0)
 
-    def granted(self, leases: Sequence[Lease]) -> None:
-        delay = self.handle.request.release_after_seconds
-        release_at = None if delay is None else self._clock.elapsed() + delay
-        with self._state.transaction():
-            self._handles.grant(self.handle, leases, release_at)
-            self.handle = self.handle._replace(
-                state="held", leases=tuple(leases), release_at=release_at
-            )
-            if needs_keeper(self.handle):
-                self.kept = keeper_process.wake(self._state)
-
-    def gave_up(self) -> None:
-        if self.unsettled:
-            return  # its record is what the keeper goes on by
-        with self._state.transaction():
-            current = self._handles.load(self.handle.id)
-            if current is None or current.acquisition != self.handle.acquisition:
-                self.was_cancelled = True
-                return
-            self.was_cancelled = current.cancelled
-            if self._again:
-                self._handles.release(current, now=self._clock.elapsed())
-            else:
-                self._handles.forget(current.id, current.acquisition)
+    def _count_lost_replies(self, number: int) -> None:
+        self.handle = self.handle._replace(lost_replies=number)
+        with self._service.state.transaction():
+            self._handles.count_lost_replies(self.handle, number)
 
     def leave_to_keeper(self) -> None:
         """What has arrived can't be given back now: have the keeper go on trying."""
-        with self._state.transaction():
+        state = self._service.state
+        with state.transaction():
             self._handles.grant(self.handle, (), self._clock.elapsed())
             self._handles.announce(self.handle, guard=None, runner=None)
-            keeper_process.wake(self._state)
-
-    def _count_lost_replies(self, number: int) -> None:
-        self.handle = self.handle._replace(lost_replies=number)
-        with self._state.transaction():
-            self._handles.count_lost_replies(self.handle, number)
+            keeper_process.wake(state)
+        keeper_process.ensure(state)
 
 
 def remote_lease(handle: Handle, name: str, now: float) -> Lease:

@@ -1,4 +1,10 @@
-"""Giving back leases that live on a server, where release and record can't be one transaction."""
+"""Release on a server, where giving back and recording it can't be one transaction.
+
+A release that is under way is on record from before it is sent until its outcome is certain:
+should the name be granted anew meanwhile, the release could still hit the new grant. Of several
+that release the same lease at once, one finds it in the record in the end, and that one has
+released it.
+"""
 
 from __future__ import annotations
 
@@ -8,96 +14,102 @@ from collections.abc import Sequence
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
 from leasectl.errors import BackendUnreachable
+from leasectl.leases.scope_test import unlist
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
-from leasectl.state.directory import State
-from leasectl.state.handles import Handles
 from leasectl.state.releasing import GivingBack
-from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 
 
-class RemoteRelease:
-    """Releases by asking the server, name by name.
-
-    A release that is under way is on record from before it is sent until its outcome is certain:
-    should the name be granted anew meanwhile, the release could still hit the new grant. Of
-    several that release the same lease at once, one finds it in the record in the end, and that
-    one has released it.
+def release_remote(
+    service: Service, backend: Backend, handle: Handle, target: ReleaseTarget
+) -> tuple[str, ...]:
+    """Release, name by name; what was released is taken out of the list of scope ``test``.
 
     Args:
-        state: The opened state directory.
-        clock: Where times come from.
+        service: On the state directory of the handle.
+        backend: The handle's.
+        handle: As just loaded.
+        target: What of it is meant.
+
+    Returns:
+        The names that this call has released.
+
+    Raises:
+        BackendUnreachable: Some couldn't be released; they stay in the record. Its `released`
+            are those that could.
     """
+    released: tuple[str, ...] = ()
+    try:
+        released = _Release(service, backend, handle, target).carry_out()
+    except BackendUnreachable as error:
+        released = error.released
+        raise
+    finally:
+        unlist(service, handle, released)
+    return released
 
-    def __init__(self, state: State, *, clock: Clock) -> None:
-        self._state = state
-        self._handles = Handles(state)
-        self._clock = clock
 
-    def __call__(self, backend: Backend, target: ReleaseTarget) -> tuple[str, ...]:
-        """Release; returns the names that this call has released.
+class _Release:
+    """One release, from the record through the server back to the record."""
 
-        Raises:
-            BackendUnreachable: Some couldn't be released; they stay in the record. Its `released`
-                are those that could.
-        """
-        self._give_up_lost(backend, target)
+    def __init__(
+        self, service: Service, backend: Backend, handle: Handle, target: ReleaseTarget
+    ) -> None:
+        self._service = service
+        self._state = service.state
+        self._handles = service.handles
+        self._backend = backend
+        self._handle = handle
+        self._target = target
+        self._giving_back = GivingBack(service.state, release_key_of(handle))
+
+    def carry_out(self) -> tuple[str, ...]:
+        self._give_up_lost()
         with self._state.transaction():
-            handle = self._handles.current(target.handle_id, target.acquisition)
+            handle = self._service.current(self._target)
             if handle is None:
                 return ()
             cancels = handle.state == "acquiring" and _somebody_else_acquires(handle)
-            names = handle.names if target.names is None else target.names
+            names = handle.names if self._target.names is None else self._target.names
             if cancels:
                 self._handles.cancel(handle)
             else:
-                self._giving_back(handle).start(names, this_process())
+                self._giving_back.start(names, this_process())
         if cancels:
             with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
-                backend.withdraw(claim_key_of(handle))
+                self._backend.withdraw(claim_key_of(handle))
             return ()
-        released = self._send(backend, handle, names) if names else ()
-        if target.names is None and _may_have_more(handle):
-            list(backend.release(claim_key_of(handle), ()))
-        with self._state.transaction():
-            current = self._handles.current(target.handle_id, target.acquisition)
-            if current is not None:
-                wanted = [name for name in current.names if name in names]
-                over = [name for name in wanted if self._is_over(handle, name)]
-                if over or not current.names:
-                    self._handles.drop(current, over, now=self._clock.elapsed(), lost=bool(over))
+        released = self._send(names) if names else ()
+        if self._target.names is None and _may_have_more(handle):
+            list(self._backend.release(claim_key_of(handle), ()))
+        self._record_what_is_over(names)
         return released
 
-    def _give_up_lost(self, backend: Backend, target: ReleaseTarget) -> None:
+    def _give_up_lost(self) -> None:
         """Have a pool keep no longer what a released handle has lost.
 
         A claim that has ended early isn't granted anew while its holder may not know of the end.
         Whoever releases knows. What can't be asked for now comes by itself, a ttl later at most.
         """
-        handle = self._handles.load(target.handle_id)
-        if handle is None or not handle.lost or handle.acquisition != target.acquisition:
+        handle, target = self._handle, self._target
+        if not handle.lost or handle.acquisition != target.acquisition:
             return
         if handle.state == "released" and target.names is None and kind_of_handle(handle).has_pools:
             with contextlib.suppress(BackendUnreachable):
-                list(backend.release(claim_key_of(handle), ()))
+                list(self._backend.release(claim_key_of(handle), ()))
 
-    def _is_over(self, handle: Handle, name: str) -> bool:
-        """Tell of a name that wasn't there to be given back whether it had run out; else another
-        has given it back and is about to record that."""
-        self._giving_back(handle).settled(name, this_process())
-        return not self._giving_back(handle).processes(name)
-
-    def _send(self, backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
+    def _send(self, names: Sequence[str]) -> tuple[str, ...]:
         released: set[str] = set()
 
         def in_order() -> tuple[str, ...]:
             return tuple(name for name in names if name in released)
 
         try:
-            for name in backend.release(claim_key_of(handle), names):
+            for name in self._backend.release(claim_key_of(self._handle), names):
                 with self._state.transaction():
-                    self._giving_back(handle).settled(name, this_process())
-                    current = self._handles.current(handle.id, handle.acquisition)
+                    self._giving_back.settled(name, this_process())
+                    current = self._service.current(self._target)
                     if current is not None and name in current.names:
                         self._handles.returned(current, name)
                         released.add(name)
@@ -107,11 +119,24 @@ class RemoteRelease:
         finally:
             # What couldn't be released is in the record; nothing of ours is on its way any more.
             with self._state.transaction():
-                self._giving_back(handle).stopped(names, this_process())
+                self._giving_back.stopped(names, this_process())
         return in_order()
 
-    def _giving_back(self, handle: Handle) -> GivingBack:
-        return GivingBack(self._state, release_key_of(handle))
+    def _record_what_is_over(self, names: Sequence[str]) -> None:
+        """Drop from the record what wasn't there to be given back, unless another has done that
+        and is about to record it."""
+        with self._state.transaction():
+            current = self._service.current(self._target)
+            if current is None:
+                return
+            over = [name for name in current.names if name in names and self._is_over(name)]
+            if over or not current.names:
+                now = self._service.clock.elapsed()
+                self._handles.drop(current, over, now=now, lost=bool(over))
+
+    def _is_over(self, name: str) -> bool:
+        self._giving_back.settled(name, this_process())
+        return not self._giving_back.processes(name)
 
 
 def _may_have_more(handle: Handle) -> bool:

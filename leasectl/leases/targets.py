@@ -5,50 +5,18 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from typing import Callable, NamedTuple, Protocol
+from typing import NamedTuple
 
-from leasectl.errors import CorruptState, InvalidRequest, NotAllowed, NotFound
+from leasectl.errors import CorruptState, NotAllowed, NotFound
+from leasectl.leases.adoption import adopt, is_resource
+from leasectl.leases.caller import not_ours
+from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state import shared_leases
-from leasectl.state.directory import State
-from leasectl.state.handles import Handles
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
 _LONGEST_NAMES_FILE = 1 << 20
-
-
-class Caller(NamedTuple):
-    """On whose behalf requests are made.
-
-    Args:
-        owner: ``<job>/<build>`` in a job, else ``<user>@<host>``.
-        host: This machine's name.
-        shared_dir: Where names of scope ``test`` are listed, or None.
-    """
-
-    owner: str
-    host: str
-    shared_dir: str | None = None
-
-    def identity_of(self, handle_id: str) -> str:
-        """What others see of whoever holds by a handle: ``<owner>/<host>/<handle>``."""
-        return f"{self.owner}/{self.host}/{handle_id}"
-
-    def is_owner(self, owner: str) -> bool:
-        """Tell whether a lease's job and build are the caller's.
-
-        Outside a job the state directory, private to one user, and the host say as much. The
-        user's name may have changed: scripts give an arbitrary uid a passwd entry half-way.
-        """
-        outside = f"@{self.host}"
-        return owner == self.owner or (owner.endswith(outside) and self.owner.endswith(outside))
-
-    def require_shared_dir(self) -> str:
-        """The path of ``SHARED_DIR``, or InvalidRequest."""
-        if not self.shared_dir:
-            raise InvalidRequest("scope test needs SHARED_DIR, which is not set; or use scope step")
-        return self.shared_dir
 
 
 class Listed(NamedTuple):
@@ -67,52 +35,17 @@ class Listed(NamedTuple):
     unknown: list[str]
 
 
-class Adopt(Protocol):
-    """Puts names that no handle here holds under new ones, so that they can be released."""
-
-    def __call__(self, names: Sequence[str], *, foreign: list[str] | None) -> Sequence[Handle]:
-        """As far as the backend would release them.
-
-        Args:
-            names: Which.
-            foreign: Takes those that another job or build holds; None where that is an error.
-
-        Raises:
-            NotAllowed: It is.
-        """
-
-
-def adopt_none(names: Sequence[str], *, foreign: list[str] | None) -> tuple[Handle, ...]:
-    """Where nobody but our handles can hold anything."""
-    return ()
-
-
 class Targets:
     """Finds what a caller means.
 
     Args:
-        state: The opened state directory.
-        caller: Whose names may be released.
-        is_resource: Whether the backend knows a resource of that name.
-        adopt: For names that no handle here holds.
-        backend: Whose handle is meant where two hold the same name.
+        service: On the state directory and backend; its caller's names may be released. Where two
+            handles hold the same name, that of its backend is meant.
     """
 
-    def __init__(
-        self,
-        state: State,
-        caller: Caller,
-        is_resource: Callable[[str], bool],
-        adopt: Adopt = adopt_none,
-        *,
-        backend: str = "",
-    ) -> None:
-        self._state = state
-        self._handles = Handles(state)
-        self._caller = caller
-        self._is_resource = is_resource
-        self._adopt = adopt
-        self._backend = backend
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._handles = service.handles
 
     def of_path(self, path: str) -> list[ReleaseTarget]:
         """What ``--handle PATH`` means: a handle of ours, or a names file copied elsewhere.
@@ -135,7 +68,9 @@ class Targets:
             NotFound: It should be one of ours, and there is no such handle.
         """
         folder, name = os.path.split(path)
-        if folder and os.path.realpath(folder) != os.path.realpath(self._state.path("handles")):
+        if folder and os.path.realpath(folder) != os.path.realpath(
+            self._service.state.path("handles")
+        ):
             return None
         if not folder and not self._handles.load(name) and os.path.lexists(name):
             return None
@@ -151,12 +86,12 @@ class Targets:
         held: list[tuple[Handle, str]] = []
         unheld = []
         for name in dict.fromkeys(names):
-            handle = self._handles.holding(name, prefer=self._backend)
+            handle = self._handles.holding(name, prefer=self._service.backend_url)
             if handle is None:
                 self._require_resource(name)
                 unheld.append(name)
-            elif not self._caller.is_owner(handle.owner):
-                raise not_ours(name, handle.holder_identity, self._caller)
+            elif not self._service.caller.is_owner(handle.owner):
+                raise not_ours(name, handle.holder_identity, self._service.caller)
             else:
                 held.append((handle, name))
         return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, None)]
@@ -167,15 +102,15 @@ class Targets:
         A name may long be somebody else's by now: it is only released from a handle that was
         acquired with scope ``test`` under this very ``SHARED_DIR``.
         """
-        shared_dir = self._caller.require_shared_dir()
+        shared_dir = self._service.caller.require_shared_dir()
         held: list[tuple[Handle, str]] = []
         foreign: list[str] = []
         unheld: list[str] = []
         unknown: list[str] = []
         for name in dict.fromkeys(shared_leases.listed(shared_dir)):
-            handle = self._handles.holding(name, prefer=self._backend)
+            handle = self._handles.holding(name, prefer=self._service.backend_url)
             if handle is None:
-                (unheld if self._is_resource(name) else unknown).append(name)
+                (unheld if is_resource(self._service, name) else unknown).append(name)
             elif handle.shared_dir == shared_dir:
                 held.append((handle, name))
             else:
@@ -196,19 +131,11 @@ class Targets:
         return [whole(handle) for handle in handles]
 
     def _adopt_some(self, names: Sequence[str], foreign: list[str] | None) -> Sequence[Handle]:
-        return self._adopt(names, foreign=foreign) if names else ()
+        return adopt(self._service, names, foreign=foreign) if names else ()
 
     def _require_resource(self, name: str) -> None:
-        if not self._is_resource(name):
+        if not is_resource(self._service, name):
             raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
-
-
-def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
-    """The error for a name that another job or build holds."""
-    return NotAllowed(
-        f'"{name}" is held by {holder_identity}, which is another job or build than '
-        f"{caller.owner}; only its own can release it by name"
-    )
 
 
 def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:

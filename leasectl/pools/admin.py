@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.errors import InvalidRequest
+from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Overview, Pool
 from leasectl.pools.changes import PoolChange, carry_out, plan
@@ -25,7 +26,7 @@ class PoolService:
 
     def show(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         """The pools as they are, after everything that is over has been put right."""
-        self._service.recovery.release_abandoned()
+        release_abandoned(self._service)
         return self._service.pools.pools(pool_type)
 
     def overview(self, pool_type: str | None = None) -> Overview:
@@ -35,7 +36,7 @@ class PoolService:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own.
         """
-        self._service.recovery.release_abandoned()
+        release_abandoned(self._service)
         admin = self._service.pools
         with admin.atomic():
             pools = admin.pools(pool_type, expiries=True)
@@ -82,7 +83,7 @@ class PoolService:
             InvalidRequest: A name is taken, or would be too long; nothing has changed.
             NotSupported: The backend has no pools of its own.
         """
-        self._service.recovery.release_abandoned()
+        release_abandoned(self._service)
         admin = self._service.pools
         with admin.atomic():
             changes = plan(definitions, admin.pools())

@@ -10,7 +10,9 @@ from typing import Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
-from leasectl.leases.heartbeats import Heartbeats
+from leasectl.leases.recovery import recover
+from leasectl.leases.renew import note_renewal, renew
+from leasectl.leases.renewal_threads import RenewalThreads
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state import keeper_process
@@ -51,7 +53,7 @@ class LeaseWatch:
         self._deadline = None if self._ttl is None else renewed_at + self._ttl
         self._renew_at = None if self._ttl is None else renewed_at + self._ttl / 3
         self._heartbeats = (
-            Heartbeats(service.state, clock=clock)
+            RenewalThreads(service.state, clock=clock)
             if self._ttl is not None and not kind_of_handle(handle).shares_transaction
             else None
         )
@@ -140,14 +142,14 @@ class LeaseWatch:
             self._renew_at = None  # its outcome says when next
             return
         sent = self._clock.elapsed()
-        self._note_renewal(sent, lambda: self._service.renew(whole(self._handle)))
+        self._note_renewal(sent, lambda: renew(self._service, whole(self._handle)))
 
     def _take(self, target: ReleaseTarget, heartbeat: Outcome[Any]) -> None:
         def record() -> None:
             held = heartbeat.result()
             if set(self._handle.names).issubset(held):
                 self._extend(heartbeat.sent_at)  # also if it can't be recorded
-            self._service.renewed(target, held)
+            note_renewal(self._service, target, held)
 
         self._note_renewal(heartbeat.sent_at, record)
 
@@ -179,7 +181,7 @@ class LeaseWatch:
         self._keeper_fd = self._look_for_keeper_at = None
         missing = True
         with contextlib.suppress(LeaseError, Interrupted), lock_limit(self._lock_patience):
-            self._service.recovery.run()
+            recover(self._service)
             keeper = keeper_process.running(self._service.state)
             self._keeper_fd = None if keeper is None else open_pidfd(keeper)
             missing = self._keeper_fd is None and self._service.handles.any_watched()

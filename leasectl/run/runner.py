@@ -15,6 +15,10 @@ from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed, NotFound
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.release import finish
+from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from leasectl.run.child import Child, Ending, find_command
@@ -137,7 +141,7 @@ class Runner:
 
     def _finish(self, handle: Handle) -> None:
         try:
-            self._service.finish(handle)
+            finish(self._service, handle)
         except LeaseError as error:
             # How the command ended is what counts; its death is known to the keeper too.
             self._warn(f"{error}; the keeper goes on trying to release it")
@@ -157,8 +161,8 @@ class Runner:
         try:
             sent = self._clock.elapsed()
             if handle.request.ttl_seconds is not None:
-                self._service.renew(whole(handle))
-            self._service.announce(handle, guard=guard, runner=this_process())
+                renew(self._service, whole(handle))
+            announce(self._service, handle, guard=guard, runner=this_process())
             watch = LeaseWatch(self._service, handle, renewed_at=sent, clock=self._clock)
             if watch.is_lost(self._clock.elapsed()):
                 watch.close()
@@ -193,7 +197,8 @@ class Runner:
         try:
             self._raise_if_ending()
             self._before_acquire([interrupt])
-            return self._service.acquire(
+            return acquire(
+                self._service,
                 self._plan.request,
                 patience=patience._replace(interrupts=(*patience.interrupts, interrupt)),
                 followed=True,

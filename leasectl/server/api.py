@@ -20,7 +20,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
-from leasectl.leases.service import LARGEST_COUNT
+from leasectl.leases.request import LARGEST_COUNT
 from leasectl.server.answers import Answer, Granted, names_answer, quoted, refusal
 from leasectl.server.connection import SCOPE_KEY, Connection
 from leasectl.server.desk import Desk, NotReleased

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
+from leasectl.leases.acquire import turn
+from leasectl.leases.delay import arm
+from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.server.grants import covers, key_in, served_id, served_request
@@ -141,7 +144,7 @@ class Desk:
             if handle.leases:
                 _check_same(handle.request.count, count)
                 return handle
-        self.service.finish(handle)  # also what a backend didn't answer, and may have granted
+        finish(self.service, handle)  # also what a backend didn't answer, and may have granted
         return None
 
     def _is_left_over(self, handle: Handle) -> bool:
@@ -188,7 +191,7 @@ class Desk:
     ) -> _Wait:
         request = served_request(pool_type, count, client=client, key=key)
         patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
-        steps = self.service.turn(request, handle_id=handle_id, patience=patience)
+        steps = turn(self.service, request, handle_id=handle_id, patience=patience)
         since = self._clock.elapsed()
 
         async def acquire() -> Handle:
@@ -223,9 +226,9 @@ class Desk:
                     self.service.handles.answered(current, confirmed=True)
                     return
             if key_in(current.request) is None:
-                self.service.finish(current)
+                finish(self.service, current)
             else:
-                self.service.arm(whole(current), CONFIRM_SECONDS, again=False)
+                arm(self.service, whole(current), CONFIRM_SECONDS, again=False)
         except LeaseError as error:
             self._notices.tell(handle.id, f"{handle.id} stays unconfirmed: {error}")
 
@@ -255,7 +258,7 @@ class Desk:
             handle = service.handles.holding(name, prefer=service.backend_url)
             if handle is None or not self._may_release(handle, key):
                 raise NotFound(f"no resource name {name}")
-            service.release(ReleaseTarget(handle.id, handle.acquisition, (name,)))
+            release(service, ReleaseTarget(handle.id, handle.acquisition, (name,)))
             left = service.handles.load(handle.id)
             if left is not None and left.state == "released":
                 with service.state.transaction():
@@ -282,7 +285,7 @@ class Desk:
         for handle in self.service.handles.active():
             granted_with = key_in(handle.request)
             if handle.state == "held" and granted_with is not None and covers(key, granted_with):
-                self.service.finish(handle)
+                finish(self.service, handle)
 
     # ---- the end
 

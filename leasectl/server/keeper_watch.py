@@ -6,6 +6,7 @@ import asyncio
 import os
 
 from leasectl.errors import LeaseError
+from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.server.notices import Notices
 from leasectl.state import keeper_process
@@ -53,7 +54,7 @@ class KeeperWatch:
     def _find(self) -> int | None:
         keeper = keeper_process.running(self._service.state)
         if keeper is None and self._service.handles.any_watched():
-            self._service.recovery.run()
+            recover(self._service)
             keeper = keeper_process.running(self._service.state)
         return None if keeper is None else open_pidfd(keeper)
 

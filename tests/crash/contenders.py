@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Callable
 
 from leasectl.backends.contract import Patience
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import finish
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
@@ -41,12 +44,12 @@ class Participant:
 
     def hold(self, request: Request, seconds: float = 0.0) -> Handle:
         """Acquire, hold for a moment and release."""
-        handle = self.service.acquire(request, patience=Patience(), guard=self._guard)
+        handle = acquire(self.service, request, patience=Patience(), guard=self._guard)
         self._recorder.write("granted", handle.id, handle.leases)
-        self.service.announce(handle)
+        announce(self.service, handle)
         time.sleep(seconds)
         self._recorder.write("releasing", handle.id, handle.leases)
-        self.service.finish(handle)
+        finish(self.service, handle)
         return handle
 
     def close(self) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Callable
 
 from leasectl.backends.contract import Patience
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
@@ -70,8 +73,8 @@ class Sweep:
     def acquire(self, service: Service, request: Request, *, guarded: bool = False) -> str:
         """Take a lease beside the command that is killed; returns the handle's id."""
         guard = this_process() if guarded else None
-        handle = service.acquire(request, patience=Patience(), guard=guard)
-        service.announce(handle)
+        handle = acquire(service, request, patience=Patience(), guard=guard)
+        announce(service, handle)
         return handle.id
 
     def kill_everywhere(
@@ -144,7 +147,7 @@ class Sweep:
                     # Whoever got it and lived holds it, until we give it back.
                     self.recorder.write("granted", handle.id, handle.leases)
                     self.recorder.write("releasing", handle.id, handle.leases)
-                service.release(whole(handle))
+                release(service, whole(handle))
 
     def _command(self, number: int, args: list[str]) -> None:
         kill_at(number)

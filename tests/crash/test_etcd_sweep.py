@@ -20,6 +20,9 @@ import httpx
 import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.release import finish, release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from tests.crash.sweeping import Sweep
@@ -92,8 +95,8 @@ class EtcdSweep:
         """A handle that holds two, got without being killed."""
         request = Request("T", count=2, ttl_seconds=TTL_SECONDS)
         with self.sweep.service() as service:
-            handle = service.acquire(request, patience=Patience(wait_seconds=30))
-            service.announce(handle)
+            handle = acquire(service, request, patience=Patience(wait_seconds=30))
+            announce(service, handle)
             return handle.id
 
     def kill_around_each_request(self, arguments: Callable[[], list[str]]) -> None:
@@ -131,7 +134,7 @@ class EtcdSweep:
                     continue
                 self._killed.setdefault(handle.id, f"{args}, kill {self.sweep.kills}")
                 if handle.state == "held" and not (handle.waiter or handle.guard):
-                    service.release(whole(handle))
+                    release(service, whole(handle))
         return code
 
     def settle(self) -> None:
@@ -142,8 +145,8 @@ class EtcdSweep:
         with self.sweep.service() as service:
             active = {handle.id for handle in service.handles.active()}
             assert active == self.sweep.kept, [self._killed.get(each) for each in active]
-            handle = service.acquire(Request("T", count=CAPACITY), patience=NO_WAIT)
-            service.finish(handle)
+            handle = acquire(service, Request("T", count=CAPACITY), patience=NO_WAIT)
+            finish(service, handle)
         checks = json.loads(self.sweep.cli("doctor", "--json").out)["checks"]
         assert [each for each in checks if each["status"] == "fail"] == []
         print(f"{self.sweep.kills} kills")

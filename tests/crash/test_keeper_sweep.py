@@ -20,6 +20,10 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError
 from leasectl.keeper import loop as keeper
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.delay import arm
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, whole
 from leasectl.state import keeper_process
@@ -155,8 +159,8 @@ class KeeperSweep:
     def _give_work(self, service: Service, guards: tuple[int, int]) -> Work:
         def take(request: Request, guard: int | None = None) -> Handle:
             process = None if guard is None else identify(guard)
-            handle = service.acquire(request, patience=Patience(), guard=process)
-            service.announce(handle)
+            handle = acquire(service, request, patience=Patience(), guard=process)
+            announce(service, handle)
             return handle
 
         due = [take(Request("own"))]
@@ -172,7 +176,7 @@ class KeeperSweep:
             renewed=take(Request("own", ttl_seconds=3600.0)).id,
         )
         for handle in due:
-            service.arm(whole(handle), 0.0)
+            arm(service, whole(handle), 0.0)
         return work
 
     def _keep(
@@ -187,7 +191,7 @@ class KeeperSweep:
         if not keeper.settle(lambda: self._is_free(*work.guarded)):
             return
         with self._service() as service:
-            service.arm(whole(service.handles.require(work.sooner)), 0.0)
+            arm(service, whole(service.handles.require(work.sooner)), 0.0)
         if not keeper.settle(lambda: self._is_free(work.sooner)):
             return
         if by_term:
@@ -195,7 +199,7 @@ class KeeperSweep:
             return
         with self._service() as service, service.state.transaction():
             for handle_id in (work.later, work.renewed):
-                service.release(whole(service.handles.require(handle_id)))
+                release(service, whole(service.handles.require(handle_id)))
             keeper_process.wake(service.state)
 
     def _is_done(self, work: Work) -> bool:

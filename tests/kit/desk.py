@@ -10,8 +10,13 @@ from threading import Thread
 from typing import Any, Callable, TypeVar
 
 from leasectl.backends.contract import Patience
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
+from leasectl.leases.reacquire import reacquire
+from leasectl.leases.recovery import due
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from tests.kit.support import ManualClock, eventually
@@ -50,14 +55,14 @@ class Desk:
 
     def acquire(self, request: Request = ONE, *, wait: float | None = 0, **more: Any) -> Handle:
         """Acquire and tell."""
-        handle = self.service.acquire(request, patience=Patience(wait_seconds=wait), **more)
-        self.service.announce(handle)
+        handle = acquire(self.service, request, patience=Patience(wait_seconds=wait), **more)
+        announce(self.service, handle)
         return self.service.handles.require(handle.id)
 
     def reacquire(self, handle: Handle, *, wait: float | None = 0) -> Handle:
         """Reacquire and tell."""
-        again = self.service.reacquire(handle.id, patience=Patience(wait_seconds=wait))
-        self.service.announce(again)
+        again = reacquire(self.service, handle.id, patience=Patience(wait_seconds=wait))
+        announce(self.service, again)
         return self.service.handles.require(handle.id)
 
     def beside(self, work: Callable[[Service], T]) -> Future[T]:
@@ -81,13 +86,13 @@ class Desk:
     ) -> Future[Handle]:
         """Start to acquire; returns once it is in the queue."""
         return self._in_queue(
-            lambda service: service.acquire(request, patience=Patience(wait_seconds=wait))
+            lambda service: acquire(service, request, patience=Patience(wait_seconds=wait))
         )
 
     def reacquire_beside(self, handle: Handle, *, wait: float | None = None) -> Future[Handle]:
         """Start to reacquire; returns once it is in the queue."""
         return self._in_queue(
-            lambda service: service.reacquire(handle.id, patience=Patience(wait_seconds=wait))
+            lambda service: reacquire(service, handle.id, patience=Patience(wait_seconds=wait))
         )
 
     def _in_queue(self, work: Callable[[Service], Handle]) -> Future[Handle]:
@@ -112,7 +117,7 @@ class Desk:
 
     def release_due(self) -> list[Sequence[str]]:
         """What the keeper does when it looks."""
-        return [self.service.release(target) for target in self.service.recovery.due()]
+        return [release(self.service, target) for target in due(self.service)]
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Callable, NoReturn, TypeVar
 
 from leasectl.backends.contract import Patience
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
 from leasectl.model import Handle, Request, parse_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
@@ -154,8 +156,8 @@ class Cli:
         """Acquire a lease that stays, without starting a process; a type alone will do."""
         request = Request(request) if isinstance(request, str) else request
         with self.service(owner=owner) as service:
-            handle = service.acquire(request, patience=Patience(wait_seconds=0))
-            service.announce(handle)
+            handle = acquire(service, request, patience=Patience(wait_seconds=0))
+            announce(service, handle)
             return handle
 
     @contextlib.contextmanager

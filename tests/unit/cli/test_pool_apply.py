@@ -16,6 +16,9 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import NotAllowed
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import NamedPool
@@ -317,9 +320,9 @@ def test_what_is_acquired_while_a_list_is_applied_is_never_dropped(cli: Cli) -> 
     def take_turns() -> None:
         with cli.service(owner=f"test@{os.getpid()}") as service:
             for _ in range(60):
-                handle = service.acquire(Request("T", count=2), patience=Patience())
-                service.announce(handle)
-                assert set(service.release(whole(handle))) == set(handle.names)
+                handle = acquire(service, Request("T", count=2), patience=Patience())
+                announce(service, handle)
+                assert set(release(service, whole(handle))) == set(handle.names)
 
     workers = [fork(take_turns) for _ in range(3)]
     with cli.service() as service:

@@ -16,6 +16,8 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.local.engine import LocalEngine
+from leasectl.leases.acquire import acquire
+from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.clock import Clock
@@ -126,12 +128,12 @@ def test_a_quiet_waiter_behind_a_thousand_sleeps_while_nothing_changes_for_it(
         trace = strace(waiter)
         before = len(trace.text)
         for _ in range(100):
-            service.finish(service.acquire(Request("other"), patience=Patience()))
+            finish(service, acquire(service, Request("other"), patience=Patience()))
         for handle in ahead[:500]:
-            service.release(whole(handle))
+            release(service, whole(handle))
         assert len(cli.waiting()) == 501
         # This it has to notice: the trace sees it, and goes on from the sleep that it was in.
-        service.release(whole(ahead[-1]))
+        release(service, whole(ahead[-1]))
         trace.wait(
             lambda: trace.sleeps(before) > 0 and trace.is_asleep(), "that its place has changed"
         )

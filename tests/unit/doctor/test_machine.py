@@ -15,7 +15,7 @@ from leasectl.doctor import machine
 from leasectl.doctor.examination import Examination
 from leasectl.doctor.findings import Finding, exit_code
 from leasectl.doctor.surroundings import Surroundings
-from leasectl.leases.targets import Caller
+from leasectl.leases.caller import Caller
 from tests.unit.doctor.reports import (
     UNWRITABLE,
 )

@@ -17,8 +17,11 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import StateUnwritable
 from leasectl.keeper.loop import Keeper, Log
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
 from leasectl.model import Handle, ReleaseTarget, Request, parse_process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
@@ -38,13 +41,13 @@ def guard(cli: Cli) -> Started:
     return cli.spawn(["sleep", "1000"])
 
 
-def acquire(cli: Cli, *options: str) -> str:
+def acquired(cli: Cli, *options: str) -> str:
     """Take a lease of T, at once; returns the handle's path."""
     return cli("acquire", "-q", "-w", "0", "-t", "T", *options).handle
 
 
 def acquire_guarded(cli: Cli, guard: Started) -> str:
-    return acquire(cli, "--guard-pid", str(guard.pid))
+    return acquired(cli, "--guard-pid", str(guard.pid))
 
 
 def the_keeper(cli: Cli) -> int:
@@ -155,7 +158,7 @@ def keepers_of(directory: Path) -> list[int]:
 
 
 def test_it_ends_when_nothing_is_left(cli: Cli, pool: str) -> None:
-    handle = acquire(cli, "--release-after", "1h")
+    handle = acquired(cli, "--release-after", "1h")
     keeper = the_keeper(cli)
     assert cli.ok("release", "--handle", handle) == "T--00\n"
     nudge(cli)
@@ -172,11 +175,11 @@ def test_what_is_registered_while_it_ends_is_kept(cli: Cli, pool: str) -> None:
         request = Request(pool, release_after_seconds=3600.0)
         for round_ in range(150):
             # The release lets the keeper end, and the next round registers while it does.
-            handle = service.acquire(request, patience=Patience())
-            service.announce(handle)
+            handle = acquire(service, request, patience=Patience())
+            announce(service, handle)
             keeper = keeper_process.running(service.state)
             assert keeper is not None, f"nobody keeps the handle of round {round_}"
-            service.finish(handle)
+            finish(service, handle)
             nudge(cli)
             time.sleep(0.0005 * (round_ % 20))
     eventually(lambda: ended(cli), what="the last keeper ends")
@@ -222,8 +225,8 @@ def test_a_thousand_handles_need_one_small_keeper(cli: Cli) -> None:
         service.pools.create_pool("many", [f"many--{number}" for number in range(1000)])
         holder = identify(guard(cli).pid)
         for _ in range(1000):
-            handle = service.acquire(Request("many"), patience=Patience(), guard=holder)
-            service.announce(handle)
+            handle = acquire(service, Request("many"), patience=Patience(), guard=holder)
+            announce(service, handle)
     keeper = the_keeper(cli)
     eventually(lambda: is_quiet(keeper), timeout=30.0, what="the keeper sleeps")
     assert keepers_of(cli.state_dir) == [keeper]
@@ -240,7 +243,7 @@ def test_a_thousand_handles_need_one_small_keeper(cli: Cli) -> None:
 
 def test_the_death_of_a_guard_frees_at_once_and_wakes_a_waiter(cli: Cli, pool: str) -> None:
     holder = guard(cli)
-    acquire(cli, "-c", "2", "--guard-pid", str(holder.pid))
+    acquired(cli, "-c", "2", "--guard-pid", str(holder.pid))
     the_keeper(cli)
     waiter = cli.start("acquire", "-q", "-t", pool)
     eventually(lambda: len(cli.waiting()) == 1, what="somebody waits")
@@ -249,7 +252,7 @@ def test_the_death_of_a_guard_frees_at_once_and_wakes_a_waiter(cli: Cli, pool: s
 
 
 def test_a_delayed_release_happens_and_a_record_of_it_stays(cli: Cli, pool: str) -> None:
-    handle = acquire(cli)
+    handle = acquired(cli)
     cli.ok("release", "--handle", handle, "--delay", "0.2", "--detach")
     eventually(lambda: free(cli), what="the keeper releases")
     eventually(lambda: Path(handle).read_text() == "", what="a moment later, the file says so too")
@@ -257,18 +260,18 @@ def test_a_delayed_release_happens_and_a_record_of_it_stays(cli: Cli, pool: str)
 
 
 def test_a_delayed_release_is_void_after_a_reacquire(cli: Cli, pool: str) -> None:
-    handle = acquire(cli)
-    other = acquire(cli, "--release-after", "1h")
+    handle = acquired(cli)
+    other = acquired(cli, "--release-after", "1h")
     cli.ok("release", "--handle", handle, "--delay", "1h", "--detach")
     cli.ok("reacquire", "--handle", handle)
     # As if the keeper had read the timer right before it was taken away.
     with cli.service() as service:
-        assert service.release(ReleaseTarget(Path(handle).name, acquisition=1)) == ()
+        assert release(service, ReleaseTarget(Path(handle).name, acquisition=1)) == ()
     assert set(cli.held().values()) == {Path(handle).name, Path(other).name}
 
 
 def test_term_releases_now_what_was_to_be_released_later(cli: Cli, pool: str) -> None:
-    acquire(cli, "--release-after", "1h")
+    acquired(cli, "--release-after", "1h")
     guarded = acquire_guarded(cli, guard(cli))
     keeper = the_keeper(cli)
     os.kill(keeper, signal.SIGTERM)
@@ -283,7 +286,7 @@ def test_a_signal_while_it_starts_is_heeded_once_it_can(
 ) -> None:
     with cli.service() as service:
         request = Request(pool, release_after_seconds=3600.0)
-        service.announce(service.acquire(request, patience=Patience()))
+        announce(service, acquire(service, request, patience=Patience()))
         keeper = keeper_process.running(service.state)
         assert keeper is not None
         os.kill(keeper.pid, signum)
@@ -299,7 +302,7 @@ def test_a_signal_while_it_starts_is_heeded_once_it_can(
 def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
     holder = guard(cli)
     acquire_guarded(cli, holder)
-    acquire(cli, "--release-after", "1h")
+    acquired(cli, "--release-after", "1h")
     keeper = the_keeper(cli)
     for times in (2, 3):
         os.kill(keeper, signal.SIGUSR1)
@@ -313,7 +316,7 @@ def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
 def test_the_next_command_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
     holder = guard(cli)
     acquire_guarded(cli, holder)
-    acquire(cli, "--release-after", "1h")
+    acquired(cli, "--release-after", "1h")
     first = the_keeper(cli)
     os.kill(first, signal.SIGKILL)
     holder.kill()
@@ -329,7 +332,7 @@ def make_overdue(cli: Cli) -> None:
 
 
 def test_a_waiter_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
-    first = acquire(cli, "-c", "2")
+    first = acquired(cli, "-c", "2")
     waiter = cli.start("acquire", "-q", "-t", pool)
     eventually(lambda: len(cli.waiting()) == 1, what="somebody waits")
     # The keeper is younger than the wait: the waiter has to learn of it too.
@@ -341,7 +344,7 @@ def test_a_waiter_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
 
 
 def test_leases_with_a_ttl_are_renewed_for_who_has_no_process(cli: Cli, pool: str) -> None:
-    acquire(cli, "--ttl", "2s")
+    acquired(cli, "--ttl", "2s")
     since = boottime_seconds()
     eventually(lambda: boottime_seconds() > since + 5.0, what="two and a half ttls go by")
     assert len(cli.held()) == 1
@@ -361,45 +364,48 @@ def test_leases_of_scope_test_are_not_renewed(cli: Cli, pool: str, tmp_path: Pat
 # When something fails
 
 
-class FailingService(Service):
-    """A service whose releases and renewals fail as on a full disk."""
+class FailingVerbs:
+    """Releases and renewals that fail as on a full disk."""
 
     failing = True
     tried = 0
 
-    def release(self, target: ReleaseTarget) -> tuple[str, ...]:
+    def release(self, service: Service, target: ReleaseTarget) -> tuple[str, ...]:
         self.tried += 1
         if self.failing:
             raise StateUnwritable("the disk is full")
-        return super().release(target)
+        return release(service, target)
 
-    def renew(self, target: ReleaseTarget) -> Handle:
+    def renew(self, service: Service, target: ReleaseTarget) -> Handle:
         raise StateUnwritable("the disk is full")
 
 
 class Failing:
-    """A keeper at work on a service whose releases fail, with a clock to set."""
+    """A keeper at work whose releases fail, with a clock to set."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.verbs = FailingVerbs()
+        monkeypatch.setattr("leasectl.keeper.loop.release", self.verbs.release)
+        monkeypatch.setattr("leasectl.keeper.loop.renew", self.verbs.renew)
         self.now = boottime_seconds()
         clock = Clock(elapsed=lambda: self.now)
         state = State.open(str(directory))
-        self.service = FailingService(
+        self.service = Service(
             state, backend_url="local:", caller=Caller("test@host", "host"), clock=clock
         )
         self.keeper = Keeper(self.service, clock=clock, log=Log(state.path("keeper.log"), clock))
 
 
 @pytest.fixture
-def failing(cli: Cli, pool: str) -> Iterator[Failing]:
-    failing = Failing(cli.state_dir)
+def failing(cli: Cli, pool: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Failing]:
+    failing = Failing(cli.state_dir, monkeypatch)
     yield failing
     failing.service.state.close()
 
 
 def test_a_release_that_fails_is_tried_again_ever_more_seldom(cli: Cli, failing: Failing) -> None:
     holder = guard(cli)
-    acquire(cli, "--release-after", "1h")
+    acquired(cli, "--release-after", "1h")
     acquire_guarded(cli, holder)
     os.kill(the_keeper(cli), signal.SIGKILL)
     holder.kill()
@@ -411,14 +417,14 @@ def test_a_release_that_fails_is_tried_again_ever_more_seldom(cli: Cli, failing:
         pauses.append(round(due - failing.now))
         failing.now = due
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert failing.service.tried == 2 * len(pauses)
-    failing.service.failing = False
+    assert failing.verbs.tried == 2 * len(pauses)
+    failing.verbs.failing = False
     assert failing.keeper.round() is None
     assert free(cli)
 
 
 def test_a_fraction_of_a_second_is_logged_as_people_write_it(cli: Cli, failing: Failing) -> None:
-    acquire(cli, "--ttl", "5s")
+    acquired(cli, "--ttl", "5s")
     os.kill(the_keeper(cli), signal.SIGKILL)
     failing.keeper.round()
     assert "the disk is full; next try in 0.83s\n" in log(cli)

@@ -19,6 +19,12 @@ from leasectl.errors import (
     NotFound,
     NotSupported,
 )
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.reacquire import reacquire
+from leasectl.leases.recovery import due, recover
+from leasectl.leases.release import finish, release
+from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget, Request, whole
 from leasectl.pools.admin import PoolService
@@ -91,13 +97,13 @@ class TestAcquire:
         desk.pool(1)
         first = desk.acquire()
         pending = desk.acquire_beside()
-        desk.service.release(whole(first))
+        release(desk.service, whole(first))
         assert desk.names_file(pending.result(timeout=5)) == "T--00"
 
     def test_the_directory_does_not_grow(self, desk: Desk) -> None:
         desk.pool(1)
         for _ in range(60):
-            desk.service.release(whole(desk.acquire()))
+            release(desk.service, whole(desk.acquire()))
             desk.time.advance(KEEP_UNGUARDED_SECONDS / 5)
         # Five are less than a day old. How many others are left depends on their random ids:
         # each acquisition looks at two.
@@ -108,9 +114,9 @@ class TestAcquire:
 @pytest.mark.parametrize(
     "look",
     [
-        lambda service: service.recovery.run(),
+        lambda service: recover(service),
         lambda service: PoolService(service).show(),
-        lambda service: [service.release(target) for target in service.recovery.due()],
+        lambda service: [release(service, target) for target in due(service)],
     ],
     ids=["a next command", "status", "the keeper"],
 )
@@ -118,13 +124,13 @@ def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, look: Callable[[Service], object]
 ) -> None:
     desk.pool(1)
-    handle = desk.service.acquire(
-        Request("T", release_after_seconds=60.0), patience=Patience(wait_seconds=0)
+    handle = acquire(
+        desk.service, Request("T", release_after_seconds=60.0), patience=Patience(wait_seconds=0)
     )
 
     def tells_and_ends(process: Process | None) -> bool:
         if process is not None and desk.record(handle).waiter == process:
-            desk.service.announce(handle)
+            announce(desk.service, handle)
         return process is not None
 
     monkeypatch.setattr("leasectl.leases.recovery.is_dead", tells_and_ends)
@@ -137,41 +143,41 @@ class TestRelease:
     def test_twice_is_once(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        assert desk.service.release(whole(handle)) == ("T--00",)
-        assert desk.service.release(whole(handle)) == ()
+        assert release(desk.service, whole(handle)) == ("T--00",)
+        assert release(desk.service, whole(handle)) == ()
         assert desk.held() == {}
         assert desk.names_file(handle) == ""
 
     def test_an_old_release_does_not_free_what_another_got_since(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        desk.service.release(whole(handle))
+        release(desk.service, whole(handle))
         other = desk.acquire()
-        assert desk.service.release(whole(handle)) == ()
-        assert desk.service.release(ReleaseTarget(handle.id, 1, ("T--00",))) == ()
+        assert release(desk.service, whole(handle)) == ()
+        assert release(desk.service, ReleaseTarget(handle.id, 1, ("T--00",))) == ()
         assert desk.held() == {"T--00": other.id}
 
     def test_some_names_can_be_given_back(self, desk: Desk) -> None:
         desk.pool(3)
         handle = desk.acquire(Request("T", count=3))
-        assert desk.service.release(ReleaseTarget(handle.id, 1, ("T--01", "T--77"))) == ("T--01",)
+        assert release(desk.service, ReleaseTarget(handle.id, 1, ("T--01", "T--77"))) == ("T--01",)
         assert desk.names_file(handle) == "T--00\nT--02"
         assert desk.record(handle).state == "held"
-        assert desk.service.release(whole(handle)) == ("T--00", "T--02")
+        assert release(desk.service, whole(handle)) == ("T--00", "T--02")
         assert desk.record(handle).state == "released"
 
     def test_names_and_handle_may_be_released_in_any_order(self, desk: Desk) -> None:
         desk.pool(2)
         handle = desk.acquire(Request("T", count=2))
         target = ReleaseTarget(handle.id, 1, ("T--00", "T--01"))
-        assert desk.service.release(target) == ("T--00", "T--01")
+        assert release(desk.service, target) == ("T--00", "T--01")
         assert desk.record(handle).state == "released"
-        assert desk.service.release(whole(handle)) == ()
+        assert release(desk.service, whole(handle)) == ()
 
     def test_of_many_at_once_exactly_one_gets_the_names(self, desk: Desk) -> None:
         desk.pool(2)
         handle = desk.acquire(Request("T", count=2))
-        results = [desk.beside(lambda service: service.release(whole(handle))) for _ in range(20)]
+        results = [desk.beside(lambda service: release(service, whole(handle))) for _ in range(20)]
         freed = [result.result(timeout=10) for result in results]
         assert sorted(freed) == [()] * 19 + [("T--00", "T--01")]
 
@@ -180,7 +186,7 @@ class TestRelease:
         desk.acquire()
         pending = desk.acquire_beside()
         (waiting,) = (each for each in desk.service.handles.active() if each.state == "acquiring")
-        assert desk.service.release(whole(waiting)) == ()
+        assert release(desk.service, whole(waiting)) == ()
         with pytest.raises(Cancelled):
             pending.result(timeout=5)
         assert desk.tickets() == []
@@ -188,16 +194,16 @@ class TestRelease:
     def test_of_a_forgotten_handle_is_nothing(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        assert desk.service.finish(handle) == ("T--00",)
+        assert finish(desk.service, handle) == ("T--00",)
         assert desk.service.handles.load(handle.id) is None
-        assert desk.service.release(whole(handle)) == ()
+        assert release(desk.service, whole(handle)) == ()
         assert os.listdir(desk.directory / "handles") == []
 
     def test_of_what_expired_gives_nothing_back(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire(Request("T", ttl_seconds=60))
         desk.time.advance(61)
-        assert desk.service.release(whole(handle)) == ()
+        assert release(desk.service, whole(handle)) == ()
         assert (desk.record(handle).state, desk.record(handle).lost) == ("released", True)
 
     def test_of_what_expired_and_is_anothers_now_touches_nothing(self, desk: Desk) -> None:
@@ -205,7 +211,7 @@ class TestRelease:
         handle = desk.acquire(Request("T", ttl_seconds=60))
         desk.time.advance(61)
         other = desk.acquire()
-        assert desk.service.release(whole(handle)) == ()
+        assert release(desk.service, whole(handle)) == ()
         assert desk.held() == {"T--00": other.id}
 
 
@@ -215,7 +221,7 @@ class TestRenew:
         handle = desk.acquire(Request("T", ttl_seconds=60))
         for _ in range(3):
             desk.time.advance(50)
-            desk.service.renew(whole(handle))
+            renew(desk.service, whole(handle))
         with pytest.raises(NoLease):
             desk.acquire()
         (lease,) = desk.record(handle).leases
@@ -227,7 +233,7 @@ class TestRenew:
         desk.time.advance(60)
         for _ in range(2):
             with pytest.raises(LeaseLost, match=f"reacquire --handle .*/handles/{handle.id}"):
-                desk.service.renew(whole(handle))
+                renew(desk.service, whole(handle))
         assert desk.held() == {}
 
     def test_what_was_taken_by_force_is_lost(self, desk: Desk) -> None:
@@ -235,25 +241,25 @@ class TestRenew:
         handle = desk.acquire()
         desk.service.pools.delete_pool("T", force=True)
         with pytest.raises(LeaseLost):
-            desk.service.renew(whole(handle))
+            renew(desk.service, whole(handle))
         assert desk.names_file(handle) == ""
 
     def test_what_was_given_back_can_not_be_renewed(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire(Request("T", ttl_seconds=60))
-        desk.service.release(whole(handle))
+        release(desk.service, whole(handle))
         with pytest.raises(NotAllowed, match="holds nothing"):
-            desk.service.renew(whole(handle))
+            renew(desk.service, whole(handle))
 
     def test_nothing_can_not_be_renewed(self, desk: Desk) -> None:
         with pytest.raises(NotFound):
-            desk.service.renew(ReleaseTarget("T-nobody", 1))
+            renew(desk.service, ReleaseTarget("T-nobody", 1))
 
     def test_what_has_no_ttl_is_renewed_for_show(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
         desk.time.advance(5)
-        renewed = desk.service.renew(whole(handle))
+        renewed = renew(desk.service, whole(handle))
         assert renewed.leases[0].renew_time == 1_700_000_005
 
     def test_a_reacquire_makes_up_for_a_loss(self, desk: Desk) -> None:
@@ -262,7 +268,7 @@ class TestRenew:
         desk.time.advance(61)
         again = desk.reacquire(handle)
         assert not again.lost
-        desk.service.renew(whole(again))
+        renew(desk.service, whole(again))
 
 
 class TestWhatTheDeadLeave:
@@ -271,12 +277,12 @@ class TestWhatTheDeadLeave:
 
         def acquire_and_die() -> None:
             service = desk.open(State.open(str(desk.directory)))
-            service.acquire(ONE, patience=Patience(wait_seconds=0))
+            acquire(service, ONE, patience=Patience(wait_seconds=0))
             kill_this_process()
 
         assert ending_of(fork(acquire_and_die)) == -signal.SIGKILL
         assert len(desk.held()) == 1
-        desk.service.recovery.run()
+        recover(desk.service)
         assert desk.held() == {}
 
     def test_a_grant_nobody_was_told_of_is_undone_by_who_waits_for_it(self, desk: Desk) -> None:
@@ -285,7 +291,7 @@ class TestWhatTheDeadLeave:
 
         def acquire_and_linger() -> None:
             service = desk.open(State.open(str(desk.directory)))
-            service.acquire(ONE, patience=Patience(wait_seconds=0))
+            acquire(service, ONE, patience=Patience(wait_seconds=0))
             os.write(write, b"!")
             signal.pause()
 
@@ -303,21 +309,21 @@ class TestWhatTheDeadLeave:
 
         def acquire_and_tell() -> None:
             service = desk.open(State.open(str(desk.directory)))
-            service.announce(service.acquire(ONE, patience=Patience(wait_seconds=0)))
+            announce(service, acquire(service, ONE, patience=Patience(wait_seconds=0)))
 
         assert ending_of(fork(acquire_and_tell)) == 0
-        desk.service.recovery.run()
+        recover(desk.service)
         assert len(desk.held()) == 1
 
     def test_what_a_dead_guard_held_is_released_by_any_command(self, desk: Desk) -> None:
         desk.pool(1)
         guard = fork(signal.pause)
         handle = desk.acquire(guard=identify(guard))
-        desk.service.recovery.run()
+        recover(desk.service)
         assert desk.held() == {"T--00": handle.id}
         os.kill(guard, signal.SIGKILL)
         ending_of(guard)
-        desk.service.recovery.run()
+        recover(desk.service)
         assert desk.held() == {}
         assert desk.record(handle).state == "released"
 
@@ -325,7 +331,7 @@ class TestWhatTheDeadLeave:
         desk.pool(1)
         foreign = this_process()._replace(pid_namespace=1, pid=1 << 30)
         handle = desk.acquire(guard=foreign)
-        desk.service.recovery.run()
+        recover(desk.service)
         PoolService(desk.service).show()
         assert desk.held() == {"T--00": handle.id}
 
@@ -334,14 +340,14 @@ class TestWhatTheDeadLeave:
         holder = desk.acquire()
 
         def wait() -> None:
-            desk.open(State.open(str(desk.directory))).acquire(ONE, patience=Patience())
+            acquire(desk.open(State.open(str(desk.directory))), ONE, patience=Patience())
 
         children = [fork(wait) for _ in range(10)]
         eventually(lambda: len(desk.tickets()) == 10)
         for child in children:
             os.kill(child, signal.SIGKILL)
             ending_of(child)
-        desk.service.release(whole(holder))
+        release(desk.service, whole(holder))
         again = desk.acquire()
         assert desk.tickets() == []
         active = [each.id for each in desk.service.handles.active()]
@@ -352,7 +358,7 @@ class TestWhatTheDeadLeave:
         desk.acquire()
 
         def wait() -> None:
-            desk.open(State.open(str(desk.directory))).acquire(ONE, patience=Patience())
+            acquire(desk.open(State.open(str(desk.directory))), ONE, patience=Patience())
 
         child = fork(wait)
         eventually(desk.tickets)
@@ -366,19 +372,19 @@ class TestWhatTheDeadLeave:
 class TestTheDryRun:
     def test_grants_nothing_to_everybody(self, desk: Desk) -> None:
         service = desk.as_caller(desk.caller, "none:")
-        handle = service.acquire(Request("no-such-type", count=99), patience=Patience())
-        service.announce(handle)
+        handle = acquire(service, Request("no-such-type", count=99), patience=Patience())
+        announce(service, handle)
         assert (handle.names, handle.backend) == ((), "none:")
         assert service.handles.require(handle.id).state == "held"
         assert desk.names_file(handle) == ""
-        assert service.release(whole(handle)) == ()
+        assert release(service, whole(handle)) == ()
         assert service.handles.require(handle.id).state == "released"
 
     def test_can_be_reacquired(self, desk: Desk) -> None:
         service = desk.as_caller(desk.caller, "none:")
-        handle = service.acquire(Request("T"), patience=Patience())
-        service.announce(handle)
-        again = service.reacquire(handle.id, patience=Patience(wait_seconds=0))
+        handle = acquire(service, Request("T"), patience=Patience())
+        announce(service, handle)
+        again = reacquire(service, handle.id, patience=Patience(wait_seconds=0))
         assert (again.acquisition, again.names) == (2, ())
 
     def test_has_no_pools(self, desk: Desk) -> None:
@@ -389,9 +395,9 @@ class TestTheDryRun:
         desk.pool(1)
         handle = desk.acquire()
         elsewhere = desk.as_caller(desk.caller, "none:")
-        again = elsewhere.reacquire(handle.id, patience=Patience(wait_seconds=0))
+        again = reacquire(elsewhere, handle.id, patience=Patience(wait_seconds=0))
         assert (again.backend, again.names) == ("local:", ("T--00",))
-        assert elsewhere.release(whole(again)) == ("T--00",)
+        assert release(elsewhere, whole(again)) == ("T--00",)
         assert desk.held() == {}
 
     def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
@@ -400,7 +406,7 @@ class TestTheDryRun:
             with pytest.raises(
                 InvalidRequest, match="choose local:, none:, etcd://HOST:PORT or the http://"
             ):
-                service.acquire(ONE, patience=Patience())
+                acquire(service, ONE, patience=Patience())
         assert service.handles.active() == []
 
 
@@ -409,11 +415,11 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
 
     def work() -> None:
         service = desk.open(State.open(str(desk.directory)))
-        service.recovery.run()
+        recover(service)
         while True:
-            handle = service.acquire(ONE, patience=Patience())
-            service.announce(handle, guard=this_process())
-            service.release(whole(handle))
+            handle = acquire(service, ONE, patience=Patience())
+            announce(service, handle, guard=this_process())
+            release(service, whole(handle))
 
     for round_number in range(1, 6):
         children = [fork(work) for _ in range(4)]

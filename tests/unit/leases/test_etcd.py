@@ -11,8 +11,15 @@ import pytest
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.errors import BackendUnreachable, Cancelled, InvalidRequest, LeaseLost
+from leasectl.leases.acquire import acquire, turn
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
+from leasectl.leases.reacquire import reacquire
+from leasectl.leases.recovery import due
+from leasectl.leases.release import finish, release
+from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
+from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import parse_definitions
@@ -23,10 +30,10 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import identify, this_process
 from tests.kit.etcd.relay import Relay
 
+ONE = Request("T")
 # Servers are there on one Python only: see scripts/test.
 pytestmark = pytest.mark.once
 
-ONE = Request("T")
 NO_WAIT = Patience(wait_seconds=0)
 
 
@@ -44,9 +51,9 @@ def service(between: Relay, state_dir: Path, monkeypatch: pytest.MonkeyPatch) ->
     state.close()
 
 
-def acquire(service: Service, request: Request = ONE) -> Handle:
-    handle = service.acquire(request, patience=NO_WAIT)
-    service.announce(handle)
+def acquired(service: Service, request: Request = ONE) -> Handle:
+    handle = acquire(service, request, patience=NO_WAIT)
+    announce(service, handle)
     return service.handles.require(handle.id)
 
 
@@ -60,23 +67,23 @@ def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
 ) -> None:
     asked: list[bool] = []
     between.listen(before=lambda number, path: asked.append(service.state.db.in_transaction))
-    handle = acquire(service)
-    service.renew(whole(handle))
-    again = service.reacquire(handle.id, patience=NO_WAIT)
-    service.announce(again)
+    handle = acquired(service)
+    renew(service, whole(handle))
+    again = reacquire(service, handle.id, patience=NO_WAIT)
+    announce(service, again)
     PoolService(service).overview()
     PoolService(service).add_numbered("T", 1)
     text = "resources: [{type: N, state: free, names: [n1]}]"
     PoolService(service).apply(parse_definitions(text, "list").pools)
-    service.targets.of_names(["T--00"])
-    service.release(whole(again))
-    service.finish(acquire(service))
+    Targets(service).of_names(["T--00"])
+    release(service, whole(again))
+    finish(service, acquired(service))
     assert len(asked) > 30
     assert not any(asked)
 
 
 def test_a_request_without_a_ttl_gets_one(service: Service) -> None:
-    handle = acquire(service)
+    handle = acquired(service)
     assert handle.request.ttl_seconds == 60
     assert [lease.lease_duration_seconds for lease in handle.leases] == [60]
 
@@ -85,62 +92,62 @@ def test_scope_test_needs_a_ttl_of_its_own(service: Service) -> None:
     caller = Caller("job/1", "host", shared_dir=service.state.directory)
     other = Service(service.state, backend_url=service.backend_url, caller=caller)
     with pytest.raises(InvalidRequest, match="--scope test needs --ttl"):
-        acquire(other, Request("T", scope="test"))
+        acquired(other, Request("T", scope="test"))
 
 
 def test_what_is_late_for_an_acquisition_does_not_meet_the_next(service: Service) -> None:
-    handle = acquire(service, Request("T", name="T--00"))
-    again = service.reacquire(handle.id, patience=NO_WAIT)
-    service.announce(again)
+    handle = acquired(service, Request("T", name="T--00"))
+    again = reacquire(service, handle.id, patience=NO_WAIT)
+    announce(service, again)
     assert again.names == handle.names
-    assert service.release(whole(handle)) == ()
-    backend = service._backend(handle)
+    assert release(service, whole(handle)) == ()
+    backend = service.backend_of(handle)
     assert tuple(backend.release(claim_key_of(handle), handle.names)) == ()
     assert held(service) == {"T--00": claim_key_of(again)}
 
 
 def test_a_release_of_what_has_run_out_ends_well_and_returns_nothing(service: Service) -> None:
-    handle = acquire(service)
+    handle = acquired(service)
     _lose(service, handle)
-    assert service.release(whole(handle)) == ()
+    assert release(service, whole(handle)) == ()
     assert service.handles.require(handle.id).state == "released"
 
 
 def test_a_lease_that_somebody_elsewhere_took_is_noticed_by_the_next_heartbeat(
     service: Service,
 ) -> None:
-    handle = acquire(service)
+    handle = acquired(service)
     _lose(service, handle)
     with pytest.raises(LeaseLost):
-        service.renew(whole(handle))
+        renew(service, whole(handle))
 
 
 def test_a_lease_that_is_just_being_given_back_is_not_lost(service: Service) -> None:
-    handle = acquire(service)
+    handle = acquired(service)
     with service.state.transaction():
         GivingBack(service.state, release_key_of(handle)).start(handle.names, identify(1))
     _lose(service, handle)
-    service.renew(whole(handle))
+    renew(service, whole(handle))
     assert service.handles.require(handle.id).names == handle.names
 
 
 def test_what_a_killed_command_was_giving_back_is_not_lost_but_released(service: Service) -> None:
-    handle = acquire(service)
+    handle = acquired(service)
     dead = this_process()._replace(start_time=1)
     with service.state.transaction():
         GivingBack(service.state, release_key_of(handle)).start(handle.names, dead)
     _lose(service, handle)
     with pytest.raises(Exception, match="holds nothing to renew"):
-        service.renew(whole(handle))
+        renew(service, whole(handle))
     assert not service.handles.require(handle.id).lost
 
 
 def test_a_request_whose_place_is_taken_away_ends_as_cancelled(service: Service) -> None:
-    acquire(service, Request("T", count=2))
-    steps = service.turn(Request("T"), handle_id="T-waits1", patience=Patience())
+    acquired(service, Request("T", count=2))
+    steps = turn(service, Request("T"), handle_id="T-waits1", patience=Patience())
     next(steps)
     waiting = service.handles.require("T-waits1")
-    service._backend(waiting).withdraw(claim_key_of(waiting))
+    service.backend_of(waiting).withdraw(claim_key_of(waiting))
     with pytest.raises(Cancelled):
         while True:
             steps.send(set())
@@ -161,35 +168,36 @@ def test_what_could_not_be_undone_is_left_to_the_keeper(
     first = len(between.paths)
     between.listen(after=lose)
     with pytest.raises(BackendUnreachable):
-        service.acquire(Request("T"), patience=NO_WAIT)
+        acquire(service, Request("T"), patience=NO_WAIT)
     (left,) = service.handles.watched()
     assert left.release_at is not None
     between.listen()
     between.mend()
-    for target in service.recovery.due():
-        service.release(target)
+    for target in due(service):
+        release(service, target)
     assert held(service) == {}
     assert service.handles.active() == []
 
 
 def _lose(service: Service, handle: Handle) -> None:
     """Have another state directory take away what a handle holds."""
-    engine = service._backend(handle)._engine  # type: ignore[attr-defined]
+    engine = service.backend_of(handle)._engine  # type: ignore[attr-defined]
     freed = engine.free(claim_key_of(handle))
     assert freed == handle.names
 
 
 def test_a_place_that_nobody_here_gave_up_was_lost_and_not_released(service: Service) -> None:
-    acquire(service, Request("T", count=2))
+    acquired(service, Request("T", count=2))
     waiting: list[Handle] = []
 
     def take_the_place_away(progress: Progress) -> None:
         (handle,) = [each for each in service.handles.active() if each.state == "acquiring"]
         waiting.append(handle)
-        # As etcd does with an expired lease.
-        service._backend(handle).withdraw(claim_key_of(handle))
+        service.backend_of(handle).withdraw(
+            claim_key_of(handle)
+        )  # as etcd does with an expired lease
 
     patience = Patience(wait_seconds=20, report=take_the_place_away)
     with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
-        service.acquire(ONE, patience=patience)
+        acquire(service, ONE, patience=patience)
     assert service.handles.load(waiting[0].id) is None

@@ -11,6 +11,11 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, NotFound
+from leasectl.leases.announce import announce, take_back
+from leasectl.leases.delay import arm
+from leasectl.leases.reacquire import reacquire
+from leasectl.leases.recovery import due, recover
+from leasectl.leases.release import finish, release
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
@@ -57,7 +62,7 @@ class TestAReacquire:
         again = desk.reacquire_beside(first)
         assert other.result(timeout=5).names == ("T--00",)
         assert not again.done()
-        desk.service.release(whole(other.result()))
+        release(desk.service, whole(other.result()))
         assert again.result(timeout=5).names == ("T--00",)
 
     def test_holds_nothing_while_it_waits(self, desk: Desk) -> None:
@@ -73,13 +78,13 @@ class TestAReacquire:
     def test_of_a_released_handle_works(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
-        desk.service.release(whole(first))
+        release(desk.service, whole(first))
         assert desk.reacquire(first).names == ("T--00",)
 
     def test_works_again_after_it_timed_out(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
-        desk.service.release(whole(first))
+        release(desk.service, whole(first))
         other = desk.acquire()
         for acquisition in (2, 3):
             with pytest.raises(NoLease):
@@ -87,7 +92,7 @@ class TestAReacquire:
             record = desk.record(first)
             assert (record.state, record.acquisition) == ("released", acquisition)
         assert desk.tickets() == []
-        desk.service.release(whole(other))
+        release(desk.service, whole(other))
         assert desk.reacquire(first).acquisition == 4
 
     def test_that_times_out_has_given_back_what_was_held(self, desk: Desk) -> None:
@@ -112,7 +117,7 @@ class TestAReacquire:
 
     def test_of_nothing_is_refused(self, desk: Desk) -> None:
         with pytest.raises(NotFound):
-            desk.service.reacquire("T-nobody", patience=Patience(wait_seconds=0))
+            reacquire(desk.service, "T-nobody", patience=Patience(wait_seconds=0))
 
     def test_for_a_guard_that_has_ended_is_refused(self, desk: Desk) -> None:
         desk.pool(1)
@@ -126,30 +131,30 @@ class TestAReacquire:
     def test_that_is_released_while_it_waits_is_cancelled(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
-        desk.service.release(whole(first))
+        release(desk.service, whole(first))
         other = desk.acquire()
         pending = desk.reacquire_beside(first)
-        assert desk.service.release(whole(desk.record(first))) == ()
+        assert release(desk.service, whole(desk.record(first))) == ()
         with pytest.raises(Cancelled):
             pending.result(timeout=5)
         assert desk.record(first).state == "released"
         assert desk.tickets() == []
-        desk.service.release(whole(other))
+        release(desk.service, whole(other))
         assert desk.reacquire(first).names == ("T--00",)
 
     def test_that_is_killed_while_it_waits_holds_up_nobody(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
-        desk.service.release(whole(first))
+        release(desk.service, whole(first))
         other = desk.acquire()
         killed = fork(lambda: reacquire_elsewhere(desk, first))
         eventually(desk.tickets)
         pending = desk.acquire_beside()
         kill(killed)
-        desk.service.release(whole(other))
+        release(desk.service, whole(other))
         third = pending.result(timeout=5)
         assert desk.record(first).state == "released"
-        desk.service.release(whole(third))
+        release(desk.service, whole(third))
         assert desk.reacquire(first).names == ("T--00",)
 
     def test_that_is_killed_before_it_told_of_the_grant_is_undone(self, desk: Desk) -> None:
@@ -162,7 +167,7 @@ class TestAReacquire:
 
         assert ending_of(fork(reacquire_and_die)) == -signal.SIGKILL
         assert desk.held() == {"T--00": first.id}
-        desk.service.recovery.run()
+        recover(desk.service)
         assert desk.held() == {}
         assert desk.record(first).state == "released"
         assert desk.reacquire(first).names == ("T--00",)
@@ -172,8 +177,8 @@ class TestAReacquire:
     ) -> None:
         desk.pool(1)
         first = desk.acquire()
-        again = desk.service.reacquire(first.id, patience=Patience(wait_seconds=0))
-        desk.service.take_back(again)
+        again = reacquire(desk.service, first.id, patience=Patience(wait_seconds=0))
+        take_back(desk.service, again)
         assert desk.held() == {}
         assert desk.reacquire(first).names == ("T--00",)
 
@@ -181,7 +186,7 @@ class TestAReacquire:
         desk.pool(1)
         first = desk.acquire()
         again = desk.reacquire(first)
-        assert desk.service.finish(first) == ()
+        assert finish(desk.service, first) == ()
         assert desk.record(first) == again
         assert desk.held() == {"T--00": first.id}
         assert desk.names_file(first) == "T--00"
@@ -191,13 +196,13 @@ class TestTwoReacquiresAtOnce:
     def test_the_later_one_gets_the_lease_and_the_earlier_is_told(self, desk: Desk) -> None:
         desk.pool(1)
         first = desk.acquire()
-        desk.service.release(whole(first))
+        release(desk.service, whole(first))
         other = desk.acquire()
         earlier = desk.reacquire_beside(first)
         later = desk.reacquire_beside(first)
         with pytest.raises(Cancelled):
             earlier.result(timeout=5)
-        desk.service.release(whole(other))
+        release(desk.service, whole(other))
         assert later.result(timeout=5).acquisition == 3
         assert desk.held() == {"T--00": first.id}
 
@@ -205,13 +210,13 @@ class TestTwoReacquiresAtOnce:
         desk.pool(2)
         first = desk.acquire()
         patience = Patience(wait_seconds=0)
-        earlier = desk.service.reacquire(first.id, patience=patience)
-        later = desk.service.reacquire(first.id, patience=patience)
-        desk.service.announce(later)
+        earlier = reacquire(desk.service, first.id, patience=patience)
+        later = reacquire(desk.service, first.id, patience=patience)
+        announce(desk.service, later)
         with pytest.raises(Cancelled, match="released before it could be used"):
-            desk.service.announce(earlier)
+            announce(desk.service, earlier)
         # What the loser does then: it gives back what it had, which is long gone.
-        assert desk.service.release(whole(earlier)) == ()
+        assert release(desk.service, whole(earlier)) == ()
         assert desk.held() == {later.names[0]: first.id}
 
     def test_of_many_exactly_one_holds_in_the_end(self, desk: Desk) -> None:
@@ -222,7 +227,9 @@ class TestTwoReacquiresAtOnce:
             with contextlib.closing(State.open(str(desk.directory))) as state:
                 service = desk.open(state)
                 with contextlib.suppress(Cancelled):
-                    service.announce(service.reacquire(first.id, patience=Patience(wait_seconds=5)))
+                    announce(
+                        service, reacquire(service, first.id, patience=Patience(wait_seconds=5))
+                    )
 
         children = [fork(reacquire_and_tell) for _ in range(8)]
         assert [ending_of(child) for child in children] == [0] * 8
@@ -249,7 +256,7 @@ class TestADelayedRelease:
     ) -> None:
         desk.pool(capacity)
         handle = desk.acquire()
-        desk.service.arm(whole(handle), 100)
+        arm(desk.service, whole(handle), 100)
         desk.time.advance(60)
         again = desk.reacquire(handle)
         desk.time.advance(60)
@@ -259,7 +266,7 @@ class TestADelayedRelease:
     def test_is_armed_anew_by_a_reacquire(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        desk.service.arm(whole(handle), 100)
+        arm(desk.service, whole(handle), 100)
         desk.time.advance(60)
         again = desk.reacquire(handle)
         assert again.release_at == desk.time.clock.elapsed() + 100
@@ -276,7 +283,7 @@ class TestADelayedRelease:
         handle = desk.acquire()
         late = ReleaseTarget(handle.id, handle.acquisition, names)
         again = desk.reacquire(handle)
-        assert desk.service.release(late) == ()
+        assert release(desk.service, late) == ()
         assert desk.held() == {again.names[0]: handle.id}
         assert desk.names_file(again) == again.names[0]
 
@@ -287,23 +294,23 @@ class TestADelayedRelease:
         desk.pool(1)
         handle = desk.acquire()
         late = ReleaseTarget(handle.id, handle.acquisition, names)
-        desk.service.arm(late, 100)
+        arm(desk.service, late, 100)
         other = desk.acquire_beside()
         pending = desk.reacquire_beside(handle)
         held_by_other = other.result(timeout=5)
         desk.time.advance(100)
-        assert desk.service.recovery.due() == []
-        assert desk.service.release(late) == ()
+        assert due(desk.service) == []
+        assert release(desk.service, late) == ()
         assert desk.record(handle).state == "acquiring"
-        desk.service.release(whole(held_by_other))
+        release(desk.service, whole(held_by_other))
         assert pending.result(timeout=5).names == ("T--00",)
-        assert desk.service.release(late) == ()
+        assert release(desk.service, late) == ()
         assert desk.held() == {"T--00": handle.id}
 
     def test_that_was_armed_for_a_name_does_not_outlive_the_acquisition(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire()
-        desk.service.arm(ReleaseTarget(handle.id, 1, ("T--00",)), 100)
+        arm(desk.service, ReleaseTarget(handle.id, 1, ("T--00",)), 100)
         desk.reacquire(handle)
         desk.time.advance(1000)
         assert desk.release_due() == []
@@ -313,7 +320,7 @@ class TestADelayedRelease:
         desk.pool(1)
         handle = desk.acquire()
         desk.reacquire(handle)
-        desk.service.arm(whole(handle), 100)
+        arm(desk.service, whole(handle), 100)
         assert desk.service.handles.timers() == []
         assert desk.record(handle).request.release_after_seconds is None
 
@@ -336,13 +343,13 @@ class TestADelayedRelease:
         with pytest.raises(NoLease):
             desk.reacquire(handle)
         assert desk.service.handles.timers() == []
-        desk.service.release(whole(other))
+        release(desk.service, whole(other))
         assert desk.reacquire(handle).release_at == desk.time.clock.elapsed() + 100
 
     def test_armed_twice_happens_once_at_the_later_arming(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire(LATER)
-        desk.service.arm(whole(handle), 500)
+        arm(desk.service, whole(handle), 500)
         desk.time.advance(400)
         assert desk.release_due() == []
         desk.time.advance(100)
@@ -351,7 +358,7 @@ class TestADelayedRelease:
     def test_of_one_name_leaves_the_others(self, desk: Desk) -> None:
         desk.pool(2)
         handle = desk.acquire(Request("T", count=2))
-        desk.service.arm(ReleaseTarget(handle.id, 1, ("T--01",)), 100)
+        arm(desk.service, ReleaseTarget(handle.id, 1, ("T--01",)), 100)
         desk.time.advance(100)
         assert desk.release_due() == [("T--01",)]
         assert desk.held() == {"T--00": handle.id}
@@ -360,7 +367,7 @@ class TestADelayedRelease:
 def reacquire_elsewhere(desk: Desk, handle: Handle) -> None:
     """Reacquire in a forked process, without telling."""
     state = State.open(str(desk.directory))
-    desk.open(state).reacquire(handle.id, patience=Patience())
+    reacquire(desk.open(state), handle.id, patience=Patience())
 
 
 def kill(pid: int) -> None:

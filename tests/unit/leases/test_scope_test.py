@@ -10,8 +10,13 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import Cancelled, InvalidRequest, NoLease, StateUnwritable
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import release
+from leasectl.leases.scope_test import unlist_stale
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
+from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
@@ -35,9 +40,9 @@ def listed(shared_dir: Path) -> list[str]:
 
 
 def release_scope_test(service: Service) -> list[str]:
-    targets, stale, _, _ = service.targets.of_scope_test()
-    released = [name for target in targets for name in service.release(target)]
-    service.unlist(stale)
+    targets, stale, _, _ = Targets(service).of_scope_test()
+    released = [name for target in targets for name in release(service, target)]
+    unlist_stale(service, stale)
     return released
 
 
@@ -57,12 +62,12 @@ def test_scope_step_lists_nothing(desk: Desk, shared_dir: Path) -> None:
 def test_a_release_in_any_form_takes_names_out(desk: Desk, shared_dir: Path) -> None:
     desk.pool(4)
     first, second = desk.acquire(TEST), desk.acquire(Request("T", count=3, scope="test"))
-    desk.service.release(whole(first))
+    release(desk.service, whole(first))
     assert listed(shared_dir) == ["T--01", "T--02", "T--03"]
-    for target in desk.service.targets.of_names(["T--02"]):
-        desk.service.release(target)
+    for target in Targets(desk.service).of_names(["T--02"]):
+        release(desk.service, target)
     assert listed(shared_dir) == ["T--01", "T--03"]
-    desk.service.release(whole(second))
+    release(desk.service, whole(second))
     assert (shared_dir / "leases").read_text() == ""
 
 
@@ -92,8 +97,8 @@ def test_a_listed_name_that_is_anothers_by_now_is_only_taken_out(
     (tmp_path / "other").mkdir()
     other = desk.as_caller(Caller("job/2", "host", str(tmp_path / "other")))
     step = desk.acquire()
-    elsewhere = other.acquire(TEST, patience=Patience(wait_seconds=0))
-    other.announce(elsewhere)
+    elsewhere = acquire(other, TEST, patience=Patience(wait_seconds=0))
+    announce(other, elsewhere)
     shared_leases.add(str(shared_dir), [*step.names, *elsewhere.names])
     assert release_scope_test(desk.service) == []
     assert sorted(desk.held().values()) == sorted([step.id, elsewhere.id])
@@ -106,7 +111,7 @@ def test_what_is_no_resource_stays_listed_and_keeps_nothing_from_going_back(
     desk.pool(1)
     shared_leases.add(str(shared_dir), ["T--99"])
     desk.acquire(TEST)
-    assert desk.service.targets.of_scope_test().unknown == ["T--99"]
+    assert Targets(desk.service).of_scope_test().unknown == ["T--99"]
     assert release_scope_test(desk.service) == ["T--00"]
     assert listed(shared_dir) == ["T--99"]
 
@@ -116,7 +121,7 @@ def test_without_shared_dir_there_is_no_scope_test(desk: Desk) -> None:
     with pytest.raises(InvalidRequest, match="SHARED_DIR"):
         desk.acquire(TEST)
     with pytest.raises(InvalidRequest, match="SHARED_DIR"):
-        desk.service.targets.of_scope_test()
+        Targets(desk.service).of_scope_test()
 
 
 def test_a_lease_that_can_not_be_listed_goes_back(
@@ -163,7 +168,7 @@ def test_a_release_works_also_when_the_list_can_not_be_written(
         raise StateUnwritable("read-only")
 
     monkeypatch.setattr(shared_leases, "remove", read_only)
-    assert desk.service.release(whole(handle)) == ("T--00",)
+    assert release(desk.service, whole(handle)) == ("T--00",)
     assert desk.held() == {}
 
 
@@ -192,8 +197,8 @@ def acquire_in_between(desk: Desk) -> Handle:
     """What another process does while this one is about to change the list."""
     with contextlib.closing(State.open(str(desk.directory))) as state:
         service = desk.open(state)
-        handle = service.acquire(TEST, patience=Patience(wait_seconds=0))
-        service.announce(handle)
+        handle = acquire(service, TEST, patience=Patience(wait_seconds=0))
+        announce(service, handle)
         return handle
 
 
@@ -217,7 +222,7 @@ def test_a_name_acquired_anew_during_a_release_stays_listed(
 
     monkeypatch.setattr(shared_leases, "remove", remove_late)
     if way == "handle":
-        desk.service.release(whole(first))
+        release(desk.service, whole(first))
     else:
         release_scope_test(desk.service)
     assert desk.held() == {"T--00": between[0].id}
@@ -235,13 +240,13 @@ def test_after_any_number_of_acquires_and_releases_the_list_is_right(
             service = desk.open(state)
             patience = Patience(wait_seconds=None)
             for round_number in range(8):
-                handle = service.acquire(TEST, patience=patience)
+                handle = acquire(service, TEST, patience=patience)
                 with contextlib.suppress(Cancelled):  # the scope was released already
-                    service.announce(handle)
+                    announce(service, handle)
                 if number == 0 and round_number % 2:
                     release_scope_test(service)
                 else:
-                    service.release(whole(handle))
+                    release(service, whole(handle))
 
     children = [fork(lambda n=n: work(n)) for n in range(5)]  # type: ignore[misc]
     assert [ending_of(child) for child in children] == [0] * 5

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import CorruptState, NotAllowed, NotFound
-from leasectl.leases.targets import Caller, Targets, read_names
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import release
+from leasectl.leases.service import Service
+from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from tests.kit.support import Cli
@@ -33,7 +36,7 @@ def state(held: Handle, cli: Cli) -> Iterator[State]:
 
 @pytest.fixture
 def targets(state: State) -> Targets:
-    return Targets(state, CALLER, lambda name: name.startswith("T--"))
+    return Targets(Service(state, backend_url="local:", caller=CALLER))
 
 
 class TestCallers:
@@ -128,14 +131,14 @@ class TestNames:
             targets.of_names(["T--00", "U--00"])
 
     def test_anothers_is_refused(self, state: State, held: Handle) -> None:
-        other = Targets(state, Caller("job/2", "host"), lambda name: True)
+        other = Targets(Service(state, backend_url="local:", caller=Caller("job/2", "host")))
         with pytest.raises(NotAllowed, match=f"{held.holder_identity}.*another job or build"):
             other.of_names(["T--02", "T--00"])
 
 
 def test_everything_is_what_is_not_released(targets: Targets, held: Handle, cli: Cli) -> None:
     with cli.service() as service:
-        service.release(whole(cli.hold("T")))
+        release(service, whole(cli.hold("T")))
     other = cli.hold("T")
     assert sorted(targets.of_everything()) == sorted([whole(held), whole(other)])
 

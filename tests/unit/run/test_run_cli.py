@@ -482,13 +482,13 @@ def later(*args, **kwargs):
 setattr(owner, name, later)
 main()
 """
-TOLD = "leasectl.leases.service:Service:announce"
+ANNOUNCE = "leasectl.run.runner:announce"
 
 
 class PausingRun:
     """A `run` that has forked its command and has not recorded it yet."""
 
-    def __init__(self, cli: Cli, *args: str, before: str = TOLD) -> None:
+    def __init__(self, cli: Cli, *args: str, before: str = ANNOUNCE) -> None:
         gate = cli.cwd / "gate"
         os.mkfifo(gate)
         self.run = cli.spawn([sys.executable, "-c", PAUSING, str(gate), before, "run", *args])
@@ -523,7 +523,7 @@ def test_term_before_the_command_has_started_reaches_it(cli: Cli, pool: str) -> 
     assert nothing_is_left(cli)
 
 
-@pytest.mark.parametrize("before", ["leasectl.run.runner:identify", TOLD])
+@pytest.mark.parametrize("before", ["leasectl.run.runner:identify", ANNOUNCE])
 def test_kill_before_the_command_has_started_is_how_it_ended(
     cli: Cli, pool: str, before: str
 ) -> None:

@@ -10,8 +10,10 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.errors import NoLease
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
 from leasectl.leases.service import Service
-from leasectl.leases.targets import Caller
 from leasectl.model import Claimant, Request
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
@@ -22,14 +24,14 @@ from leasectl.system.poll import sleep
 
 def waits(service: Service) -> None:
     with pytest.raises(NoLease):
-        service.acquire(Request("T"), patience=Patience(wait_seconds=0.001))
+        acquire(service, Request("T"), patience=Patience(wait_seconds=0.001))
 
 
 def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir: Path) -> None:
     state = State.open(str(state_dir))
     service = Service(state, backend_url="local:", caller=Caller("test@host", "host"))
     service.pools.create_pool("T", ["only"])
-    service.announce(service.acquire(Request("T"), patience=Patience()))
+    announce(service, acquire(service, Request("T"), patience=Patience()))
     pipes = state_dir / "waiters"
     waits(service)
     assert os.listdir(pipes) == []

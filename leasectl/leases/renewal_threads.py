@@ -1,4 +1,7 @@
-"""Heartbeats for handles whose leases live on servers."""
+"""Renewals of leases that live on servers, asked for by threads.
+
+A server that hangs holds up nobody but itself, and no command and no keeper may wait for it.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ class _Server(NamedTuple):
     ttl_seconds: float
 
 
-class _Heartbeat(NamedTuple):
+class _Renewal(NamedTuple):
     target: ReleaseTarget
-    owner: str
+    claim_key: str
 
 
-class Heartbeats:
-    """Sends heartbeats by threads, one for each server and ttl.
+class RenewalThreads:
+    """Sends renewals by threads, one for each server and ttl.
 
     Only the thread that sends may touch the records, so what came of them is for that to record.
 
@@ -36,9 +39,7 @@ class Heartbeats:
     def __init__(self, state: State, *, clock: Clock) -> None:
         self._state_id = state.state_id()
         self._clock = clock
-        self._threads: RequestThreads[_Server, _Heartbeat] = RequestThreads(
-            self._begin, clock=clock
-        )
+        self._threads: RequestThreads[_Server, _Renewal] = RequestThreads(self._begin, clock=clock)
 
     @property
     def fd(self) -> int:
@@ -49,16 +50,16 @@ class Heartbeats:
         """Send one for a handle with a ttl, unless one is under way."""
         assert handle.request.ttl_seconds is not None
         where = _Server(handle.backend, handle.settings, handle.request.ttl_seconds)
-        self._threads.send(where, _Heartbeat(whole(handle), claim_key_of(handle)))
+        self._threads.send(where, _Renewal(whole(handle), claim_key_of(handle)))
 
-    def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Heartbeat]]]:
+    def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Renewal]]]:
         """Take what has come so far; the names are those that are still held."""
         return [(each.job.target, each) for each in self._threads.outcomes()]
 
     def close(self) -> None:
         self._threads.close()
 
-    def _begin(self, server: _Server) -> Callable[[_Heartbeat], tuple[str, ...]]:
+    def _begin(self, server: _Server) -> Callable[[_Renewal], tuple[str, ...]]:
         renew = open_renewals(
             server.url,
             state_id=self._state_id,
@@ -66,4 +67,4 @@ class Heartbeats:
             ttl_seconds=server.ttl_seconds,
             clock=self._clock,
         )
-        return lambda heartbeat: renew(heartbeat.owner)
+        return lambda renewal: renew(renewal.claim_key)

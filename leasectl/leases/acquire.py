@@ -1,0 +1,143 @@
+"""Acquire: leases under a new handle.
+
+Where the leases are rows of our own database, the request, the grant and the record change in the
+same transactions, and this is all of it. The road to a server is `acquire_remote`. Who only wants
+the same again under an old handle finds that in `reacquire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from leasectl.backends.contract import Backend, Patience
+from leasectl.errors import LeaseError
+from leasectl.leases import recovery, scope_test
+from leasectl.leases.journal import RecordJournal
+from leasectl.leases.request import (
+    claimant_of,
+    ensure_kept,
+    give_up_unlisted,
+    new_handle,
+)
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, Request
+from leasectl.state import keeper_process
+from leasectl.state.handles import new_id
+from leasectl.system.process import this_process
+
+if TYPE_CHECKING:
+    from leasectl.system.poll import Sleep
+
+
+def acquire(
+    service: Service,
+    request: Request,
+    *,
+    patience: Patience,
+    guard: Process | None = None,
+    followed: bool = False,
+) -> Handle:
+    """Get leases under a new handle, which is then to be announced (`announce`).
+
+    Args:
+        service: On the backend that they come from.
+        request: What is wanted.
+        patience: How long to wait.
+        guard: The process whose death releases the handle.
+        followed: This process is the `run` that a guard will follow; until the handle is
+            announced with that guard, the keeper watches this process.
+
+    Raises:
+        LeaseError: Nothing was had, and nothing has changed.
+    """
+    handle = new_handle(service, request, new_id(request.type))._replace(
+        guard=guard, runner=this_process() if followed else None
+    )
+    backend = service.backend_of(handle)  # may take long; a keeper with nothing to keep would end
+    journal = RecordJournal(service, handle)
+    if journal.needs_keeper:
+        keeper_process.ensure(service.state)
+    if backend.remote:
+        from leasectl.leases.acquire_remote import acquire_remote
+
+        return acquire_remote(service, backend, journal, patience)
+    return acquire_here(service, backend, journal, patience)
+
+
+def acquire_here(
+    service: Service, backend: Backend, journal: RecordJournal, patience: Patience
+) -> Handle:
+    """Acquire from a backend that shares the transactions of the records.
+
+    Args:
+        service: On the state directory of the record.
+        backend: The handle's.
+        journal: Of the acquisition; its handle is the record to be made, or made anew.
+        patience: How long to wait.
+
+    Raises:
+        LeaseError: As `acquire`.
+    """
+    before = journal.handle
+    try:
+        backend.acquire(claimant_of(journal), journal, heedful(service, before, patience))
+    finally:
+        scope_test.unlist(service, before, before.names)  # which a further acquisition gave back
+    ensure_kept(service, journal)
+    try:
+        scope_test.enlist(journal.handle)
+    except LeaseError:
+        give_up_unlisted(service, journal)
+        raise
+    return journal.handle
+
+
+def turn(
+    service: Service, request: Request, *, handle_id: str, patience: Patience
+) -> Generator[Sleep, set[int], Handle]:
+    """What `acquire` does, as a generator of the sleeps in between: for one process that waits
+    for thousands. Requests have scope ``step``.
+
+    Args:
+        service: On the backend that the leases come from.
+        request: What is wanted.
+        handle_id: The id of the new handle; there must be no record of it.
+        patience: How long to wait; whoever drives the generator sees to interrupts.
+
+    Raises:
+        NotSupported: The backend can only block.
+        LeaseError: As `acquire`.
+    """
+    handle = new_handle(service, request, handle_id)
+    backend = service.backend_of(handle)
+    journal = RecordJournal(service, handle)
+    if journal.needs_keeper:
+        keeper_process.ensure(service.state)
+    try:
+        patience = patience if backend.remote else heedful(service, handle, patience)
+        yield from backend.turn(claimant_of(journal), journal, patience)
+    finally:
+        if journal.unsettled:
+            journal.leave_to_keeper()
+    ensure_kept(service, journal)
+    return journal.handle
+
+
+def heedful(service: Service, handle: Handle, patience: Patience) -> Patience:
+    """Patience that at the head of the queue also heeds what the dead hold."""
+    pool_type = handle.request.type
+    return patience._replace(
+        watched=lambda: _watched_at_head(service, pool_type),
+        recover=lambda: recovery.recover(service),
+    )
+
+
+def _watched_at_head(service: Service, pool_type: str) -> list[Process]:
+    """Whose end may free something for the head of a queue: those that were granted a lease
+    and have told nobody yet, and the keeper, which frees what other dead held."""
+    granted = service.handles.unannounced(pool_type)
+    waiters = [handle.waiter for handle in granted if handle.waiter is not None]
+    # Also one that has nothing to keep yet: whoever gives it something wakes it, and not us.
+    keeper = keeper_process.registered(service.state)
+    return waiters if keeper is None else [*waiters, keeper]

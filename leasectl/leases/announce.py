@@ -1,0 +1,54 @@
+"""From a grant to a holder: a handle is announced, or what it got goes back.
+
+Until a handle is announced it lives only as long as the process that acquired: whoever asked
+hasn't heard of it yet, so nobody would ever release it.
+"""
+
+from __future__ import annotations
+
+from leasectl.errors import Cancelled
+from leasectl.leases.release import finish, release
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, whole
+from leasectl.state import keeper_process
+
+
+def announce(
+    service: Service,
+    handle: Handle,
+    *,
+    guard: Process | None = None,
+    runner: Process | None = None,
+) -> None:
+    """Record that whoever asked knows the handle: from now on it outlives this process.
+
+    Args:
+        service: On the state directory of the handle.
+        handle: As returned by `acquire` or `reacquire`.
+        guard: The guard from now on, instead of the one it had.
+        runner: A process that renews for the handle while it lives.
+
+    Raises:
+        Cancelled: The handle was released in the meantime.
+    """
+    guard = guard or handle.guard
+    kept = True
+    with service.state.transaction():
+        if not service.handles.announce(handle, guard=guard, runner=runner):
+            raise Cancelled(f"handle {handle.id} was released before it could be used")
+        if guard is not None:
+            kept = keeper_process.wake(service.state)
+    if not kept:
+        keeper_process.ensure(service.state)
+
+
+def take_back(service: Service, handle: Handle) -> None:
+    """Undo a grant that can't be announced. A handle that was known before can be reacquired later.
+
+    Raises:
+        LeaseError: As `release`.
+    """
+    if handle.acquisition == 1:
+        finish(service, handle)
+    else:
+        release(service, whole(handle))

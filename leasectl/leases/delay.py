@@ -1,0 +1,55 @@
+"""Delay: have the keeper release later, or go on with a release that failed."""
+
+from __future__ import annotations
+
+from leasectl.leases.service import Service
+from leasectl.model import ReleaseTarget
+from leasectl.state import keeper_process
+from leasectl.state.handles import renews_itself
+
+
+def arm(
+    service: Service, target: ReleaseTarget, delay_seconds: float, *, again: bool = True
+) -> None:
+    """Have the keeper release later; an earlier arming of the same is replaced.
+
+    Nothing happens when the handle no longer holds what was meant.
+
+    Args:
+        service: On the state directory of its handle.
+        target: What to release.
+        delay_seconds: How long from now.
+        again: A `reacquire` of the whole handle is to arm it again.
+
+    Raises:
+        LeaseError: It can't be recorded, or no keeper can be started; nothing has changed.
+    """
+    if service.current(target) is None:
+        return
+    keeper_process.ensure(service.state)
+    with service.state.transaction():
+        handle = service.current(target)
+        if handle is None:
+            return
+        due = service.clock.elapsed() + delay_seconds
+        if target.names is None and again:
+            service.handles.remember_release_after(handle, delay_seconds)
+        for name in target.names or ("",):
+            service.handles.arm(handle, due, name)
+        kept = keeper_process.wake(service.state)
+    if not kept:
+        keeper_process.ensure(service.state)
+
+
+def leave_to_keeper(service: Service, target: ReleaseTarget) -> bool:
+    """Have the keeper go on with a release that failed, if it would else renew what is held.
+
+    Returns:
+        Whether it does. If not, the lease ends by itself, or whoever wants it released has to
+        ask again.
+    """
+    handle = service.current(target)
+    if handle is None or not renews_itself(handle):
+        return False
+    arm(service, target, 0.0, again=False)
+    return True

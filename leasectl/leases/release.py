@@ -1,0 +1,84 @@
+"""Release: give back what a handle holds, or take it out of the queue.
+
+Any number of releases of one acquisition, at once or one after the other, succeed; the names are
+returned to exactly one of them. Where the leases are rows of our own database, giving back and
+recording it are one transaction, and this is all of it. The road to a server is `release_remote`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.backends.contract import Backend
+from leasectl.leases.scope_test import unlist
+from leasectl.leases.service import Service
+from leasectl.model import Handle, ReleaseTarget, whole
+
+
+def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
+    """Give back what a target means.
+
+    Args:
+        service: On the state directory of its handle.
+        target: Void when the handle has been released, or has moved on from the acquisition.
+
+    Returns:
+        The names that this call has released.
+
+    Raises:
+        BackendUnreachable: A server didn't take all of it back; `released` is what it did.
+        LeaseError: The backend or the state directory failed; nothing has changed.
+    """
+    handle = service.handles.load(target.handle_id)
+    if handle is None:
+        return ()
+    backend = service.backend_of(handle)
+    if backend.remote:
+        from leasectl.leases.release_remote import release_remote
+
+        return release_remote(service, backend, handle, target)
+    with backend.atomic():
+        current = service.current(target)
+        if current is None:
+            return ()
+        wanted = current.names if target.names is None else target.names
+        freed = _free(backend, current, wanted)
+        if len(freed) < len(wanted):
+            current = service.current(target)  # some had expired, as the backend has just found
+        if current is not None:
+            service.handles.drop(current, wanted, now=service.clock.elapsed())
+    unlist(service, handle, wanted)
+    return freed
+
+
+def finish(service: Service, handle: Handle) -> tuple[str, ...]:
+    """Release a handle that nobody will ask for again, and forget it.
+
+    One that has been acquired again since is left as it is: it holds something else now.
+
+    Returns:
+        The names that this call has released.
+
+    Raises:
+        LeaseError: As `release`.
+    """
+    backend = service.backend_of(handle)
+    if backend.remote:
+        names = release(service, whole(handle))
+        with service.state.transaction():
+            service.handles.forget(handle.id, handle.acquisition)
+        return names
+    with backend.atomic():
+        current = service.current(whole(handle))
+        freed = _free(backend, current, current.names) if current is not None else ()
+        service.handles.forget(handle.id, handle.acquisition)
+    unlist(service, handle, handle.names)
+    return freed
+
+
+def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
+    """Free what a handle holds of a pool of ours, or take it out of the queue."""
+    if handle.state == "acquiring":
+        backend.withdraw(handle.id)
+        return ()
+    return tuple(backend.release(handle.id, names))

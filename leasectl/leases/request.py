@@ -1,0 +1,85 @@
+"""From a request to the record of a new handle, and what every acquisition begins and ends with."""
+
+from __future__ import annotations
+
+import os
+
+from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.backends.opening import check_url
+from leasectl.errors import InvalidRequest, StateUnwritable
+from leasectl.leases.journal import RecordJournal
+from leasectl.leases.release import release
+from leasectl.leases.service import Service
+from leasectl.model import Claimant, Handle, Request, whole
+from leasectl.state import keeper_process
+from leasectl.system.process import this_process
+
+SHORTEST_TTL_SECONDS = 2.0
+LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
+
+
+def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
+    """The record of a new request, not written down yet.
+
+    Raises:
+        InvalidRequest: It can't be meant, or not on this backend.
+        StateUnwritable: There is no folder to list it in.
+    """
+    _check(service, request)
+    ttl = kind_of(service.backend_url).default_ttl_seconds
+    if request.ttl_seconds is None and ttl is not None:
+        if request.scope == "test":
+            raise InvalidRequest(
+                f"--scope test needs --ttl on {service.backend_url}, where every lease runs out "
+                "and nobody renews it between the steps"
+            )
+        request = request._replace(ttl_seconds=ttl)
+    caller = service.caller
+    return Handle(
+        id=handle_id,
+        backend=service.backend_url,
+        request=request,
+        owner=caller.owner,
+        holder_identity=caller.identity_of(handle_id),
+        state="acquiring",
+        acquisition=1,
+        waiter=this_process(),
+        shared_dir=caller.shared_dir if request.scope == "test" else None,
+        settings=service.settings,
+    )
+
+
+def claimant_of(journal: RecordJournal) -> Claimant:
+    """Who stands in the queue for the acquisition of a journal."""
+    handle = journal.handle._replace(acquisition=journal.next_acquisition)
+    return Claimant(claim_key_of(handle), handle.holder_identity, handle.request, this_process())
+
+
+def ensure_kept(service: Service, journal: RecordJournal) -> None:
+    """Start a keeper, if the grant of a journal needs one and none was there to be woken."""
+    if journal.needs_keeper and not journal.kept:
+        keeper_process.ensure(service.state)
+
+
+def give_up_unlisted(service: Service, journal: RecordJournal) -> None:
+    """Give back what was had and can't be listed: no later step would ever release it."""
+    release(service, whole(journal.handle))
+    with service.state.transaction():
+        journal.gave_up()
+
+
+def _check(service: Service, request: Request) -> None:
+    check_url(service.backend_url)
+    if request.count < 1:
+        raise InvalidRequest(f"--count {request.count}: ask for at least 1")
+    if request.count > LARGEST_COUNT:
+        raise InvalidRequest(f"--count {request.count}: ask for at most {LARGEST_COUNT}")
+    if request.name is not None and request.count != 1:
+        raise InvalidRequest("--name means that one resource; leave out --count")
+    ttl = request.ttl_seconds
+    if ttl is not None and ttl < SHORTEST_TTL_SECONDS:
+        raise InvalidRequest(f"--ttl {ttl:g} is too short; it must be at least 2s")
+    if request.scope == "test":
+        shared_dir = service.caller.require_shared_dir()
+        if not os.path.isdir(shared_dir):
+            raise StateUnwritable(f"SHARED_DIR {shared_dir} is not a directory")
