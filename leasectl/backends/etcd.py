@@ -84,9 +84,9 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.etcd.claims import pool_types as types_in
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.etcd.opening import open_gateway
+    from leasectl.engines.etcd.shown import pool_types as types_in
 
     gateway = open_gateway(
         url,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from leasectl.engines.etcd.claims import EtcdClaims, pool_types
+from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import EtcdEngine
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import put, read_all
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import etcd_lease_id_in, number_in, parse_claim
+from leasectl.engines.etcd.shown import pool_types
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 from tests.kit.etcd.server import EtcdServer

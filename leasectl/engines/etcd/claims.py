@@ -1,4 +1,4 @@
-"""Claims in etcd, from the grant to the release, the loss or the expiry.
+"""Claims in etcd: made, given back, and freed when they have run out.
 
 A claim that has run out is still written down under ``held/`` while its ``alive/`` has gone with
 the etcd lease. Whoever sees that puts its resources back among the free ones, and tells of it.
@@ -15,10 +15,8 @@ from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.early_ends import EarlyEnds
-from leasectl.engines.etcd.gateway.answers import NoSpace
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
-    Found,
     Json,
     KeyValue,
     absent,
@@ -31,17 +29,17 @@ from leasectl.engines.etcd.gateway.requests import (
     read_all,
     unchanged,
 )
-from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.look import ClaimView, QueueView, claim_reads, parse_claim_view
 from leasectl.engines.etcd.records import (
     Claim,
     Free,
+    claim_id_in,
     encode_claim,
     encode_free,
     etcd_lease_id_in,
-    name_in,
     number_in,
     parse_claim,
-    type_in,
 )
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Ticket
@@ -58,22 +56,6 @@ class Reaped(NamedTuple):
 
     any: bool
     next_at: float | None
-
-
-class _Seen(NamedTuple):
-    """A claim as it stands in etcd at one revision.
-
-    Args:
-        held: The claim, if it is written down.
-        is_alive: Whether it is still good.
-        renewed: The date of its last renewal.
-        gone: What has been written down since it has gone, if that was too early.
-    """
-
-    held: KeyValue | None
-    is_alive: bool
-    renewed: KeyValue | None
-    gone: Found
 
 
 class EtcdClaims:
@@ -99,8 +81,7 @@ class EtcdClaims:
         ticket: Ticket,
         etcd_lease_id: int,
         renewed: float,
-        pool: KeyValue,
-        grants: KeyValue | None,
+        view: QueueView,
         chosen: Sequence[Free],
     ) -> Claim | None:
         """Make a claim of a ticket.
@@ -109,8 +90,7 @@ class EtcdClaims:
             ticket: It is taken away.
             etcd_lease_id: Of the etcd lease that it is attached to; so is the claim, if it expires.
             renewed: When that etcd lease was last kept alive, wall clock, in seconds.
-            pool: As it was seen.
-            grants: The number of its last grant, as it was seen.
+            view: What was seen, of a pool that is there.
             chosen: What to claim.
 
         Returns:
@@ -119,7 +99,8 @@ class EtcdClaims:
         Raises:
             LeaseGone: The etcd lease has run out.
         """
-        keys, claimant = self._keys, ticket.claimant
+        assert view.pool is not None
+        keys, claimant, grants = self._keys, ticket.claimant, view.grants
         pool_type = claimant.request.type
         number = 1 if grants is None else 1 + int(number_in(grants))
         claim = self._claim_of(ticket, etcd_lease_id, number, chosen)
@@ -127,7 +108,7 @@ class EtcdClaims:
         attached = 0 if claimant.request.ttl_seconds is None else etcd_lease_id
         guards = [
             created_at(keys.ticket(pool_type, etcd_lease_id), ticket.number),
-            unchanged(keys.pool(pool_type), pool.mod_revision),
+            unchanged(keys.pool(pool_type), view.pool.mod_revision),
             unchanged(keys.grants(pool_type), 0 if grants is None else grants.mod_revision),
             *(unchanged(free.key, free.mod_revision) for free in chosen),
         ]
@@ -159,19 +140,32 @@ class EtcdClaims:
         freed = self._free_as_made(claim_key, frozenset(names or ()))
         if freed:
             return tuple(name for _, name in sorted(freed))
-        for pool_type, etcd_lease_id in self._owned(claim_key):
+        for claim_id in self.index(claim_key):
             wanted = None if names is None else frozenset(names)
-            freed += self.give_back(pool_type, etcd_lease_id, wanted)
+            freed += self.give_back(claim_id, wanted)
         return tuple(name for _, name in sorted(freed))
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
-        """As `Engine.renew`."""
-        held: list[tuple[int, str]] = []
-        for pool_type, etcd_lease_id in self._owned(claim_key):
-            claim = self.renew_claim(pool_type, etcd_lease_id)
-            if claim is not None:
-                held += zip(claim.fences, claim.names)
-        return tuple(name for _, name in sorted(held))
+    def give_back(
+        self, claim_id: ClaimId, names: frozenset[str] | None = None
+    ) -> list[tuple[int, str]]:
+        """Free a claim, all of it or some; returns what was its own, with the fences."""
+        while True:
+            view = self._look(claim_id)
+            if view.held is None:
+                return []
+            if not view.is_alive:
+                self.reap_one(claim_id, view, by_holder=True)
+                return []
+            claim = parse_claim(view.held)
+            gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
+            freed = [(f, name) for f, name in zip(claim.fences, claim.names) if name in gone]
+            if not freed or self._end(claim_id, claim, view.held, gone, is_alive=True):
+                return freed
+
+    def index(self, claim_key: str) -> tuple[ClaimId, ...]:
+        """The claims that are found by a claim key, in the order of their ids."""
+        (found,) = self._gateway.read(read_all(self._keys.all_owned(claim_key))).answers
+        return tuple(map(claim_id_in, found.items))
 
     def claim_keys(self) -> list[str]:
         """The claim keys of this state directory that have claims, sorted."""
@@ -188,8 +182,33 @@ class EtcdClaims:
         ).answers
         living = {etcd_lease_id_in(kv) for kv in alive.items}
         gone = sorted({etcd_lease_id_in(kv) for kv in held.items} - living)
-        until = [self._reap_one(pool_type, etcd_lease_id) for etcd_lease_id in gone]
+        ids = [ClaimId(pool_type, etcd_lease_id) for etcd_lease_id in gone]
+        until = [self.reap_one(claim_id, self._look(claim_id)) for claim_id in ids]
         return Reaped(None in until, earliest(*until))
+
+    def reap_one(
+        self, claim_id: ClaimId, view: ClaimView, *, by_holder: bool = False
+    ) -> float | None:
+        """Free a claim that has run out, now or, unless its holder asks, when its time is over.
+
+        Args:
+            claim_id: Which.
+            view: As it was just read; if it isn't so any more, nothing happens.
+            by_holder: It is its holder that gives it back.
+
+        Returns:
+            When that is, on the elapsed clock; None when there is nothing left to free.
+        """
+        if view.held is None or view.is_alive:
+            return None
+        claim = parse_claim(view.held)
+        if not by_holder:
+            until = self._early.kept_until(claim_id.pool_type, claim, view.renewed, view.gone)
+            if until is not None:
+                return until
+        if self._end(claim_id, claim, view.held, frozenset(claim.names), is_alive=False):
+            self._lost(self._keys.claim_key_of(claim.claim_key), claim.names)
+        return None
 
     def revoke(self, etcd_lease_id: int) -> None:
         """End an etcd lease that nothing is attached to; if that fails it ends by itself."""
@@ -209,22 +228,12 @@ class EtcdClaims:
         if claim.claim_key != self._keys.with_state_id(claim_key):
             return []
         held = KeyValue(self._keys.held(pool_type, claim.etcd_lease_id), "", 0, claim.revision)
-        is_freed = self._end(pool_type, claim, held, names, is_alive=True)
+        claim_id = ClaimId(pool_type, claim.etcd_lease_id)
+        is_freed = self._end(claim_id, claim, held, names, is_alive=True)
         return [each for each in zip(claim.fences, claim.names) if is_freed and each[1] in names]
 
-    def _owned(self, claim_key: str) -> list[tuple[str, int]]:
-        (found,) = self._gateway.read(read_all(self._keys.all_owned(claim_key))).answers
-        return [(type_in(kv), etcd_lease_id_in(kv)) for kv in found.items]
-
-    def _read_claim(self, pool_type: str, etcd_lease_id: int) -> _Seen:
-        keys = self._keys
-        held, alive, renewed, gone = self._gateway.read(
-            read(keys.held(pool_type, etcd_lease_id)),
-            read(keys.alive(pool_type, etcd_lease_id)),
-            read(keys.renewed(pool_type, etcd_lease_id)),
-            read_all(keys.gone(pool_type, etcd_lease_id)),
-        ).answers
-        return _Seen(held.first, alive.first is not None, renewed.first, gone)
+    def _look(self, claim_id: ClaimId) -> ClaimView:
+        return parse_claim_view(self._gateway.read(*claim_reads(self._keys, claim_id)).answers)
 
     def _claim_of(
         self, ticket: Ticket, etcd_lease_id: int, grant: int, chosen: Sequence[Free]
@@ -248,45 +257,14 @@ class EtcdClaims:
             labels=claimant.request.labels,
         )
 
-    def give_back(
-        self, pool_type: str, etcd_lease_id: int, names: frozenset[str] | None = None
-    ) -> list[tuple[int, str]]:
-        """Free a claim, all of it or some; returns what was its own, with the fences."""
-        while True:
-            held, is_alive, *_ = self._read_claim(pool_type, etcd_lease_id)
-            if held is None:
-                return []
-            if not is_alive:
-                self._reap_one(pool_type, etcd_lease_id, by_owner=True)
-                return []
-            claim = parse_claim(held)
-            gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
-            freed = [(f, name) for f, name in zip(claim.fences, claim.names) if name in gone]
-            if not freed or self._end(pool_type, claim, held, gone, is_alive=True):
-                return freed
-
-    def _reap_one(
-        self, pool_type: str, etcd_lease_id: int, *, by_owner: bool = False
-    ) -> float | None:
-        """Free a claim that has run out, now or, unless its owner asks, when its time is over.
-
-        Returns:
-            When that is, on the elapsed clock; None when there is nothing left to free.
-        """
-        held, is_alive, renewed, gone = self._read_claim(pool_type, etcd_lease_id)
-        if held is None or is_alive:
-            return None
-        claim = parse_claim(held)
-        if not by_owner:
-            until = self._early.kept_until(pool_type, claim, renewed, gone)
-            if until is not None:
-                return until
-        if self._end(pool_type, claim, held, frozenset(claim.names), is_alive=False):
-            self._lost(self._keys.claim_key_of(claim.claim_key), claim.names)
-        return None
-
     def _end(
-        self, pool_type: str, claim: Claim, held: KeyValue, names: frozenset[str], *, is_alive: bool
+        self,
+        claim_id: ClaimId,
+        claim: Claim,
+        held: KeyValue,
+        names: frozenset[str],
+        *,
+        is_alive: bool,
     ) -> bool:
         """Put a claim's resources back among the free ones, if it is still as it was read.
 
@@ -294,11 +272,14 @@ class EtcdClaims:
         that goes with the etcd lease. For what has none, it is told by what is left of the claim.
         """
         keys, rest = self._keys, claim.without(names)
-        alive = keys.alive(pool_type, claim.etcd_lease_id)
+        alive = keys.alive(*claim_id)
         marks = is_alive and claim.lease_duration_seconds is not None
-        mark = keys.ended(pool_type, claim.etcd_lease_id, secrets.token_hex(8))
+        mark = keys.ended(*claim_id, secrets.token_hex(8))
         freed = [
-            put(keys.free(pool_type, each, name), encode_free(claim.holder_identity, changes))
+            put(
+                keys.free(claim_id.pool_type, each, name),
+                encode_free(claim.holder_identity, changes),
+            )
             for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
             if name in names
         ]
@@ -306,7 +287,7 @@ class EtcdClaims:
             [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
             [
                 *freed,
-                *self.rewrite(pool_type, held.key, rest),
+                *self.rewrite(claim_id.pool_type, held.key, rest),
                 *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if marks else []),
             ],
             [read(held.key), read(mark)],
@@ -332,36 +313,3 @@ class EtcdClaims:
             delete_all(self._keys.gone(pool_type, rest.etcd_lease_id)),
             delete(self._keys.owned(self._keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
         ]
-
-    def renew_claim(self, pool_type: str, etcd_lease_id: int) -> Claim | None:
-        """Give a claim its full time again and date it; None when it has run out."""
-        held, is_alive, *_ = self._read_claim(pool_type, etcd_lease_id)
-        if held is None:
-            return None
-        claim = parse_claim(held)
-        expires = claim.lease_duration_seconds is not None
-        now = self._clock.wall()
-        is_kept = is_alive and (not expires or self._gateway.keep_alive(etcd_lease_id))
-        if is_kept and self._date(pool_type, etcd_lease_id, now):
-            return claim
-        with contextlib.suppress(NoSpace):  # that it has run out is said all the same
-            self._reap_one(pool_type, etcd_lease_id)
-        return None
-
-    def _date(self, pool_type: str, etcd_lease_id: int, renewed: float) -> bool:
-        """Write down when a claim was renewed; returns whether it is still there.
-
-        Without space that isn't written, and nothing else is: nobody can be granted anything.
-        """
-        alive = self._keys.alive(pool_type, etcd_lease_id)
-        date = put(self._keys.renewed(pool_type, etcd_lease_id), str(renewed))
-        try:
-            return self._gateway.commit([present(alive)], [date]).succeeded
-        except NoSpace:
-            return self._read_claim(pool_type, etcd_lease_id).is_alive
-
-
-def pool_types(gateway: Gateway, keys: Keys) -> list[str]:
-    """The types of all pools there are, sorted."""
-    (found,) = gateway.read(read_all(keys.pools())).answers
-    return [name_in(kv) for kv in found.items if not kv.value]

@@ -28,8 +28,22 @@ that the least recently acquired come first and one short page will do.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 # No claim key of this state directory begins with it.
 _ELSEWHERE = "@"
+
+
+class ClaimId(NamedTuple):
+    """What the keys of a claim, and of its ticket before it, have in common.
+
+    Args:
+        pool_type: The pool's type.
+        etcd_lease_id: Of the etcd lease that the ticket was attached to.
+    """
+
+    pool_type: str
+    etcd_lease_id: int
 
 
 class Keys:

@@ -14,15 +14,13 @@ from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
-from leasectl.engines.etcd.claims import EtcdClaims, pool_types
+from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     MOST_OPERATIONS,
-    Found,
     Json,
     KeyValue,
     absent,
-    count,
     created_at,
     delete,
     delete_all,
@@ -30,8 +28,6 @@ from leasectl.engines.etcd.gateway.requests import (
     put,
     read,
     read_all,
-    read_created_before,
-    read_first_created,
     unchanged,
 )
 from leasectl.engines.etcd.keys import Keys
@@ -39,20 +35,17 @@ from leasectl.engines.etcd.records import (
     Claim,
     encode_free,
     encode_taken,
-    etcd_lease_id_in,
     last_fence,
     name_in,
-    number_in,
     parse_claim,
-    parse_ticket,
     type_in,
 )
+from leasectl.engines.etcd.shown import ShownPools, pool_types
 from leasectl.errors import InvalidRequest
-from leasectl.model import Pool, QueueEntry, Resource, Standing
+from leasectl.model import Pool, Standing
 from leasectl.system.clock import Clock
 
 _MAKING_SECONDS = 60
-_ASKED_AT_ONCE = 8
 # A name takes three operations to be added and, with its claim, eight at most to be removed.
 _ADDED_AT_ONCE, _REMOVED_AT_ONCE = 40, 15
 
@@ -81,41 +74,16 @@ class EtcdPools:
         self._keys = keys
         self._claims = claims
         self._lost = lost
-        self._clock = clock
+        self._shown = ShownPools(gateway, keys, clock=clock)
 
     def atomic(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        types = pool_types(self._gateway, self._keys)
-        if pool_type is not None and pool_type not in types:
-            raise refusals.no_pool(pool_type, types)
-        chosen = types if pool_type is None else [pool_type]
-        return tuple(self._show(each, expiries=expiries) for each in chosen)
+        return self._shown.pools(pool_type, expiries=expiries)
 
     def standing(self, pool_type: str, ticket: int) -> Standing:
-        keys = self._keys
-        pool, resources, frees, oldest, before, tickets = self._gateway.read(
-            read(keys.pool(pool_type)),
-            count(keys.resources(pool_type)),
-            count(keys.frees(pool_type)),
-            read_first_created(keys.helds(pool_type)),
-            read_created_before(keys.tickets(pool_type), ticket),  # etcd can't count by that
-            count(keys.tickets(pool_type)),
-        ).answers
-        self._check_there(pool_type, pool)
-        standing = Standing(
-            position=1 + len(before.items),
-            others=max(0, tickets.count - 1),
-            held=resources.count - frees.count,
-            capacity=resources.count,
-        )
-        if oldest.first is None:
-            return standing
-        claim = parse_claim(oldest.first)
-        return standing._replace(
-            longest_holder=claim.holder_identity, longest_since=claim.acquire_time
-        )
+        return self._shown.standing(pool_type, ticket)
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         self._check_untaken(pool_type, names)
@@ -146,7 +114,7 @@ class EtcdPools:
             self._claims.revoke(etcd_lease_id)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        born = self._pool(pool_type).create_revision
+        born = self._shown.record(pool_type).create_revision
         self._check_untaken(pool_type, names)
         added: list[str] = []
         try:
@@ -167,10 +135,10 @@ class EtcdPools:
                 pass
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
-        keys, pool = self._keys, self._pool(pool_type)
+        keys, pool = self._keys, self._shown.record(pool_type)
         while True:
             self._claims.reap(pool_type)
-            shown = self._show(pool_type)
+            (shown,) = self._shown.pools(pool_type)
             if not force and (shown.held or shown.queue):
                 raise refusals.pool_in_use(pool_type, shown.held, len(shown.queue))
             unused = [none_below(keys.tickets(pool_type)), none_below(keys.helds(pool_type))]
@@ -183,63 +151,6 @@ class EtcdPools:
             if not any(kv and kv.create_revision == pool.create_revision for kv in left):
                 self._clear(pool_type, [absent(pool.key)])
                 return
-
-    # Showing
-
-    def _pool(self, pool_type: str) -> KeyValue:
-        (found,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
-        return self._check_there(pool_type, found)
-
-    def _check_there(self, pool_type: str, found: Found) -> KeyValue:
-        if found.first is None or found.first.value:
-            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
-        return found.first
-
-    def _show(self, pool_type: str, *, expiries: bool = False) -> Pool:
-        keys = self._keys
-        resources, helds, alives, renewals, tickets = self._gateway.read(
-            read_all(keys.resources(pool_type), keys_only=True),
-            read_all(keys.helds(pool_type)),
-            read_all(keys.alives(pool_type), keys_only=True),
-            read_all(keys.renewals(pool_type)),
-            read_all(keys.tickets(pool_type)),
-        ).answers
-        alive = {etcd_lease_id_in(kv) for kv in alives.items}
-        renewed = {etcd_lease_id_in(kv): number_in(kv) for kv in renewals.items}
-        now = self._clock.wall()
-        claims = [
-            claim
-            for claim in map(parse_claim, helds.items)
-            if claim.etcd_lease_id in alive
-            or claim.seconds_left(renewed.get(claim.etcd_lease_id, 0.0), now)
-        ]
-        left = self._time_left(claims) if expiries else {}
-        held = {
-            lease.name: Resource(
-                lease.name, lease, keys.claim_key_of(claim.claim_key), left.get(claim.etcd_lease_id)
-            )
-            for claim in claims
-            for lease in claim.leases(renewed.get(claim.etcd_lease_id, claim.acquire_time))
-        }
-        names = map(name_in, resources.items)
-        return Pool(
-            pool_type,
-            tuple(held.get(name, Resource(name)) for name in names),
-            self._queue(tickets),
-        )
-
-    def _time_left(self, claims: Sequence[Claim]) -> dict[int, float]:
-        """How long the claims last that expire, in seconds, by the ids of their etcd leases."""
-        # Only here, where people look; a lease can only be asked for by itself.
-        from concurrent.futures import ThreadPoolExecutor
-
-        ids = [claim.etcd_lease_id for claim in claims if claim.lease_duration_seconds is not None]
-        with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
-            return dict(zip(ids, threads.map(self._gateway.time_left, ids)))
-
-    def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
-        entries = sorted(map(parse_ticket, tickets.items))  # by their numbers
-        return tuple(e._replace(claim_key=self._keys.claim_key_of(e.claim_key)) for e in entries)
 
     # Adding
 
@@ -284,7 +195,7 @@ class EtcdPools:
     def _look_at(self, pool_type: str, names: Sequence[str], *, force: bool) -> _Removal:
         """See what has to go with some resources, or say why they can't."""
         keys = self._keys
-        pool = self._pool(pool_type)
+        pool = self._shown.record(pool_type)
         found, helds = self._gateway.read(
             read_all(keys.resources(pool_type)), read_all(keys.helds(pool_type))
         ).answers

@@ -12,6 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
+from leasectl.engines.etcd.keys import ClaimId
 from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.model import Claimant, Labels, Lease, QueueEntry, Request
 from leasectl.text.naming import is_name
@@ -251,6 +252,11 @@ def etcd_lease_id_in(kv: KeyValue) -> int:
         return int(kv.key.rpartition("/")[2], 16)
     except ValueError as error:
         raise unreadable(kv, error) from error
+
+
+def claim_id_in(kv: KeyValue) -> ClaimId:
+    """Read a key below ``owned/`` or ``waiting/``: of which claim it is, or of which ticket."""
+    return ClaimId(type_in(kv), etcd_lease_id_in(kv))
 
 
 def number_in(kv: KeyValue) -> float:

@@ -150,6 +150,11 @@ def present(key: str) -> Json:
     return {"key": encode(key), **wanted}
 
 
+def not_attached(key: str) -> Json:
+    """Guard: the key is attached to no etcd lease; so is one that isn't there."""
+    return {"key": encode(key), "target": "LEASE", "result": "EQUAL", "lease": "0"}
+
+
 def absent(key: str) -> Json:
     """Guard: the key isn't there."""
     return created_at(key, 0)

@@ -1,4 +1,4 @@
-"""What is said on a stream of etcd's v3 gateway that carries watches."""
+"""What comes and goes on a stream of etcd's v3 gateway that carries watches."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from leasectl.errors import NotAllowed
 from leasectl.text.printable import printable
 
 
-class Missed(Exception):
+class EventsLost(Exception):
     """Something has happened of which no stream will tell, however often it is made anew."""
 
 
-class Said(NamedTuple):
+class WatchLine(NamedTuple):
     """One line of the stream.
 
     Args:
@@ -31,30 +31,30 @@ class Said(NamedTuple):
     events: tuple[KeyValue, ...]
 
 
-def encode_watches(positions: Mapping[Watched, int]) -> str:
+def encode_watches(revisions: Mapping[Watched, int]) -> str:
     """One stream for several watches, each from right after its revision.
 
     The gateway reads one request after the other, and etcd begins the watches in that order.
     """
     return "".join(
         json.dumps({"create_request": _create(watched, revision + 1)})
-        for watched, revision in positions.items()
+        for watched, revision in revisions.items()
     )
 
 
-def parse_line(line: str) -> Said:
+def parse_line(line: str) -> WatchLine:
     """Read a line of the stream.
 
     Raises:
-        Missed: A watch was to begin at a revision that etcd has forgotten, or somebody else wrote
-            what can't be read.
+        EventsLost: A watch was to begin at a revision that etcd has forgotten, or somebody else
+            wrote what can't be read.
         NoAnswer: It says nothing, or that a watch has ended.
         NotAllowed: The user may not watch that, or not any more.
     """
     try:
         result = json.loads(line)["result"]
         if int(result.get("compact_revision", 0)):
-            raise Missed
+            raise EventsLost
         reason = str(result.get("cancel_reason", ""))
         if "permission denied" in reason:
             raise NotAllowed(f"the watch was cancelled: {printable(reason)}")
@@ -64,8 +64,8 @@ def parse_line(line: str) -> Said:
         try:
             events = tuple(map(parse_key_value, changes))
         except UnicodeDecodeError as error:
-            raise Missed from error
-        return Said(int(result.get("watch_id", 0)), bool(result.get("created")), events)
+            raise EventsLost from error
+        return WatchLine(int(result.get("watch_id", 0)), bool(result.get("created")), events)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"no event: {error!r}") from error
 

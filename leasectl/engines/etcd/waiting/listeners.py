@@ -1,4 +1,4 @@
-"""Who listens for what on one stream of watches, and how far each watch has been heard.
+"""Who listens for what on one stream of watches, and how far each watch has told.
 
 A waiter that is alone has watches for its own target. As soon as there is another, all of them
 listen through watches of whole pools, so that one more changes nothing about the stream. What
@@ -32,14 +32,14 @@ class Listeners:
     but for a sequel.
 
     Attributes:
-        positions: The watches that the stream has to have, and the revision up to which each has
+        revisions: The watches that the stream has to have, and the revision up to which each has
             told everything.
     """
 
     def __init__(self) -> None:
-        self.positions: dict[Watched, int] = {}
+        self.revisions: dict[Watched, int] = {}
         self._targets: dict[Listener, WatchTarget] = {}  # also of those that have been woken
-        self._unwoken: set[Listener] = set()
+        self._registered: set[Listener] = set()
         self._by_key: dict[str, set[Listener]] = {}
 
     def put(self, listener: Listener, target: WatchTarget) -> bool:
@@ -51,9 +51,9 @@ class Listeners:
         Returns:
             Whether the stream must have other watches from now on.
         """
-        self._silence(listener)
+        self._unregister(listener)
         self._targets[listener] = target
-        self._unwoken.add(listener)
+        self._registered.add(listener)
         for watched in target.watched:
             self._by_key.setdefault(watched.key, set()).add(listener)
         sources = self._sources(target)
@@ -61,33 +61,33 @@ class Listeners:
         if is_changed:
             self._change_watches(target.revision)
             sources = self._sources(target)
-        if any(self.positions[source] > target.revision for source in sources):
+        if any(self.revisions[source] > target.revision for source in sources):
             self._wake(listener)
         return is_changed
 
     def remove(self, listener: Listener) -> None:
         """Have somebody listen no more, if it does."""
-        self._silence(listener)
+        self._unregister(listener)
         self._targets.pop(listener, None)
 
-    def hear(self, source: Watched, events: Sequence[KeyValue]) -> None:
-        """Tell of what a watch of the stream has told, those that have to know of it."""
+    def tell(self, source: Watched, events: Sequence[KeyValue]) -> None:
+        """Pass on what a watch of the stream has told, to those that have to know of it."""
         news: dict[Listener, list[KeyValue]] = {}
         for event in events:
             for key in {event.key, source.key}:
                 for listener in self._by_key.get(key, ()):
                     if event.mod_revision > self._targets[listener].revision:
                         news.setdefault(listener, []).append(event)
-            self.positions[source] = max(self.positions[source], event.mod_revision)
+            self.revisions[source] = max(self.revisions[source], event.mod_revision)
         for listener, told in news.items():
             if source.has_sequel:
                 listener.wake()  # and it goes on listening
             else:
                 self._wake(listener, told)
 
-    def lose(self) -> None:
+    def have_all_look(self) -> None:
         """Have everybody look again: what came since is lost, and each goes on from its look."""
-        self.positions = {}
+        self.revisions = {}
         for listener in self._targets:
             self._wake(listener)
 
@@ -96,7 +96,7 @@ class Listeners:
         found = []
         for watched in target.watched:
             possible = (watched, *target.shared)
-            found += [p for p in possible if p in self.positions and p.covers(watched)][:1]
+            found += [p for p in possible if p in self.revisions and p.covers(watched)][:1]
         return found
 
     def _change_watches(self, revision: int) -> None:
@@ -105,29 +105,29 @@ class Listeners:
         The others go on where they were, or where the first begins who is still to be told by
         them: etcd takes its time, up to 0.1 s, for a watch that begins in the past.
         """
-        before, targets = self.positions, self._targets
+        before, targets = self.revisions, self._targets
         wanted = [t.watched if len(targets) == 1 else t.shared for t in targets.values()]
-        self.positions = {w: before.get(w, revision) for each in wanted for w in each}
-        first = dict.fromkeys(self.positions, revision)
-        for listener in list(self._unwoken):
+        self.revisions = {w: before.get(w, revision) for each in wanted for w in each}
+        first = dict.fromkeys(self.revisions, revision)
+        for listener in list(self._registered):
             seen, sources = targets[listener].revision, self._sources(targets[listener])
             if seen < revision and any(source not in before for source in sources):
                 self._wake(listener)
                 continue
             for source in sources:
                 first[source] = min(first[source], seen)
-        for source, position in self.positions.items():
-            self.positions[source] = max(position, first[source])
+        for source, reached in self.revisions.items():
+            self.revisions[source] = max(reached, first[source])
 
     def _wake(self, listener: Listener, news: Sequence[KeyValue] = ()) -> None:
-        if self._silence(listener):
+        if self._unregister(listener):
             listener.wake(news)
 
-    def _silence(self, listener: Listener) -> bool:
+    def _unregister(self, listener: Listener) -> bool:
         """Tell it of nothing more; returns whether it would have been told until now."""
-        if listener not in self._unwoken:
+        if listener not in self._registered:
             return False
-        self._unwoken.remove(listener)
+        self._registered.remove(listener)
         for watched in self._targets[listener].watched:
             self._by_key[watched.key].remove(listener)
             if not self._by_key[watched.key]:

@@ -1,4 +1,4 @@
-"""What a place in a queue in etcd is watched by."""
+"""What a ticket in etcd waits for, and the watches that tell of it."""
 
 from __future__ import annotations
 

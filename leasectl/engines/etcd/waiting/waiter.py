@@ -1,15 +1,13 @@
-"""A waiter on etcd: its etcd lease, what it waits for, and the bell that wakes it."""
+"""A waiter on etcd: its ticket, and the wakeup that ends its sleep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.look import QueueView
+from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.session import WaitSession
-from leasectl.engines.etcd.waiting.targets import WatchTarget
 from leasectl.model import Process, Ticket
-from leasectl.system.clock import Clock
 from leasectl.system.process_watch import ProcessWatch
 from leasectl.system.wakeup import Wakeup
 
@@ -19,51 +17,25 @@ _SEQUEL_SECONDS = 0.002
 
 
 class EtcdWaiter:
-    """One waiter's ear.
+    """One waiter, as `Waiter`.
 
     Args:
-        ear: The one that it shares with the others of its process.
-        lease: The etcd lease that the ticket is going to be attached to.
-        ttl_seconds: Of that lease; it is kept alive at a third of it.
-        clock: Where times come from.
+        ticket: Its own; what to listen for is set there, by who looks, before `listen`.
+        session: The one that it shares with the others of its process.
 
     Attributes:
-        lease: As given.
-        ttl_seconds: As given.
-        sent_at: When the last successful keep-alive was sent, or the request that made the lease,
-            on the elapsed clock: deadlines count from it.
-        target: What to listen for; set by who looks, before `listen`.
-        is_unsure: Whether a claim of the ticket was sent whose answer never came.
-        is_head: Whether the ticket was seen at the head of the queue, where it stays.
-        fresh: What was seen with that, until somebody uses it.
-        before: What was seen at the head when there wasn't enough to take.
+        ticket: As given.
     """
 
-    def __init__(
-        self, session: WaitSession, etcd_lease_id: int, ttl_seconds: int, clock: Clock
-    ) -> None:
-        self.etcd_lease_id = etcd_lease_id
-        self.ttl_seconds = ttl_seconds
-        self.sent_at = clock.elapsed()
-        self.target = WatchTarget((), (), 0)
-        self.is_unsure = False
-        self.is_head = False
-        self.fresh: QueueView | None = None
-        self.before: QueueView | None = None
+    def __init__(self, ticket: EtcdTicket, session: WaitSession) -> None:
+        self.ticket = ticket
         self._session = session
-        self._clock = clock
         self._processes = ProcessWatch()
         self._wakeup: Wakeup | None = None
-        self._news: tuple[KeyValue, ...] = ()
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether the ticket must have gone by now, for want of keep-alives."""
-        return self._clock.elapsed() - self.sent_at >= self.ttl_seconds
 
     @property
     def has_place(self) -> bool:
-        return not self.is_overdue
+        return not self.ticket.is_overdue
 
     def open(self) -> None:
         """Nothing is missed before: a watch starts at the revision of the look before it."""
@@ -74,13 +46,14 @@ class EtcdWaiter:
         self._processes.update(processes)
         if self._wakeup is None:
             self._wakeup = Wakeup()
-        self._session.listen(self, self.target)
+        self._session.listen(self, self.ticket.target)
         return frozenset((self._wakeup.fd, *self._processes.fds())), self._processes.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
         if self._wakeup is not None and self._wakeup.fd in woken:
             self._wakeup.clear()
-            if self.is_head and not self._news and self._wakeup.wait(_SEQUEL_SECONDS):
+            awaits_sequel = self.ticket.is_head and not self.ticket.has_news
+            if awaits_sequel and self._wakeup.wait(_SEQUEL_SECONDS):
                 self._wakeup.clear()
         ended = not woken.isdisjoint(self._processes.fds())
         self._processes.heard(woken)
@@ -90,17 +63,11 @@ class EtcdWaiter:
         """End its sleep; for other threads.
 
         Args:
-            news: What has changed, if that is known: a hint like the rest. Of two threads that
-                write at a time one may get lost; then what it told of is found by looking.
+            news: What has changed, if that is known.
         """
-        self._news = (*self._news, *news)
+        self.ticket.add_news(news)
         if self._wakeup is not None:
             self._wakeup.set()
-
-    def take_news(self) -> tuple[KeyValue, ...]:
-        """What it was told since this was last asked."""
-        news, self._news = self._news, ()
-        return news
 
     def close(self) -> None:
         self._processes.close()

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from leasectl.engines.etcd.gateway.gateway import Gateway, NoAnswer
-from leasectl.engines.etcd.waiting.events import Missed, encode_watches, parse_line
+from leasectl.engines.etcd.waiting.events import EventsLost, encode_watches, parse_line
 from leasectl.engines.etcd.waiting.listeners import Listener, Listeners
 from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
 from leasectl.errors import LeaseError
@@ -42,7 +42,7 @@ class EtcdWatch:
         # Under the lock of _changed:
         self._listeners = Listeners()
         self._is_closed = False
-        self._turn = 0  # one up whenever the stream has to be made anew
+        self._generation = 0  # one up whenever the stream has to be made anew
         self._member = gateway.current
         self._socket: socket.socket | None = None
 
@@ -52,6 +52,7 @@ class EtcdWatch:
         return self._member
 
     def start(self) -> None:
+        """Start the thread."""
         threading.Thread(target=self._run, name="leasectl_watch", daemon=True).start()
 
     def close(self) -> None:
@@ -80,7 +81,7 @@ class EtcdWatch:
 
     def _begin_anew(self) -> None:
         """Have the stream made anew; with the lock held."""
-        self._turn += 1
+        self._generation += 1
         self._changed.notify_all()
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -94,78 +95,80 @@ class EtcdWatch:
         with self._gateway.client() as client:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._is_closed or self._listeners.positions)
+                    self._changed.wait_for(lambda: self._is_closed or self._listeners.revisions)
                     if self._is_closed:
                         return
-                    turn, member = self._turn, self._member
-                    positions = dict(self._listeners.positions)
+                    generation, member = self._generation, self._member
+                    revisions = dict(self._listeners.revisions)
                 try:
-                    self._follow(client, turn, member, positions)
+                    self._follow(client, generation, member, revisions)
                     pause = _FIRST_PAUSE_SECONDS
-                except Missed:
-                    self._lose(turn)
+                except EventsLost:
+                    self._have_all_look(generation)
                 except LeaseError:
                     with self._changed:
-                        self._rest(turn, pause)
+                        self._pause(generation, pause)
                     pause = _LONGEST_PAUSE_SECONDS
-                    self._lose(turn)  # those who wait ask for themselves, and get the same answer
+                    self._have_all_look(
+                        generation
+                    )  # those who wait ask for themselves, and get the same answer
                 except (httpx.HTTPError, httpx.StreamError, NoAnswer):
                     with self._changed:
-                        if self._turn == turn:
-                            self._leave_soon(turn, pause)
+                        if self._generation == generation:
+                            self._leave_soon(generation, pause)
                             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _rest(self, turn: int, pause: float) -> None:
+    def _pause(self, generation: int, pause: float) -> None:
         """Wait, unless the stream is to be made anew before; with the lock held."""
-        self._changed.wait_for(lambda: self._turn != turn, pause)
+        self._changed.wait_for(lambda: self._generation != generation, pause)
 
-    def _leave_soon(self, turn: int, pause: float) -> None:
+    def _leave_soon(self, generation: int, pause: float) -> None:
         """After a failure of the stream itself; with the lock held."""
-        self._rest(turn, pause)
-        if self._turn == turn:
+        self._pause(generation, pause)
+        if self._generation == generation:
             self._member = (self._member + 1) % len(self._gateway.endpoints)
-            self._turn += 1
+            self._generation += 1
 
-    def _lose(self, turn: int) -> None:
+    def _have_all_look(self, generation: int) -> None:
         with self._changed:
-            if self._turn == turn:
-                self._turn += 1
-                self._listeners.lose()
+            if self._generation == generation:
+                self._generation += 1
+                self._listeners.have_all_look()
 
     def _follow(
-        self, client: httpx.Client, turn: int, member: int, positions: Mapping[Watched, int]
+        self, client: httpx.Client, generation: int, member: int, revisions: Mapping[Watched, int]
     ) -> None:
-        """Have listeners hear what the stream tells, until it has to be made anew."""
+        """Tell listeners what comes on the stream, until it has to be made anew."""
 
         def note_socket(event: str, info: Mapping[str, Any]) -> None:
             if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
                 with self._changed:
                     self._socket = info["return_value"].get_extra_info("socket")
-                    if self._turn != turn:
+                    if self._generation != generation:
                         raise NoAnswer("left")
 
         headers = self._headers(client, member)
         stream = client.stream(
             "POST",
             self._gateway.endpoints[member] + "/v3/watch",
-            content=encode_watches(positions),
+            content=encode_watches(revisions),
             headers=headers,
             timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
             extensions={"trace": note_socket},
         )
-        to_begin = list(positions)
+        to_begin = list(revisions)
         begun: dict[int, Watched] = {}  # by the numbers that etcd gave them
         try:
             with stream as response:
                 for line in response.iter_lines():
-                    said = parse_line(line)
-                    if said.is_begun and len(begun) < len(to_begin):
-                        begun[said.watch] = to_begin[len(begun)]
+                    told = parse_line(line)
+                    if told.is_begun and len(begun) < len(to_begin):
+                        begun[told.watch] = to_begin[len(begun)]
                     with self._changed:
-                        if self._turn != turn:
+                        if self._generation != generation:
                             return
-                        if said.events and said.watch in begun:
-                            self._listeners.hear(begun[said.watch], said.events)
+                        if told.events and told.watch in begun:
+                            self._listeners.tell(begun[told.watch], told.events)
             raise NoAnswer("the watch has ended")
         finally:
             with self._changed:

@@ -686,7 +686,7 @@ class TestNoSpace:
             server.alarm(on=True)
             yield server, store
 
-    def test_a_heartbeat_is_good_and_dated_again_when_there_is_space(
+    def test_a_renewal_is_good_and_dated_again_when_there_is_space(
         self, full: tuple[EtcdServer, Access]
     ) -> None:
         server, store = full
@@ -707,11 +707,11 @@ class TestNoSpace:
         with pytest.raises(BackendUnreachable, match=r"space exceeded.*alarm disarm"):
             store.engine.free("holder")
 
-    @pytest.mark.parametrize("number", [1, 4])
+    @pytest.mark.parametrize("number", [1, 2, 3, 4])
     def test_a_claim_that_has_gone_is_lost_all_the_same(
         self, full: tuple[EtcdServer, Access], prefix: str, number: int
     ) -> None:
-        """Before the first request of the heartbeat, or before the last, which is the date's."""
+        """Before any request of the renewal: the last looks, as there is no space for a date."""
         server, store = full
         (found,) = store.gateway.read(read_all(store.keys.helds("T"), keys_only=True)).answers
         with relay(server.endpoints[0]) as between:

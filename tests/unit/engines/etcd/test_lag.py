@@ -33,17 +33,17 @@ class KeptAlive:
         self.member = 0
         self.asked: list[tuple[int, ...]] = []
 
-    def beat(self, times: int = 1, *, pause: float = TTL / 3) -> None:
+    def keep_alive(self, times: int = 1, *, pause: float = TTL / 3) -> None:
         """Send some, with a pause after each."""
         for _ in range(times):
             member = self.member
-            witness = self._detector.choose(member, now=self._now, slack_seconds=SLACK)
-            if witness is not None and self._ask(witness):
-                self.asked.append((witness,))
+            other = self._detector.choose_other(member, now=self._now, slack_seconds=SLACK)
+            if other is not None and self._ask(other):
+                self.asked.append((other,))
             else:
-                if witness is not None:
-                    self._detector.rest(witness, self._now + 2 * TTL)
-                self.asked.append((member,) if witness is None else (witness, member))
+                if other is not None:
+                    self._detector.rest(other, self._now + 2 * TTL)
+                self.asked.append((member,) if other is None else (other, member))
                 if not self._ask(member):
                     self._detector.begin_anew(self._now + TTL / 3)
                     self.member = (member + 1) % self._size
@@ -61,22 +61,22 @@ class KeptAlive:
 
 def test_who_has_one_member_only_asks_that() -> None:
     kept = KeptAlive(1)
-    kept.beat(4)
+    kept.keep_alive(4)
     assert kept.asked == [(0,)] * 4
 
 
 def test_of_several_each_other_one_is_asked_in_turn_every_second_time() -> None:
     kept = KeptAlive(3)
-    kept.beat(8)
+    kept.keep_alive(8)
     assert kept.asked == [(0,), (1,), (0,), (2,), (0,), (1,), (0,), (2,)]
 
 
 def test_a_member_that_knows_less_than_another_did_is_left_after_one_ttl_at_most() -> None:
     for before in range(4):
         kept = KeptAlive(3)
-        kept.beat(before)
+        kept.keep_alive(before)
         kept.revisions = {0: 5, 1: 6, 2: 6}
-        kept.beat(4)
+        kept.keep_alive(4)
         assert kept.member == 1, before
 
 
@@ -84,51 +84,51 @@ def test_a_member_that_knows_more_than_another_did_is_kept() -> None:
     kept = KeptAlive(2)
     for revision in range(5, 20):
         kept.revisions = {0: revision, 1: revision}
-        kept.beat()
+        kept.keep_alive()
     assert kept.member == 0
 
 
 def test_one_that_is_a_moment_later_does_not_lag() -> None:
     kept = KeptAlive(2)
-    kept.beat()
+    kept.keep_alive()
     kept.revisions = {0: 5, 1: 6}
-    kept.beat(pause=0.9 * SLACK)
-    kept.beat(pause=0)
+    kept.keep_alive(pause=0.9 * SLACK)
+    kept.keep_alive(pause=0)
     assert (kept.asked, kept.member) == ([(0,), (1,), (0,)], 0)
 
 
 def test_who_did_not_answer_is_not_asked_next_time_if_there_is_a_third() -> None:
     kept = KeptAlive(3)
     del kept.revisions[1]
-    kept.beat(8)
+    kept.keep_alive(8)
     assert kept.asked == [(0,), (1, 0), (2,), (0,), (2,), (0,), (2,), (0,)]
-    kept.beat()
+    kept.keep_alive()
     assert kept.asked[-1] == (1, 0)
 
 
 def test_the_only_other_one_is_rarely_asked_when_it_does_not_answer() -> None:
     kept = KeptAlive(2)
     del kept.revisions[1]
-    kept.beat(12)
+    kept.keep_alive(12)
     assert kept.asked.count((1, 0)) == 2
     assert kept.asked.count((0,)) == 10
 
 
-def test_what_a_witness_says_that_lags_itself_does_not_count() -> None:
+def test_what_another_says_that_lags_itself_does_not_count() -> None:
     kept = KeptAlive(2)
     kept.revisions = {0: 9, 1: 5}
-    kept.beat(3)
+    kept.keep_alive(3)
     assert (kept.asked, kept.member) == ([(0,), (1, 0), (0,)], 0)
 
 
 def test_a_cluster_that_was_restored_is_believed_after_one_move() -> None:
     kept = KeptAlive(3)
-    kept.beat(4)
+    kept.keep_alive(4)
     kept.revisions = dict.fromkeys(range(3), 2)
     moves = 0
     for _ in range(10):
         before = kept.member
-        kept.beat()
+        kept.keep_alive()
         moves += kept.member != before
     assert moves <= 1
 
@@ -139,7 +139,7 @@ def test_members_that_change_behind_their_addresses_are_left_once_in_an_interval
     for number in range(3000):  # many waiters: a keep-alive each 0.1 s
         before = kept.member
         kept.revisions = dict.fromkeys(range(2), 9 if number % 13 == 0 else 5)
-        kept.beat(pause=0.1)
+        kept.keep_alive(pause=0.1)
         if kept.member != before:
             moves.append(number * 0.1)
     assert len(moves) > 2

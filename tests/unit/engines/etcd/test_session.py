@@ -294,7 +294,7 @@ KEYS = Keys("/p", "here")
 TICKETS, FREES, ALIVES, POOL = at_the_head(KEYS, "T", 1, 0).shared
 
 
-def place(number: int, revision: int) -> WatchTarget:
+def target(number: int, revision: int) -> WatchTarget:
     """What the so-manieth ticket of a queue waits for after a look at a revision."""
     if number == 0:
         return at_the_head(KEYS, "T", 0, revision)
@@ -308,55 +308,55 @@ def event(key: str, revision: int) -> KeyValue:
 class TestListeners:
     def test_who_is_alone_has_watches_for_its_own_target(self) -> None:
         listeners = Listeners()
-        assert listeners.put(Sleeper(), place(1, revision=5))
-        assert listeners.positions == dict.fromkeys(place(1, 5).watched, 5)
+        assert listeners.put(Sleeper(), target(1, revision=5))
+        assert listeners.revisions == dict.fromkeys(target(1, 5).watched, 5)
 
     def test_one_more_waiter_of_the_same_pool_changes_nothing_about_the_stream(self) -> None:
         listeners = Listeners()
-        assert listeners.put(Sleeper(), place(0, revision=5))
-        assert listeners.put(Sleeper(), place(1, revision=6))
-        assert set(listeners.positions) == {TICKETS, FREES, ALIVES, POOL}
-        assert not any(listeners.put(Sleeper(), place(n, revision=6 + n)) for n in range(2, 100))
+        assert listeners.put(Sleeper(), target(0, revision=5))
+        assert listeners.put(Sleeper(), target(1, revision=6))
+        assert set(listeners.revisions) == {TICKETS, FREES, ALIVES, POOL}
+        assert not any(listeners.put(Sleeper(), target(n, revision=6 + n)) for n in range(2, 100))
 
     def test_who_is_left_alone_goes_on_with_the_stream_that_there_is(self) -> None:
         listeners, first, second = Listeners(), Sleeper(), Sleeper()
-        listeners.put(first, place(0, revision=5))
-        listeners.put(second, place(1, revision=5))
+        listeners.put(first, target(0, revision=5))
+        listeners.put(second, target(1, revision=5))
         listeners.remove(first)
-        assert not listeners.put(second, place(0, revision=7))
+        assert not listeners.put(second, target(0, revision=7))
 
     def test_who_has_looked_before_what_the_stream_has_told_looks_again(self) -> None:
         listeners, late, head = Listeners(), Sleeper(), Sleeper()
-        listeners.put(head, place(0, revision=5))
-        listeners.put(Sleeper(), place(1, revision=5))
-        listeners.hear(TICKETS, [event(KEYS.ticket("T", 77), 9)])
-        listeners.put(late, place(2, revision=8))
+        listeners.put(head, target(0, revision=5))
+        listeners.put(Sleeper(), target(1, revision=5))
+        listeners.tell(TICKETS, [event(KEYS.ticket("T", 77), 9)])
+        listeners.put(late, target(2, revision=8))
         assert late.woken == [()]
 
     def test_what_the_stream_tells_is_no_news_to_who_has_looked_since(self) -> None:
         listeners, second = Listeners(), Sleeper()
-        listeners.put(Sleeper(), place(0, revision=5))
-        listeners.put(second, place(1, revision=9))
-        listeners.hear(TICKETS, [event(KEYS.ticket("T", 0), 9)])
+        listeners.put(Sleeper(), target(0, revision=5))
+        listeners.put(second, target(1, revision=9))
+        listeners.tell(TICKETS, [event(KEYS.ticket("T", 0), 9)])
         assert second.woken == []
 
     def test_one_watch_that_is_ahead_hides_nothing_that_another_still_has_to_tell(self) -> None:
         listeners, head, second = Listeners(), Sleeper(), Sleeper()
-        listeners.put(head, place(0, revision=5))
-        listeners.put(second, place(1, revision=5))
-        listeners.hear(FREES, [event(KEYS.free("T", 1, "T--0"), 9)])
+        listeners.put(head, target(0, revision=5))
+        listeners.put(second, target(1, revision=5))
+        listeners.tell(FREES, [event(KEYS.free("T", 1, "T--0"), 9)])
         gone = event(KEYS.ticket("T", 0), 8)
-        listeners.hear(TICKETS, [gone])
+        listeners.tell(TICKETS, [gone])
         assert second.woken == [(gone,)]
-        assert (listeners.positions[TICKETS], listeners.positions[FREES]) == (8, 9)
+        assert (listeners.revisions[TICKETS], listeners.revisions[FREES]) == (8, 9)
 
     def test_of_a_thousand_only_the_one_behind_is_woken_by_a_ticket_that_goes(self) -> None:
         listeners, sleepers = Listeners(), [Sleeper() for _ in range(1000)]
         for number, sleeper in enumerate(sleepers):
-            listeners.put(sleeper, place(number, revision=5))
+            listeners.put(sleeper, target(number, revision=5))
         before = [len(sleeper.woken) for sleeper in sleepers]
         gone = event(KEYS.ticket("T", 500), 6)
-        listeners.hear(TICKETS, [gone])
+        listeners.tell(TICKETS, [gone])
         news = [sleeper.woken[known:] for sleeper, known in zip(sleepers, before)]
         assert {number: each for number, each in enumerate(news) if each} == {
             500: [(gone,)],
@@ -365,48 +365,48 @@ class TestListeners:
 
     def test_who_was_woken_is_left_alone_until_it_listens_again(self) -> None:
         listeners, head = Listeners(), Sleeper()
-        listeners.put(head, place(0, revision=5))
+        listeners.put(head, target(0, revision=5))
         for revision in (6, 7):
-            listeners.hear(FREES, [event(KEYS.free("T", revision, "T--0"), revision)])
+            listeners.tell(FREES, [event(KEYS.free("T", revision, "T--0"), revision)])
         assert len(head.woken) == 1
-        listeners.put(head, place(0, revision=7))
-        listeners.hear(FREES, [event(KEYS.free("T", 8, "T--0"), 8)])
+        listeners.put(head, target(0, revision=7))
+        listeners.tell(FREES, [event(KEYS.free("T", 8, "T--0"), 8)])
         assert len(head.woken) == 2
 
     def test_the_end_of_a_claim_does_not_hide_what_it_frees(self) -> None:
         listeners, head = Listeners(), Sleeper()
-        listeners.put(head, place(0, revision=5))
+        listeners.put(head, target(0, revision=5))
         freed = event(KEYS.free("T", 1, "T--0"), 6)
-        listeners.hear(ALIVES, [event(KEYS.alive("T", 9), 6)])
-        listeners.hear(FREES, [freed])
+        listeners.tell(ALIVES, [event(KEYS.alive("T", 9), 6)])
+        listeners.tell(FREES, [freed])
         assert head.woken == [(), (freed,)]
 
     def test_after_a_compaction_all_look_again_and_the_watches_begin_there(self) -> None:
         listeners, sleepers = Listeners(), [Sleeper() for _ in range(3)]
         for number, sleeper in enumerate(sleepers):
-            listeners.put(sleeper, place(number, revision=5))
-        listeners.lose()
+            listeners.put(sleeper, target(number, revision=5))
+        listeners.have_all_look()
         assert [sleeper.woken for sleeper in sleepers] == [[()]] * 3
-        assert listeners.positions == {}
-        assert listeners.put(sleepers[1], place(1, revision=50))
-        assert listeners.positions == dict.fromkeys((TICKETS, FREES, ALIVES, POOL), 50)
-        assert not listeners.put(sleepers[2], place(2, revision=51))
+        assert listeners.revisions == {}
+        assert listeners.put(sleepers[1], target(1, revision=50))
+        assert listeners.revisions == dict.fromkeys((TICKETS, FREES, ALIVES, POOL), 50)
+        assert not listeners.put(sleepers[2], target(2, revision=51))
         assert [sleeper.woken for sleeper in sleepers] == [[()]] * 3
 
     def test_a_new_stream_begins_where_the_first_begins_that_it_is_for(self) -> None:
         listeners, head = Listeners(), Sleeper()
-        listeners.put(head, place(0, revision=5))
+        listeners.put(head, target(0, revision=5))
         # Another acquisition, hours later, with a ticket of its own.
         listeners.remove(head)
         listeners.put(Sleeper(), at_the_head(KEYS, "T", 99, 500))
-        assert set(listeners.positions.values()) == {500}
+        assert set(listeners.revisions.values()) == {500}
 
     def test_who_still_has_something_to_be_told_misses_nothing_by_a_new_stream(self) -> None:
         listeners, waiting = Listeners(), Sleeper()
-        listeners.put(Sleeper(), place(0, revision=5))
-        listeners.put(waiting, place(1, revision=5))
+        listeners.put(Sleeper(), target(0, revision=5))
+        listeners.put(waiting, target(1, revision=5))
         assert listeners.put(Sleeper(), at_the_head(KEYS, "U", 7, 30))
-        assert (waiting.woken, listeners.positions[TICKETS]) == ([], 5)
+        assert (waiting.woken, listeners.revisions[TICKETS]) == ([], 5)
 
 
 class TestBell:

@@ -1,0 +1,151 @@
+"""What the pools in etcd look like when they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from leasectl.engines import refusals
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import (
+    Found,
+    KeyValue,
+    count,
+    read,
+    read_all,
+    read_created_before,
+    read_first_created,
+)
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.records import (
+    Claim,
+    etcd_lease_id_in,
+    name_in,
+    number_in,
+    parse_claim,
+    parse_ticket,
+)
+from leasectl.model import Pool, QueueEntry, Resource, Standing
+from leasectl.system.clock import Clock
+
+_ASKED_AT_ONCE = 8
+
+
+class ShownPools:
+    """The pools below one prefix of a cluster, to be looked at.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        clock: Where times come from.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys, *, clock: Clock) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._clock = clock
+
+    def record(self, pool_type: str) -> KeyValue:
+        """The pool's own key.
+
+        Raises:
+            NotFound: There is no such pool, or not yet.
+        """
+        (found,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
+        return self._check_there(pool_type, found)
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+        """As `PoolAdmin.pools`."""
+        types = pool_types(self._gateway, self._keys)
+        if pool_type is not None and pool_type not in types:
+            raise refusals.no_pool(pool_type, types)
+        chosen = types if pool_type is None else [pool_type]
+        return tuple(self._show(each, expiries=expiries) for each in chosen)
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        """As `PoolAdmin.standing`."""
+        keys = self._keys
+        pool, resources, frees, oldest, before, tickets = self._gateway.read(
+            read(keys.pool(pool_type)),
+            count(keys.resources(pool_type)),
+            count(keys.frees(pool_type)),
+            read_first_created(keys.helds(pool_type)),
+            read_created_before(keys.tickets(pool_type), ticket),  # etcd can't count by that
+            count(keys.tickets(pool_type)),
+        ).answers
+        self._check_there(pool_type, pool)
+        standing = Standing(
+            position=1 + len(before.items),
+            others=max(0, tickets.count - 1),
+            held=resources.count - frees.count,
+            capacity=resources.count,
+        )
+        if oldest.first is None:
+            return standing
+        claim = parse_claim(oldest.first)
+        return standing._replace(
+            longest_holder=claim.holder_identity, longest_since=claim.acquire_time
+        )
+
+    def _check_there(self, pool_type: str, found: Found) -> KeyValue:
+        if found.first is None or found.first.value:
+            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+        return found.first
+
+    def _show(self, pool_type: str, *, expiries: bool) -> Pool:
+        keys = self._keys
+        resources, helds, alives, renewals, tickets = self._gateway.read(
+            read_all(keys.resources(pool_type), keys_only=True),
+            read_all(keys.helds(pool_type)),
+            read_all(keys.alives(pool_type), keys_only=True),
+            read_all(keys.renewals(pool_type)),
+            read_all(keys.tickets(pool_type)),
+        ).answers
+        alive = {etcd_lease_id_in(kv) for kv in alives.items}
+        renewed = {etcd_lease_id_in(kv): number_in(kv) for kv in renewals.items}
+        now = self._clock.wall()
+        claims = [
+            claim
+            for claim in map(parse_claim, helds.items)
+            if claim.etcd_lease_id in alive
+            or claim.seconds_left(renewed.get(claim.etcd_lease_id, 0.0), now)
+        ]
+        left = self._time_left(claims) if expiries else {}
+        held = {
+            each.name: each
+            for claim in claims
+            for each in self._held(
+                claim,
+                renewed.get(claim.etcd_lease_id, claim.acquire_time),
+                left.get(claim.etcd_lease_id),
+            )
+        }
+        names = map(name_in, resources.items)
+        return Pool(
+            pool_type,
+            tuple(held.get(name, Resource(name)) for name in names),
+            self._queue(tickets),
+        )
+
+    def _held(self, claim: Claim, renewed: float, left: float | None) -> Iterator[Resource]:
+        claim_key = self._keys.claim_key_of(claim.claim_key)
+        for lease in claim.leases(renewed):
+            yield Resource(lease.name, lease, claim_key, left)
+
+    def _time_left(self, claims: Sequence[Claim]) -> dict[int, float]:
+        """How long the claims last that expire, in seconds, by the ids of their etcd leases."""
+        # Only here, where people look; an etcd lease can only be asked for by itself.
+        from concurrent.futures import ThreadPoolExecutor
+
+        ids = [each.etcd_lease_id for each in claims if each.lease_duration_seconds is not None]
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
+            return dict(zip(ids, threads.map(self._gateway.time_left, ids)))
+
+    def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
+        entries = sorted(map(parse_ticket, tickets.items))  # by their numbers
+        return tuple(e._replace(claim_key=self._keys.claim_key_of(e.claim_key)) for e in entries)
+
+
+def pool_types(gateway: Gateway, keys: Keys) -> list[str]:
+    """The types of all pools there are, sorted."""
+    (found,) = gateway.read(read_all(keys.pools())).answers
+    return [name_in(kv) for kv in found.items if not kv.value]

@@ -1,0 +1,150 @@
+"""A ticket in etcd as the process knows it that waits with it.
+
+How long its etcd lease lasts, what was seen from its position in the queue, what has been told
+since, and whether it has become a claim unheard of. All that is only known, never decided here:
+etcd decides, by the guards of a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.engines.etcd.gateway.requests import KeyValue
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.look import QueueView
+from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind
+from leasectl.model import Request
+from leasectl.system.clock import Clock
+
+
+class EtcdTicket:
+    """One ticket, from before it is put until it is gone or has become a claim.
+
+    Its waiter's thread has it, but for two methods: `note_sent` is for whoever keeps the etcd
+    lease alive, `add_news` for whoever follows a watch.
+
+    Args:
+        request: What it asks for.
+        keys: Where things are in etcd.
+        etcd_lease_id: Of the etcd lease that it is going to be attached to.
+        ttl_seconds: Of that etcd lease.
+        clock: Where times come from.
+
+    Attributes: written by its own methods only.
+        etcd_lease_id: As given.
+        ttl_seconds: As given.
+        target: What its waiter has to listen for, by what was seen last.
+        is_head: Whether it was seen at the head of the queue, where it stays.
+        is_unsure: Whether a claim of it was sent whose answer never came.
+    """
+
+    def __init__(
+        self, request: Request, keys: Keys, *, etcd_lease_id: int, ttl_seconds: int, clock: Clock
+    ) -> None:
+        self.etcd_lease_id = etcd_lease_id
+        self.ttl_seconds = ttl_seconds
+        self.target = WatchTarget((), (), 0)
+        self.is_head = False
+        self.is_unsure = False
+        self._request = request
+        self._keys = keys
+        self._clock = clock
+        self._sent_at = clock.elapsed()
+        self._unused: QueueView | None = None  # what was seen when it came to the head
+        self._too_little: QueueView | None = None  # what was seen there last
+        self._news: tuple[KeyValue, ...] = ()
+
+    # Its etcd lease
+
+    @property
+    def sent_at(self) -> float:
+        """When the last request was sent that gave the etcd lease its full time, elapsed clock."""
+        return self._sent_at
+
+    @property
+    def renewed(self) -> float:
+        """The same on the wall clock, in seconds."""
+        return self._clock.wall() - (self._clock.elapsed() - self._sent_at)
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the etcd lease must have gone by now, for want of keep-alives."""
+        return self._clock.elapsed() - self._sent_at >= self.ttl_seconds
+
+    def note_sent(self, at: float) -> None:
+        """Count the etcd lease's time from a request sent then, on the elapsed clock.
+
+        Either it makes the etcd lease, or it was a keep-alive and has been answered.
+        """
+        self._sent_at = at
+
+    # Its position
+
+    def begin_look(self) -> None:
+        """What it has been told so far is older than what is going to be seen."""
+        self._news = ()
+
+    def wait_behind(self, view: QueueView) -> None:
+        """Listen for the end of the ticket before it, which was seen."""
+        assert view.before is not None
+        self.target = behind(
+            self._keys, self._request.type, self.etcd_lease_id, view.before.key, view.revision
+        )
+
+    def reach_head(self, view: QueueView) -> None:
+        """No ticket is before it; nobody gets in before it any more."""
+        self.is_head, self._unused = True, view
+
+    def wait_at_head(self, view: QueueView) -> None:
+        """Listen for resources, as there were too few to take."""
+        self.target = at_the_head(self._keys, self._request.type, self.etcd_lease_id, view.revision)
+        self._too_little = view
+
+    def take_view(self) -> QueueView | None:
+        """What was seen as it came to the head, for the first who asks."""
+        view, self._unused = self._unused, None
+        return view
+
+    # Its claim
+
+    def doubt_claim(self) -> None:
+        """A claim of it was sent, and no answer came: it may be a claim by now."""
+        self.is_unsure = True
+
+    def settle_claim(self) -> None:
+        """What became of that has been found out."""
+        self.is_unsure = False
+
+    # What it is told of
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it has been told of something since this was last taken, or it last looked."""
+        return bool(self._news)
+
+    def add_news(self, news: Sequence[KeyValue]) -> None:
+        """Tell it what has changed: a hint, as all else that a watch says.
+
+        Of two threads that write at a time one may get lost; then what it told of is found by
+        looking.
+        """
+        self._news = (*self._news, *news)
+
+    def guess_view(self) -> QueueView | None:
+        """What the head would see now, after what it saw last and has been told since.
+
+        To save the request between a release and the next grant: if there is more to it, the
+        guards of the claim don't hold, and one has to look after all.
+
+        Returns:
+            None when it can't be told, or when there isn't enough to take.
+        """
+        request, news, self._news = self._request, self._news, ()
+        frees = self._keys.frees(request.type)
+        is_about_frees = bool(news) and all(kv.key.startswith(frees) for kv in news)
+        if self._too_little is None or request.name is not None or not is_about_frees:
+            return None
+        guessed = self._too_little.with_freed(news)
+        if len(guessed.page) < request.count:
+            return None
+        return guessed._replace(page=guessed.page[: request.count])
