@@ -1,0 +1,126 @@
+"""scripts/mutate: it breaks a copy, tells who noticed, and goes on where it was."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.mutants import mutants
+
+MUTATE = Path(__file__).parents[3] / "scripts" / "mutate"
+
+MODULE = """def is_grown_up(age: int) -> bool:
+    return age >= 18
+
+
+def greet(age: int, said: list[str]) -> None:
+    said.append("hello")
+    while age < 0:
+        pass
+"""
+TESTS = """from pkg.it import greet, is_grown_up
+
+
+def test_it():
+    assert is_grown_up(18) and not is_grown_up(3)
+    greet(20, [])
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A package of which not everything is tested."""
+    root = tmp_path / "source"
+    (root / "pkg").mkdir(parents=True)
+    (root / "pkg" / "it.py").write_text(MODULE)
+    (root / "test_it.py").write_text(TESTS)
+    return root
+
+
+def mutate(root: Path, *options: str, tests: str = "test_it.py") -> tuple[int, str]:
+    argv = [sys.executable, str(MUTATE), "--root", str(root), *options, "pkg", "--", tests]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_it_tells_who_was_killed_and_shows_who_survived(root: Path) -> None:
+    code, out = mutate(root, "--jobs", "2", "--limit", "10")
+    assert code == 1
+    verdicts = re.findall(r"^\d+: (\w+), [\d.]+ s, pkg/it.py:\d+: (.+)$", out, re.MULTILINE)
+    assert {text: verdict for verdict, text in verdicts} == {
+        "(age > 18)": "killed",  # a boundary, which its test looks at
+        "19": "killed",
+        "return None": "killed",
+        "pass": "survived",  # nobody looks at what was said
+        "(age <= 0)": "survived",
+        "1": "survived",
+    }
+    assert "3 of 6 killed, 0 of them by the time limit" in out
+    assert '-    said.append("hello")\n+    pass\n' in out
+    assert (root / "pkg" / "it.py").read_text() == MODULE
+
+
+def test_who_hangs_has_been_noticed(root: Path) -> None:
+    (root / "test_it.py").write_text(TESTS.replace("20", "0"))
+    code, out = mutate(root, "--limit", "3", "--jobs", "2")
+    assert (code, out.splitlines()[-1]) == (1, "5 of 6 killed, 2 of them by the time limit")
+
+
+def test_it_goes_on_where_it_was_and_picks_by_the_seed(root: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    options = ("--seed", "7", "--log", str(log), "-n")
+    _, first = mutate(root, *options, "1")
+    judged = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(judged) == 1
+    _, second = mutate(root, *options, "1")
+    assert "1 mutants, 0 to be judged" in second
+    assert second.splitlines()[-1] == first.splitlines()[-1]
+    assert len(log.read_text().splitlines()) == 1
+    _, more = mutate(root, *options, "2")
+    assert "2 mutants, 1 to be judged" in more
+
+
+def test_tests_that_fail_anyway_judge_nothing(root: Path) -> None:
+    (root / "test_it.py").write_text(TESTS.replace("(18)", "(17)"))
+    code, out = mutate(root)
+    assert (code, "the tests fail without a mutant" in out) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("source", "broken"),
+    [
+        ("a < b", ["(a <= b)"]),
+        ("a is not b", ["(a is b)"]),
+        ("a in b", ["(a not in b)"]),
+        ("a and b", ["(a or b)", "(a)"]),
+        ("not a", ["bool(a)"]),
+        ("a + 'é' - b", ["(a - 'é')", "(a + 'é' + b)"]),
+        ("a %= b", ["a //= b"]),
+        ("3", ["4"]),
+        ("True", ["False"]),
+        ("f(a)", ["pass"]),
+        ("f(a, b)", ["f(b, a)", "pass"]),
+        ("raise A", ["pass"]),
+        ("for x in y: break", ["continue"]),
+        ("def f(): return a", ["return None"]),
+        ("if a: b", ["not (a)"]),
+        # What is no test's business.
+        ('f"{a + b}"', []),
+        ('"""Text."""', []),
+        ("@f(1)\ndef g(a: Literal[1], b: X = y) -> A[3]: ...", []),
+        ("with f(1): ...", []),
+        ("a: A[1] = b", []),
+        ("x: Literal[3]", []),
+        ("if TYPE_CHECKING: f(1)", []),
+    ],
+)
+def test_what_it_breaks(source: str, broken: list[str]) -> None:
+    found = mutants(source.encode())
+    assert [each.text for each in found] == broken
+    for each in found:
+        assert each.applied(source.encode()).decode().count(each.text) == 1
