@@ -6,7 +6,8 @@ import os
 import signal
 
 from leasectl.backends.contract import Patience
-from leasectl.backends.pool.backend import RECOVER_AGAIN_SECONDS, PoolBackend
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.backends.pool.turn import RECOVER_AGAIN_SECONDS
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
