@@ -1,0 +1,121 @@
+"""N leases from a server that grants one a request: all of them, or none.
+
+Who holds a part and waits for the rest keeps that part from others who do the same: two that each
+hold what the other waits for would wait for ever. So the rest is waited for with a limit, then all
+is given back and asked for again after a pause that chance decides. There is no queue in this:
+who asks for many may be overtaken for as long as others ask for few.
+
+One acquisition: `acquire_one_by_one` asks the server (`Grants`) for one after the other -> the
+journal records each the moment it arrives -> after too long a wait for the rest, `_give_all_back`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Callable, Protocol
+
+from leasectl.backends.contract import RemoteJournal
+from leasectl.model import Lease
+from leasectl.system.backoff import Backoff, Pauses
+from leasectl.system.clock import earliest
+
+# With a part in hand the rest is waited for this long, times 1 to 2.
+PART_SECONDS = 45.0
+BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0, chance=1.0)
+# An older release of a name is soon over, one way or the other.
+_RELEASE_SECONDS = (0.1, 1.0)
+
+
+class Grants(Protocol):
+    """A server that grants one at a time."""
+
+    def ask_for_one(self, until: float | None) -> str | None:
+        """Ask for one, and wait.
+
+        Args:
+            until: When to give up, CLOCK_BOOTTIME in seconds; None for never.
+
+        Returns:
+            The name of what was granted; None when there was none in time.
+
+        Raises:
+            LeaseError: There won't be one.
+        """
+
+    def give_back(self, name: str) -> None:
+        """Give back what was granted to this acquisition.
+
+        Raises:
+            BackendUnreachable: It is not certain that it was given back.
+        """
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass; raises what ends the wait."""
+
+
+def acquire_one_by_one(
+    server: Grants,
+    count: int,
+    journal: RemoteJournal,
+    *,
+    deadline: float | None,
+    now: Callable[[], float],
+    chance: Callable[[], float] = random.random,
+) -> tuple[Lease, ...] | None:
+    """Get so many leases, or none.
+
+    What has arrived when this raises is on record, and whoever has asked gives it back.
+
+    Args:
+        server: Where they come from.
+        count: How many.
+        journal: Records each as it arrives.
+        deadline: When to give up, CLOCK_BOOTTIME in seconds; None for never.
+        now: That clock.
+        chance: A number from 0 to 1, another one each time.
+
+    Returns:
+        The leases; None when they weren't all to be had in time. What had arrived of them is on
+        record then, too.
+
+    Raises:
+        LeaseError: What the server's refusal was, or what ended the wait.
+    """
+    pauses = Pauses(BACKOFF)
+    while True:
+        leases: list[Lease] = []
+        while len(leases) < count:
+            part = now() + PART_SECONDS * (1 + chance()) if leases else None
+            lease = _get_one(server, journal, earliest(deadline, part), chance)
+            if lease is None:
+                break
+            leases.append(lease)
+        else:
+            return tuple(leases)
+        if deadline is not None and now() >= deadline:
+            return None
+        _give_all_back(server, journal, leases)
+        server.pause(pauses.next())
+
+
+def _get_one(
+    server: Grants, journal: RemoteJournal, until: float | None, chance: Callable[[], float]
+) -> Lease | None:
+    while True:
+        name = server.ask_for_one(until)
+        if name is None:
+            return None
+        lease = journal.arrived(name)
+        if lease is not None:
+            return lease
+        # An older release of this name is still under way and could hit the new grant.
+        server.give_back(name)
+        shortest, longest = _RELEASE_SECONDS
+        server.pause(shortest + (longest - shortest) * chance())
+
+
+def _give_all_back(server: Grants, journal: RemoteJournal, leases: Sequence[Lease]) -> None:
+    for lease in leases:
+        server.give_back(lease.name)
+        journal.returned(lease.name)

@@ -1,0 +1,217 @@
+"""One acquisition from a lease proxy: its keys, what is lost on the way, and what comes late.
+
+ci-operator's server has no request keys: a reply that is lost may have carried a grant. So a
+request is repeated at most once for each loss, and the record says that a lease may be lost. Each
+request of `leasectl`'s carries a key all the same, ``<handle>/<acquisition>/<index>``: a server
+that heeds it answers a repetition with what the first got, and then nothing was lost.
+"""
+
+from __future__ import annotations
+
+from leasectl.backends.contract import Patience, Progress, RemoteJournal
+from leasectl.backends.one_by_one import acquire_one_by_one
+from leasectl.backends.proxy.protocol import (
+    ACQUIRE,
+    Refused,
+    acquire_query,
+    granted,
+    heeds,
+    names_in,
+    with_key,
+)
+from leasectl.backends.proxy.releases import Releases
+from leasectl.errors import BackendUnreachable, NoLease
+from leasectl.http.connection import Answer, Connection, Loss, NotSent, TimeOver
+from leasectl.model import Lease, Request
+from leasectl.system.backoff import Backoff, retry
+from leasectl.system.clock import Clock
+from leasectl.system.poll import sleep
+from leasectl.text.durations import format_duration
+from leasectl.text.naming import is_name
+from leasectl.text.printable import printable
+
+# How long a server may be away.
+CONNECT_SECONDS = 10.0
+MOST_LOSSES = 3
+# Whoever gives up wants to end.
+UNDO_SECONDS = 0.3
+# The server doesn't say that it makes a request wait; one that takes this long does.
+FIRST_REPORT_SECONDS = 1.0
+_BACKOFF = Backoff(first_seconds=0.2, longest_seconds=5.0, chance=1.0)
+
+
+class Acquisition:
+    """As many single grants as are wanted, or none; a `Grants`.
+
+    Args:
+        url: Of the proxy.
+        connection: How to talk to it.
+        releases: The same proxy's.
+        request: What is wanted.
+        journal: Keeps the record in step.
+        patience: How long to wait.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        connection: Connection,
+        releases: Releases,
+        *,
+        request: Request,
+        journal: RemoteJournal,
+        patience: Patience,
+        clock: Clock,
+    ) -> None:
+        self._url = url
+        self._connection = connection
+        self._releases = releases
+        self._request = request
+        self._journal = journal
+        self._patience = patience
+        self._clock = clock
+        self._start = clock.elapsed()
+        wait = patience.wait_seconds
+        self._deadline = None if wait is None else self._start + wait
+        self._next_report = self._start + FIRST_REPORT_SECONDS
+        self._tried_at = self._failing_since = self._start
+        self._asked = 0
+        self._losses = 0
+        self._key = journal.key
+
+    def take(self) -> tuple[Lease, ...]:
+        """Get all, or nothing that isn't on record.
+
+        Raises:
+            NoLease: Not before the deadline, ours or the server's.
+            LeaseError: The server refused, or what ended the wait.
+        """
+        try:
+            leases = acquire_one_by_one(
+                self,
+                self._request.count,
+                self._journal,
+                deadline=self._deadline,
+                now=self._clock.elapsed,
+            )
+            if leases is None:
+                raise self._no_lease()
+        except BaseException:
+            self._undo_losses()
+            raise
+        return leases
+
+    def ask_for_one(self, until: float | None) -> str | None:
+        self._key = f"{self._journal.key}/{self._asked}"
+        self._asked += 1
+        self._failing_since = self._clock.elapsed()
+        try:
+            return retry(
+                lambda: self._ask_until_answered(until),
+                on=(NotSent, Refused),
+                backoff=_BACKOFF,
+                is_over=lambda pause: self._is_over(until, pause),
+                sleep=self.pause,
+                note=self._note_failure,
+            )
+        except TimeOver:
+            return None
+
+    def give_back(self, name: str) -> None:
+        self._releases.give_back(name, self._journal.key)
+
+    def pause(self, seconds: float) -> None:
+        now = self._clock.elapsed
+        until = now() + seconds
+        sleep(wake_fds=(), interrupts=self._patience.interrupts, until=until, now=now)
+
+    def _is_over(self, until: float | None, pause: float) -> bool:
+        # A server that let us wait for a while was there: its failure is a new one.
+        if self._clock.elapsed() - self._tried_at > CONNECT_SECONDS:
+            self._failing_since = self._clock.elapsed()
+        last_try = self._failing_since + CONNECT_SECONDS if until is None else until
+        return self._clock.elapsed() + pause >= last_try
+
+    def _note_failure(self, failures: int, error: Exception) -> None:
+        if failures == 1 and self._patience.report:
+            self._patience.warn(f"{error}; trying again")
+
+    def _ask_until_answered(self, until: float | None) -> str:
+        self._tried_at = self._clock.elapsed()
+        while True:
+            try:
+                answer = self._connection.ask(
+                    ACQUIRE,
+                    params=acquire_query(self._request.type),
+                    headers=with_key(self._key),
+                    interrupts=self._patience.interrupts,
+                    until=until,
+                    tick=self._report,
+                    late=self._take_late,
+                )
+                return self._name_in(answer)
+            except Loss as loss:
+                self._note_loss(loss)
+
+    def _name_in(self, answer: Answer) -> str:
+        if heeds(answer, self._key):
+            self._journal.found()
+        try:
+            names = granted(self._url, answer)
+        except NoLease as refusal:
+            raise self._no_lease(str(refusal)) from None
+        if len(names) == 1 and is_name(names[0]):
+            return names[0]
+        for name in names:
+            self._releases.give_back(name, self._key)
+        raise BackendUnreachable(
+            f"{self._url} granted what can't be a name or wasn't asked for "
+            f"({printable(','.join(names))}); it was given back"
+        )
+
+    def _note_loss(self, loss: Loss) -> None:
+        self._losses += 1
+        self._journal.lost_reply()
+        self._patience.warn(
+            f"{loss}; a lease of {self._request.type} may have been granted and stay leased until "
+            "the job ends"
+        )
+        if self._losses >= MOST_LOSSES:
+            raise BackendUnreachable(f"{loss}, {self._losses} times; gave up") from loss
+
+    def _take_late(self, answer: Answer | None) -> None:
+        """Keep what was granted while we gave up: whoever has asked gives back what has arrived."""
+        names = names_in(answer) if answer is not None and answer.status == 200 else None
+        for name in names or ():
+            if not is_name(name) or self._journal.arrived(name) is None:
+                self._releases.give_back(name, self._key)
+        if answer is None:
+            self._losses += 1
+            self._journal.lost_reply()
+            self._patience.warn(
+                f"{self._url} didn't answer that it has stopped waiting; a lease of "
+                f"{self._request.type} may stay leased until the job ends"
+            )
+
+    def _undo_losses(self) -> None:
+        """Give back what lost answers may have carried, if the server knows of keys."""
+        if self._losses:
+            try:
+                if self._releases.undo(self._journal.key, seconds=UNDO_SECONDS):
+                    self._journal.found()
+            except BackendUnreachable:
+                self._journal.to_undo()
+
+    def _report(self, now: float) -> float | None:
+        if self._patience.report is None:
+            return None
+        if now >= self._next_report:
+            self._patience.report(Progress(waited_seconds=now - self._start))
+            self._next_report = now + self._patience.report_seconds
+        return self._next_report
+
+    def _no_lease(self, words: str | None = None) -> NoLease:
+        waited = format_duration(self._clock.elapsed() - self._start)
+        detail = f": {words}" if words else ""
+        return NoLease(f'no lease of "{self._request.type}" within {waited}{detail}')

@@ -1,0 +1,111 @@
+"""The lease proxy's requests and answers, and what they mean: no request is made here.
+
+``POST /lease/acquire?type=T&count=1`` waits until one is free and answers ``{"names": ["..."]}``.
+``POST /lease/release`` takes ``{"names": ["..."]}``. Errors are one line of text beside a status.
+
+``Idempotency-Key`` is ours. ci-operator's server knows nothing of it; `leasectl serve` sends it
+back, answers a repeated request with what the first got, and releases only what was granted to
+requests whose keys begin with it. There a release of no names undoes a request whose answer was
+lost.
+"""
+
+from __future__ import annotations
+
+import json
+
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLease, NotFound
+from leasectl.http.connection import Answer, Loss
+from leasectl.text.printable import printable
+
+ACQUIRE = "/lease/acquire"
+RELEASE = "/lease/release"
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+
+class Refused(BackendUnreachable):
+    """The server answered with an error that may pass."""
+
+
+def acquire_query(pool_type: str) -> dict[str, str]:
+    """What to ask for one lease with."""
+    return {"type": pool_type, "count": "1"}
+
+
+def with_key(key: str) -> dict[str, str]:
+    """The headers of a request with a key; none where the key isn't known."""
+    return {IDEMPOTENCY_KEY: key} if key else {}
+
+
+def heeds(answer: Answer, key: str) -> bool:
+    """Tell whether the server heeds keys: it sends them back."""
+    return answer.headers.get(IDEMPOTENCY_KEY.lower()) == key
+
+
+def names_in(answer: Answer) -> list[str] | None:
+    """The names that an answer says were granted; None when it says something else."""
+    try:
+        names = json.loads(answer.text)["names"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    well_formed = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return names if well_formed else None
+
+
+def granted(url: str, answer: Answer) -> list[str]:
+    """The names in an answer to a request for a lease.
+
+    Raises:
+        Loss: Nobody can tell whether something was granted.
+        NotFound, InvalidRequest: The server will never grant that.
+        NoLease: It has waited for as long as it does.
+        Refused: Something else went wrong, and may go right the next time.
+    """
+    if answer.status != 200:
+        raise _why_not(url, answer)
+    names = names_in(answer)
+    if not names:
+        raise Loss(f"{url} answered something else than a name")
+    return names
+
+
+def check_released(url: str, answer: Answer) -> None:
+    """Look at the answer to a release of names; that they weren't leased (any more) is as good.
+
+    Raises:
+        Refused: It was none.
+    """
+    if answer.status not in (200, 204) and "no resource name" not in answer.text:
+        raise Refused(words_of(url, answer))
+
+
+def is_undone(url: str, answer: Answer, key: str) -> bool:
+    """Tell from the answer to a release of no names whether the server has undone what came with
+    the key: it heeds keys.
+
+    Raises:
+        Refused: It couldn't.
+    """
+    if answer.status == 400:
+        return False  # it sees no sense in a release of no names, and never will
+    if answer.status not in (200, 204):
+        raise Refused(words_of(url, answer))
+    return heeds(answer, key)
+
+
+def words_of(url: str, answer: Answer) -> str:
+    """What a server said, for an error."""
+    said = printable(" ".join(answer.text.split()), longest=200)
+    return f"{url} answered {answer.status}: {said or 'nothing'}"
+
+
+def _why_not(url: str, answer: Answer) -> LeaseError:
+    words = words_of(url, answer)
+    if answer.status == 404:
+        return NotFound(words)
+    if 400 <= answer.status < 500:
+        return InvalidRequest(words)
+    if "context deadline exceeded" in answer.text:
+        return NoLease(words)
+    if answer.status in (502, 504):
+        return Loss(words)  # something in between doesn't know what became of it
+    return Refused(words)

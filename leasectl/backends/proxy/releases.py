@@ -1,0 +1,134 @@
+"""Giving back to a lease proxy: by name, or whatever a key was granted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Callable, TypeVar
+
+from leasectl.backends.proxy.protocol import RELEASE, Refused, check_released, is_undone, with_key
+from leasectl.errors import BackendUnreachable
+from leasectl.http.connection import Connection, Loss, NotSent
+from leasectl.system.backoff import Backoff, retry
+from leasectl.system.clock import Clock
+from leasectl.text.durations import format_seconds
+from leasectl.text.printable import printable
+
+_BACKOFF = Backoff(first_seconds=0.1, longest_seconds=1.0, chance=1.0)
+
+Result = TypeVar("Result")
+
+
+class Releases:
+    """Releases at one lease proxy, each tried until it works or its time is over.
+
+    Args:
+        url: Of the proxy.
+        connection: How to talk to it.
+        seconds: How long a release may take in all.
+        clock: Where times come from.
+    """
+
+    def __init__(self, url: str, connection: Connection, *, seconds: float, clock: Clock) -> None:
+        self._url = url
+        self._connection = connection
+        self._seconds = seconds
+        self._clock = clock
+
+    def release(self, key: str, names: Sequence[str]) -> Iterator[str]:
+        """Give names back, one a request; yields each as soon as it is certain.
+
+        They share one limit of time: one that hangs or fails doesn't keep the others from being
+        released, and has another turn in what time they leave.
+
+        Args:
+            key: Of the acquisition that got them; empty when that isn't known.
+            names: What the server called them. None of them: whatever the key has been granted.
+
+        Raises:
+            BackendUnreachable: In the end, when one couldn't be given back in time.
+        """
+        start = self._clock.elapsed()
+        try:
+            if not names and key:
+                self.undo(key)
+            yield from self._give_all_back(key, names, start + self._seconds)
+        except BackendUnreachable as error:
+            spent = format_seconds(self._clock.elapsed() - start)
+            raise BackendUnreachable(f"not released within {spent}: {error}") from error
+
+    def _give_all_back(self, key: str, names: Sequence[str], until: float) -> Iterator[str]:
+        left = list(names)
+        failure: BackendUnreachable | None = None
+        for _ in range(2):
+            for turns, name in zip(range(len(left), 0, -1), tuple(left)):
+                now = self._clock.elapsed()
+                try:
+                    self.give_back(name, key, now + (until - now) / turns)
+                except BackendUnreachable as error:
+                    failure = failure or error
+                else:
+                    left.remove(name)
+                    yield name
+        if left and failure is not None:
+            raise failure
+
+    def give_back(self, name: str, key: str, until: float | None = None) -> None:
+        """Release one name; that it isn't leased (any more) is as good.
+
+        Args:
+            name: What the server called it.
+            key: Of the acquisition that got it: a server that heeds keys doesn't release what it
+                has granted to somebody else since. Empty when that isn't known.
+            until: When to stop trying, CLOCK_BOOTTIME in seconds.
+
+        Raises:
+            BackendUnreachable: It is not certain that it was released.
+        """
+        end = until if until is not None else self._clock.elapsed() + self._seconds
+
+        def once() -> None:
+            left = end - self._clock.elapsed()
+            if left <= 0:
+                raise Refused(f"{self._url} was given no time to release {printable(name)}")
+            answer = self._connection.tell(
+                RELEASE, {"names": [name]}, headers=with_key(key), seconds=left
+            )
+            check_released(self._url, answer)
+
+        self._until_it_works(once, end)
+
+    def undo(self, key: str, *, seconds: float | None = None) -> bool:
+        """Give back whatever was granted to requests with a key, and end those that wait.
+
+        It is a release of no names, which means nothing to a server that doesn't heed keys.
+
+        Args:
+            key: Of a request or an acquisition.
+            seconds: Try once, for so long; None: as often and as long as a release.
+
+        Returns:
+            Whether the server heeds keys: then nothing is leased under this one any more.
+
+        Raises:
+            BackendUnreachable: It is not certain that it was undone.
+        """
+        end = self._clock.elapsed() + (self._seconds if seconds is None else seconds)
+
+        def once() -> bool:
+            left = max(0.0, end - self._clock.elapsed())
+            answer = self._connection.tell(
+                RELEASE, {"names": []}, headers=with_key(key), seconds=left
+            )
+            return is_undone(self._url, answer, key)
+
+        return once() if seconds is not None else self._until_it_works(once, end)
+
+    def _until_it_works(self, once: Callable[[], Result], end: float) -> Result:
+        return retry(
+            once,
+            on=(NotSent, Loss, Refused),
+            backoff=_BACKOFF,
+            is_over=lambda pause: self._clock.elapsed() + pause >= end,
+            sleep=time.sleep,
+        )

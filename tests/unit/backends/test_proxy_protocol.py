@@ -1,0 +1,87 @@
+"""What the lease proxy's answers mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.backends.proxy.protocol import (
+    Refused,
+    acquire_query,
+    check_released,
+    granted,
+    heeds,
+    is_undone,
+    with_key,
+)
+from leasectl.errors import InvalidRequest, NoLease, NotFound
+from leasectl.http.connection import Answer, Loss
+
+URL = "http://proxy"
+
+
+def answer(status: int, text: str = "", key: str | None = None) -> Answer:
+    return Answer(status, text, {} if key is None else {"idempotency-key": key})
+
+
+def test_a_request_is_for_one_and_carries_a_key_where_one_is_known() -> None:
+    assert acquire_query("T") == {"type": "T", "count": "1"}
+    assert with_key("T-1/1/0") == {"Idempotency-Key": "T-1/1/0"}
+    assert with_key("") == {}
+
+
+def test_a_server_that_sends_the_key_back_heeds_it() -> None:
+    assert heeds(answer(200, key="k"), "k")
+    assert not heeds(answer(200, key="other"), "k")
+    assert not heeds(answer(200), "k")
+
+
+def test_a_grant_names_what_was_granted() -> None:
+    assert granted(URL, answer(200, '{"names": ["T--00", "T--01"]}')) == ["T--00", "T--01"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[]", '{"names": null}', '{"names": []}', '{"names": [1]}', '"names"']
+)
+def test_of_an_answer_that_names_nothing_nobody_knows_what_was_granted(text: str) -> None:
+    with pytest.raises(Loss, match="something else than a name"):
+        granted(URL, answer(200, text))
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "error"),
+    [
+        (404, "resource type not found", NotFound),
+        (400, "bad", InvalidRequest),
+        (401, "", InvalidRequest),
+        (500, "context deadline exceeded", NoLease),
+        (504, "context deadline exceeded", NoLease),
+        (502, "bad gateway", Loss),
+        (504, "", Loss),
+        (500, "", Refused),
+        (503, "busy", Refused),
+        (302, "", Refused),
+    ],
+)
+def test_another_status_is_an_error_in_the_servers_words(
+    status: int, text: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error) as refused:
+        granted(URL, answer(status, text))
+    assert type(refused.value) is error
+    assert str(refused.value) == f"{URL} answered {status}: {text or 'nothing'}"
+
+
+def test_what_isnt_leased_is_as_good_as_released() -> None:
+    for good in (answer(200), answer(204), answer(500, "no resource name T--00")):
+        check_released(URL, good)
+    for bad in (answer(500, "busy"), answer(404)):
+        with pytest.raises(Refused):
+            check_released(URL, bad)
+
+
+def test_only_a_server_that_heeds_keys_undoes_what_came_with_one() -> None:
+    assert is_undone(URL, answer(204, key="k"), "k")
+    assert not is_undone(URL, answer(204), "k")
+    assert not is_undone(URL, answer(400, key="k"), "k")
+    with pytest.raises(Refused):
+        is_undone(URL, answer(500, key="k"), "k")
