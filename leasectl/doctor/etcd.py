@@ -112,7 +112,7 @@ def write_access(opened: Opened, prefix: str) -> Finding:
 def claims(service: Service, opened: Opened) -> Finding:
     """Do the claims of this state directory and its handles agree?"""
     url = service.backend_url
-    # Before the records: what is claimed since then is on record.
+    # Before the records, so that no claim made since counts as unknown.
     claim_keys = opened.engine.claim_keys()
     handles = {claim_key_of(each): each for each in service.handles.active()}
     # Also of one that names the same cluster in other words.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
+import leasectl
 from leasectl.backends.contract import Patience
 from leasectl.errors import StateUnwritable
-from leasectl.keeper.loop import Keeper, Log
+from leasectl.keeper.installed import SETTLED_SECONDS
+from leasectl.keeper.log import Log
+from leasectl.keeper.rounds import Rounds
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
@@ -313,6 +317,26 @@ def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
     eventually(lambda: len(cli.held()) == 1, what="the new one sees the guard die")
 
 
+def test_an_upgrade_in_place_makes_it_the_installed_version(
+    cli: Cli, pool: str, tmp_path: Path
+) -> None:
+    package = tmp_path / "site" / "leasectl"
+    shutil.copytree(Path(leasectl.__file__).parent, package)
+    cli.env["PYTHONPATH"] = str(package.parent)
+    acquired(cli, "--release-after", "1h")
+    keeper = the_keeper(cli)
+    upgraded = package / "upgraded.py"
+    shutil.copy(package / "__init__.py", upgraded)
+    upgraded.replace(package / "__init__.py")
+    nudge(cli)  # too early: others of its files may not be there yet
+    time.sleep(SETTLED_SECONDS)
+    assert "handing over" not in log(cli)
+    nudge(cli)
+    eventually(lambda: log(cli).count("] started") == 2, what="the new one starts")
+    assert cli.keepers() == [keeper]
+    assert not free(cli)
+
+
 def test_the_next_command_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
     holder = guard(cli)
     acquire_guarded(cli, holder)
@@ -385,15 +409,15 @@ class Failing:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.verbs = FailingVerbs()
-        monkeypatch.setattr("leasectl.keeper.loop.release", self.verbs.release)
-        monkeypatch.setattr("leasectl.keeper.loop.renew", self.verbs.renew)
+        monkeypatch.setattr("leasectl.keeper.releases.release", self.verbs.release)
+        monkeypatch.setattr("leasectl.keeper.renewals.renew", self.verbs.renew)
         self.now = boottime_seconds()
         clock = Clock(elapsed=lambda: self.now)
         state = State.open(str(directory))
         self.service = Service(
             state, backend_url="local:", caller=Caller("test@host", "host"), clock=clock
         )
-        self.keeper = Keeper(self.service, clock=clock, log=Log(state.path("keeper.log"), clock))
+        self.rounds = Rounds(self.service, clock=clock, log=Log(state.path("keeper.log"), clock))
 
 
 @pytest.fixture
@@ -412,21 +436,36 @@ def test_a_release_that_fails_is_tried_again_ever_more_seldom(cli: Cli, failing:
     make_overdue(cli)
     pauses = []
     for _ in range(8):
-        due = failing.keeper.round()
+        due = failing.rounds.go()
         assert due is not None
         pauses.append(round(due - failing.now))
         failing.now = due
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     assert failing.verbs.tried == 2 * len(pauses)
     failing.verbs.failing = False
-    assert failing.keeper.round() is None
+    assert failing.rounds.go() is None
+    assert free(cli)
+
+
+def test_a_renewal_that_fails_does_not_delay_a_release(cli: Cli, failing: Failing) -> None:
+    acquired(cli, "--ttl", "60s", "--release-after", "30s")
+    os.kill(the_keeper(cli), signal.SIGKILL)
+    release_at = float(str(cli.query("SELECT due FROM timer")[0][0]))
+    failing.now = boottime_seconds()
+    while failing.now < release_at:
+        due = failing.rounds.go()
+        assert due is not None
+        assert due <= release_at
+        failing.now = due
+    failing.verbs.failing = False
+    failing.rounds.go()
     assert free(cli)
 
 
 def test_a_fraction_of_a_second_is_logged_as_people_write_it(cli: Cli, failing: Failing) -> None:
     acquired(cli, "--ttl", "5s")
     os.kill(the_keeper(cli), signal.SIGKILL)
-    failing.keeper.round()
+    failing.rounds.go()
     assert "the disk is full; next try in 0.83s\n" in log(cli)
 
 

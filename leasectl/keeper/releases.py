@@ -1,0 +1,98 @@
+"""Giving back what has to be given back now, and trying again where that fails."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Set
+from typing import Callable, NamedTuple
+
+from leasectl.backends.kinds import kind_of_handle
+from leasectl.errors import LeaseError
+from leasectl.keeper.log import Log
+from leasectl.keeper.retries import Key, Retries, key_meant
+from leasectl.leases.release import release
+from leasectl.leases.service import Service
+from leasectl.model import ReleaseTarget
+from leasectl.system.clock import Clock
+from leasectl.system.request_threads import RequestThreads
+
+# Opens, in the thread that calls it, what releases.
+OpenRelease = Callable[[], Callable[[ReleaseTarget], tuple[str, ...]]]
+
+
+class _Server(NamedTuple):
+    """Where releases go; each has a thread of its own."""
+
+    url: str
+    settings: str
+
+
+class Releases:
+    """Releases on the embedded pool at once, those on servers by threads.
+
+    Args:
+        service: On the state directory that is kept.
+        open_release: What a thread releases with; it needs records of its own.
+        clock: Where times come from.
+        log: Where events are written.
+    """
+
+    def __init__(
+        self, service: Service, open_release: OpenRelease, *, clock: Clock, log: Log
+    ) -> None:
+        self._service = service
+        self._open_release = open_release
+        self._clock = clock
+        self._log = log
+        self._retries = Retries(clock=clock, log=log)
+        self._threads: RequestThreads[_Server, ReleaseTarget] | None = None
+
+    @property
+    def fd(self) -> int | None:
+        """A descriptor that can be read when there are outcomes; None before the first thread."""
+        return None if self._threads is None else self._threads.fd
+
+    def release(self, target: ReleaseTarget) -> float | None:
+        """Release, or have a thread do it, unless it failed a moment ago.
+
+        Returns:
+            When it is to be tried again; None if that isn't needed, or `take_outcomes` will say.
+        """
+        retry_at = self._retries.at(key_meant(target))
+        if retry_at is not None and self._clock.elapsed() < retry_at:
+            return retry_at
+        handle = self._service.handles.load(target.handle_id)
+        if handle is None or kind_of_handle(handle).shares_transaction:
+            return self.release_here(target)
+        if self._threads is None:
+            self._threads = RequestThreads(lambda server: self._open_release(), clock=self._clock)
+        self._threads.send(_Server(handle.backend, handle.settings), target)
+        return None
+
+    def release_here(self, target: ReleaseTarget) -> float | None:
+        """Release without a thread, however long it takes; returns as `release`."""
+        return self._note(target, functools.partial(release, self._service, target))
+
+    def take_outcomes(self) -> None:
+        """Note what came of what threads were asked to do."""
+        for outcome in self._threads.outcomes() if self._threads else ():
+            self._note(outcome.job, outcome.result)
+
+    def under_way(self) -> Set[Key]:
+        """Of what something is being released, or will be when it is tried again."""
+        jobs = self._threads.under_way if self._threads else ()
+        return self._retries.keys() | {key_meant(target) for target in jobs}
+
+    def keep_only(self, known: Collection[Key]) -> None:
+        """Forget what isn't there any more."""
+        self._retries.keep_only(known)
+
+    def _note(self, target: ReleaseTarget, released: Callable[[], tuple[str, ...]]) -> float | None:
+        key = key_meant(target)
+        try:
+            names = released()
+        except LeaseError as error:
+            return self._retries.failed(key, f"can't release {target.handle_id}: {error}")
+        self._retries.succeeded(key)
+        self._log.write(f"released {target.handle_id}: {' '.join(names) or 'held nothing'}")
+        return None

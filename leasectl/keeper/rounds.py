@@ -1,0 +1,84 @@
+"""What the keeper does when it is awake: one round, in which it does all that is due."""
+
+from __future__ import annotations
+
+import functools
+from typing import Callable
+
+from leasectl.backends.kinds import LOCAL
+from leasectl.keeper.log import Log
+from leasectl.keeper.releases import Releases
+from leasectl.keeper.renewals import Renewals, keeper_renews
+from leasectl.keeper.retries import Key, key_of
+from leasectl.leases import recovery
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import release
+from leasectl.leases.service import Service
+from leasectl.model import Process, ReleaseTarget
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock, earliest
+
+
+class Rounds:
+    """The keeper's work.
+
+    Args:
+        service: On the state directory that is kept.
+        clock: Where times come from.
+        log: Where events are written.
+    """
+
+    def __init__(self, service: Service, *, clock: Clock, log: Log) -> None:
+        self._service = service
+        self._clock = clock
+        self._releases = Releases(service, self._open_release, clock=clock, log=log)
+        self._renewals = Renewals(service, clock=clock, log=log)
+
+    def go(self) -> float | None:
+        """Do all that is due.
+
+        Returns:
+            When something is due next, CLOCK_BOOTTIME in seconds; None when only events can
+            bring work.
+        """
+        self._releases.take_outcomes()
+        self._renewals.take_outcomes()
+        times = [self._releases.release(target) for target in recovery.due(self._service)]
+        handles = self._service.handles.watched()
+        times += [self._renewals.renew(handle) for handle in handles if keeper_renews(handle)]
+        under_way = self._releases.under_way()
+        times += [
+            due
+            for handle_id, _, acquisition, due in self._service.handles.timers()
+            if Key(handle_id, acquisition) not in under_way
+        ]
+        known = {key_of(handle) for handle in handles}
+        self._releases.keep_only(known)
+        self._renewals.keep_only(known)
+        return earliest(*times)
+
+    def processes(self) -> list[Process]:
+        """Whose end brings work."""
+        handles = self._service.handles.watched()
+        some = [p for handle in handles for p in (handle.guard, handle.waiter, handle.runner)]
+        return [process for process in some if process is not None]
+
+    def fds(self) -> list[int]:
+        """What becomes readable when there is work for another reason."""
+        return [fd for fd in (self._releases.fd, self._renewals.fd) if fd is not None]
+
+    def fire_timers(self) -> None:
+        """Release now what was to be released later."""
+        for handle_id, name, acquisition, _ in self._service.handles.timers():
+            target = ReleaseTarget(handle_id, acquisition, (name,) if name else None)
+            self._releases.release_here(target)
+
+    def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
+        state = State.open(self._service.state.directory)
+        return functools.partial(release, open_service(state, self._clock))
+
+
+def open_service(state: State, clock: Clock) -> Service:
+    """What the keeper does things with; each handle remembers its own backend."""
+    caller = Caller(owner="keeper", host="")
+    return Service(state, backend_url=LOCAL, caller=caller, clock=clock)
