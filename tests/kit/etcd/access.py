@@ -14,13 +14,19 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import EtcdEngine
 from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
+from leasectl.engines.etcd.records import etcd_lease_id_in
 from leasectl.model import Claimant, Lease, Pool, Request
 from leasectl.system.clock import Clock
+from tests.kit.etcd.relay import Relay
 from tests.kit.journal import NoJournal
+from tests.kit.support import eventually
 
 CLOCK = Clock()
+NAMES = ["T--0", "T--1", "T--2", "T--3"]
+SHORT = 2.0  # seconds: etcd's shortest ttl
 
 
 class Access:
@@ -95,5 +101,37 @@ class Access:
     def queue(self) -> list[str]:
         return [entry.claim_key for entry in self.pool().queue]
 
+    def etcd_lease_ids(self) -> list[int]:
+        """Of the claims in the pool, in their order."""
+        (found,) = self.gateway.read(read_all(self.keys.helds("T"), keys_only=True)).answers
+        return [etcd_lease_id_in(kv) for kv in found.items]
+
     def _note(self, claim_key: str, names: Sequence[str]) -> None:
         self.lost.append((claim_key, tuple(names)))
+
+
+def begin_listening(
+    access: Access,
+    between: Relay,
+    request: Request,
+    patience: Patience | None = None,
+) -> Future[tuple[Lease, ...]]:
+    """Have a waiter begin that has to wait, and come back when it listens.
+
+    Args:
+        access: Its own, through the relay; nobody has waited there before.
+        between: The relay.
+        request: What it asks for, as "waiter".
+        patience: How long it waits.
+    """
+    pending = access.begin("waiter", request, patience)
+    eventually(lambda: "/v3/watch" in between.paths, what="it listens")
+    return pending
+
+
+def keys_left(access: Access) -> list[str]:
+    """What is in the store besides the pool."""
+    (found,) = access.gateway.read(read_all(access.keys.prefix)).answers
+    kinds = ("held", "alive", "renewed", "gone", "owned", "ticket", "waiting")
+    keys = [kv.key[len(access.keys.prefix) :] for kv in found.items]
+    return [key for key in keys if key.split("/")[0] in kinds]

@@ -9,25 +9,14 @@ import pytest
 
 from leasectl.engines.etcd import renewals
 from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.engines.etcd.records import etcd_lease_id_in, number_in
+from leasectl.engines.etcd.records import number_in
 from leasectl.model import Request
-from tests.kit.etcd.access import Access
+from tests.kit.etcd.access import NAMES, SHORT, Access
 from tests.kit.etcd.relay import Relay
-from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import eventually
 
-NAMES = ["T--0", "T--1", "T--2", "T--3"]
 TXN, KEEP_ALIVE = "/v3/kv/txn", "/v3/lease/keepalive"
 TWO = Request("T", count=2, ttl_seconds=60)
-SHORT = 2.0  # seconds: etcd's shortest
-
-
-@pytest.fixture
-def store(etcd: EtcdServer, prefix: str) -> Access:
-    """Access to a pool of four that nobody has touched."""
-    access = Access(etcd.endpoints, prefix)
-    access.pools.create_pool("T", NAMES)
-    return access
 
 
 @pytest.fixture
@@ -41,12 +30,6 @@ def requests_of(between: Relay, work: Callable[[], object]) -> list[str]:
     before = len(between.paths)
     work()
     return between.paths[before:]
-
-
-def etcd_lease_ids(store: Access) -> list[int]:
-    """Of the claims in the pool."""
-    (found,) = store.gateway.read(read_all(store.keys.helds("T"), keys_only=True)).answers
-    return [etcd_lease_id_in(kv) for kv in found.items]
 
 
 def dates(store: Access) -> list[float]:
@@ -158,7 +141,7 @@ class TestGoneMeanwhile:
         """Before the keep-alive, or between that and the date."""
         store.acquire("me", Request("T", name=NAMES[0], ttl_seconds=SHORT))
         renewer.engine.renew("me")
-        (etcd_lease_id,) = etcd_lease_ids(store)
+        (etcd_lease_id,) = store.etcd_lease_ids()
         dated = dates(store)
         fatal = len(between.paths) + number
 
@@ -177,7 +160,7 @@ class TestGoneMeanwhile:
         self, store: Access, renewer: Access
     ) -> None:
         store.acquire("me", Request("T", count=2))
-        for etcd_lease_id in etcd_lease_ids(store):
+        for etcd_lease_id in store.etcd_lease_ids():
             store.gateway.revoke(etcd_lease_id)
         dated = dates(store)
         for _ in range(2):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import resource
 import select
@@ -20,7 +19,6 @@ from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behi
 from leasectl.errors import Cancelled
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.poll import Sleep
-from leasectl.system.wakeup import Wakeup
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
@@ -407,29 +405,3 @@ class TestListeners:
         listeners.put(waiting, target(1, revision=5))
         assert listeners.put(Sleeper(), at_the_head(KEYS, "U", 7, 30))
         assert (waiting.woken, listeners.revisions[TICKETS]) == ([], 5)
-
-
-class TestBell:
-    def test_rung_twice_is_heard_once_and_then_it_is_quiet(self) -> None:
-        wakeup = Wakeup()
-        wakeup.set()
-        wakeup.set()
-        assert wakeup.wait(0)
-        wakeup.clear()
-        assert not wakeup.wait(0)
-        wakeup.close()
-
-    def test_one_that_is_closed_does_not_write_to_who_got_its_number(self) -> None:
-        wakeup = Wakeup()
-        wakeup.close()
-        read_fd, write_fd = os.pipe2(os.O_NONBLOCK)
-        wakeup.set()
-        with pytest.raises(BlockingIOError):
-            os.read(read_fd, 1)
-        os.close(read_fd)
-        os.close(write_fd)
-
-    def test_a_pipe_does_where_there_is_no_eventfd(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delattr(os, "eventfd", raising=False)
-        self.test_rung_twice_is_heard_once_and_then_it_is_quiet()
-        self.test_one_that_is_closed_does_not_write_to_who_got_its_number()

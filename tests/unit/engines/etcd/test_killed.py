@@ -1,0 +1,118 @@
+"""Processes that die at any of their requests to etcd, and many that live; on a real server."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.errors import NotFound
+from leasectl.model import Request
+from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
+from tests.kit.etcd.relay import Relay
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.etcd.victim import Victim
+from tests.kit.forking import ending, fork
+from tests.kit.history import Recorder, read_history, violations
+from tests.kit.support import eventually
+
+
+def participate(between: Relay, store: Access, request: Request) -> None:
+    """What a participant does that is going to be killed."""
+    access = Access([between.endpoint], store.keys.prefix)
+    access.acquire("dead", request, wait=0)
+    access.engine.renew("dead")
+    access.engine.free("dead", NAMES[:1])
+    access.engine.free("dead")
+
+
+class TestKilled:
+    """Participants that are killed at each of their requests, before or after it is done."""
+
+    def killed_at_each_request(
+        self, etcd: EtcdServer, between: Relay, prefix: str, request: Request, when: str
+    ) -> list[Access]:
+        """One store for each request at which a participant was killed."""
+        stores: list[Access] = []
+        while True:
+            store = Access(etcd.endpoints, f"{prefix}/{when}/{len(stores)}")
+            store.pools.create_pool("T", NAMES)
+            victim = Victim(between, when, fatal=len(stores) + 1)
+            if not victim.run(lambda s=store: participate(between, s, request)):  # type: ignore[misc]
+                return stores
+            stores.append(store)
+
+    def test_what_the_killed_held_is_free_after_one_ttl(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        request = Request("T", count=3, ttl_seconds=SHORT)
+        stores = self.killed_at_each_request(etcd, between, prefix, request, "before")
+        stores += self.killed_at_each_request(etcd, between, prefix, request, "after")
+        assert len(stores) > 20
+        for store in stores:
+            assert len(store.acquire("next", Request("T", count=4))) == 4
+            store.engine.free("next")
+            eventually(lambda s=store: keys_left(s) == [], what=str(keys_left(store)))  # type: ignore[misc]
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_what_the_killed_held_for_ever_is_found_by_asking(
+        self, etcd: EtcdServer, between: Relay, prefix: str, when: str
+    ) -> None:
+        request = Request("T", count=3)
+        stores = self.killed_at_each_request(etcd, between, prefix, request, when)
+        assert len(stores) > 10
+        for store in stores:
+            store.engine.withdraw("dead")
+            store.engine.free("dead")
+            assert (keys_left(store), store.held(), store.lost) == ([], [], [])
+            assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4
+
+    def test_a_pool_whose_maker_was_killed_does_not_keep_its_names(
+        self, etcd: EtcdServer, between: Relay, store: Access, prefix: str
+    ) -> None:
+        names = [f"U--{n:03d}" for n in range(100)]
+        maker = Access([between.endpoint], prefix)
+        victim = Victim(between, "after", fatal=7)
+        assert victim.run(lambda: maker.pools.create_pool("U", names))
+        with pytest.raises(NotFound):
+            store.pools.pools("U")
+        # What it was being made under runs out after a while; so let it.
+        (found,) = store.gateway.read(read_all(store.keys.pools())).answers
+        for kv in found.items:
+            if kv.value:
+                store.gateway.revoke(int(kv.value.split()[-1]))
+        store.pools.create_pool("V", names)
+        assert store.pool("V").capacity == 100
+
+
+def test_16_processes_share_4_resources(
+    etcd: EtcdServer, store: Access, prefix: str, tmp_path: Path
+) -> None:
+    history = tmp_path / "history"
+
+    def choose(rng: random.Random) -> Request:
+        return rng.choice(
+            [
+                Request("T"),
+                Request("T", count=rng.randint(1, 4), ttl_seconds=60),
+                Request("T", name=rng.choice(NAMES)),
+            ]
+        )
+
+    def take_turns(number: int) -> None:
+        access, rng = Access(etcd.endpoints, prefix), random.Random(number)
+        recorder = Recorder(history)
+        for turn in range(6):
+            leases = access.acquire(f"p{number}", choose(rng))
+            recorder.write("granted", f"p{number}/{turn}", leases)
+            recorder.write("releasing", f"p{number}/{turn}", leases)
+            assert len(access.engine.free(f"p{number}")) == len(leases)
+
+    pids = [fork(lambda n=n: take_turns(n)) for n in range(16)]  # type: ignore[misc]
+    assert [ending(pid) for pid in pids] == [0] * 16
+    events = read_history(history)
+    assert len({event.ticket for event in events}) == 96
+    assert violations(events, capacity=4) == []
+    assert keys_left(store) == []

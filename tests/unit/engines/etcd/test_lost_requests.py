@@ -1,0 +1,199 @@
+"""Requests to etcd that are lost, before or after they are carried out; against a real server."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable
+
+import pytest
+
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import read, read_all
+from leasectl.errors import (
+    BackendUnreachable,
+    InvalidRequest,
+    NoLease,
+    NotAllowed,
+    NotFound,
+)
+from leasectl.model import Request
+from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
+from tests.kit.etcd.relay import Relay
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.support import ManualClock
+
+
+def whole_story(access: Access) -> None:
+    """Everything that an owner does with leases, and what comes of it."""
+    leases = access.acquire("me", Request("T", count=3, ttl_seconds=60), wait=0)
+    assert [lease.name for lease in leases] == NAMES[:3]
+    assert {lease.grant for lease in leases} == {1}
+    assert access.engine.renew("me") == tuple(NAMES[:3])
+    assert access.engine.free("me", NAMES[:1]) == (NAMES[0],)
+    assert access.engine.free("me") == tuple(NAMES[1:3])
+    (named,) = access.acquire("me", Request("T", name=NAMES[1]), wait=0)
+    assert named.grant == 2
+    assert access.engine.renew("me") == (NAMES[1],)
+    with pytest.raises(NoLease):
+        access.acquire("other", Request("T", count=4), wait=0)
+    assert access.engine.free("me") == (NAMES[1],)
+
+
+class TestLostAnswers:
+    def test_whichever_answer_is_lost_the_story_is_the_same(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = losing = 0
+        while losing <= number:
+            losing += 1
+            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+            direct.pools.create_pool("T", NAMES)
+            first = len(between.paths)
+            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
+            through = Access([between.endpoint], f"{prefix}/{losing}")
+            whole_story(through)
+            number = len(between.paths) - first
+            assert (through.lost, keys_left(direct), direct.held()) == ([], [], []), losing
+        assert number > 20
+
+    def test_whichever_answer_is_lost_a_pool_is_changed_once(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = losing = 0
+        while losing <= number:
+            losing += 1
+            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+            first = len(between.paths)
+            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
+            through = Access([between.endpoint], f"{prefix}/{losing}")
+            through.pools.create_pool("T", NAMES)
+            direct.acquire("me", Request("T", name=NAMES[0]))
+            through.pools.add_resources("T", ["T--4", "T--5"])
+            through.pools.remove_resources("T", [NAMES[1], NAMES[0]], force=True)
+            names = [resource.name for resource in through.pool().resources]
+            assert names == [*NAMES[2:], "T--4", "T--5"], losing
+            assert through.lost == [("me", (NAMES[0],))], losing
+            through.pools.delete_pool("T", force=False)
+            number = len(between.paths) - first
+            (found,) = direct.gateway.read(read_all(direct.keys.prefix)).answers
+            assert found.items == (), losing
+        assert number > 12
+
+    def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:
+        access = Access(["http://127.0.0.1:1"], prefix, seconds=0.3)
+        with pytest.raises(BackendUnreachable, match=r"127\.0\.0\.1:1.*is it there"):
+            access.acquire("me", Request("T"))
+
+    def test_who_has_not_answered_can_be_left_alone_for_a_while(self, between: Relay) -> None:
+        time = ManualClock()
+        gateway = Gateway(
+            [between.endpoint],
+            clock=time.clock,
+            deadline_seconds=1.0,
+            rest_seconds=5.0,
+            pause=time.advance,
+        )
+        between.cut()
+        with pytest.raises(BackendUnreachable, match="no answer from etcd within 1s") as first:
+            gateway.read()
+        between.mend()
+        time.advance(4.9)
+        with pytest.raises(BackendUnreachable) as second:
+            gateway.read()
+        assert str(second.value) == str(first.value)
+        assert between.paths == []
+        time.advance(0.2)
+        gateway.read()
+        assert len(between.paths) == 1
+
+    def test_what_is_no_etcd_is_named(self, between: Relay, prefix: str) -> None:
+        access = Access([between.endpoint + "/nowhere"], prefix, seconds=0.3)
+        with pytest.raises(BackendUnreachable, match=r"404.*etcd"):
+            access.acquire("me", Request("T"))
+
+
+def lost_before(between: Relay, number: int, happens: Callable[[], object]) -> None:
+    """Have a request be lost, counted from here, after something else has happened."""
+    lost = len(between.paths) + number
+
+    def lose(at: int, _path: str) -> None:
+        if at == lost:
+            happens()
+            between.cut()
+            between.mend()
+
+    between.listen(before=lose)
+
+
+class TestOvertaken:
+    """A request is lost before it is carried out, and somebody else is faster than the next try."""
+
+    def test_a_release_is_not_taken_for_anothers(
+        self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=2, ttl_seconds=60))
+        slow = Access([between.endpoint], prefix)
+        told: list[tuple[str, ...]] = []
+        lost_before(between, 3, lambda: told.append(store.engine.free("holder")))  # after two looks
+        told.append(slow.engine.free("holder"))
+        assert told == [tuple(NAMES[:2]), ()]
+
+    def test_a_pool_that_has_come_into_use_is_not_said_to_be_deleted(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 4, lambda: store.acquire("holder", Request("T")))
+        with pytest.raises(NotAllowed, match="in use"):
+            slow.pools.delete_pool("T", force=False)
+        assert store.held() == [NAMES[0]]
+
+    def test_a_pool_that_was_deleted_and_made_again_is_left_alone(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def make_again() -> None:
+            store.pools.delete_pool("T", force=False)
+            store.pools.create_pool("T", NAMES[:1])
+
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 4, make_again)
+        slow.pools.delete_pool("T", force=True)
+        assert store.pool().capacity == 1
+
+    def test_names_that_somebody_else_added_are_not_said_to_be_added(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 3, lambda: store.pools.add_resources("T", ["T--4"]))
+        with pytest.raises(InvalidRequest, match="already in pool"):
+            slow.pools.add_resources("T", ["T--4"])
+
+    def test_a_pool_that_took_too_long_to_make_is_not_said_to_be_made(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def run_out() -> None:
+            (found,) = store.gateway.read(read(store.keys.pool("U"))).answers
+            assert found.first is not None
+            store.gateway.revoke(int(found.first.value.split()[-1]))
+
+        slow = Access([between.endpoint], prefix)
+        lost_before(between, 7, run_out)
+        with pytest.raises(NotFound):
+            slow.pools.create_pool("U", ["U--0"])
+        store.pools.create_pool("U", ["U--0"])
+
+
+class TestGrantedLate:
+    def test_a_claim_that_is_told_of_after_its_ttl_is_given_back(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        def hold_back(number: int, _path: str) -> None:
+            if number == claim:
+                time.sleep(SHORT + 0.5)
+
+        late = Access([between.endpoint], prefix)
+        claim = len(between.paths) + 5
+        between.listen(after=hold_back)
+        with pytest.raises(BackendUnreachable, match="lost the place"):
+            late.acquire("late", Request("T", ttl_seconds=SHORT))
+        assert store.held() == []
+        assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4

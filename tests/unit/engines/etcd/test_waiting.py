@@ -1,0 +1,280 @@
+"""Who waits on etcd while connections, watches and members fail; against real servers."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import httpx
+import pytest
+
+from leasectl.backends.contract import Patience, Progress
+from leasectl.engines.etcd.gateway.requests import encode, read_all
+from leasectl.errors import (
+    BackendUnreachable,
+    LeaseError,
+)
+from leasectl.model import Lease, Request
+from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening
+from tests.kit.etcd.relay import Relay, relay
+from tests.kit.etcd.server import EtcdServer, etcd_server
+from tests.kit.support import eventually
+
+
+class TestWaiting:
+    def test_an_idle_waiter_makes_no_request_but_its_keep_alive(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix)
+        pending = begin_listening(waiter, between, Request("T", ttl_seconds=SHORT))
+        busy = len(between.paths)
+        # More of them than would fit into one ttl: its ticket is still there because of them.
+        eventually(lambda: len(between.paths) >= busy + 5, what="keep-alives")
+        assert set(between.paths[busy:]) == {"/v3/lease/keepalive"}
+        assert store.queue() == ["waiter"]
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_what_was_released_while_cut_off_is_had_even_after_compaction(
+        self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        pending = begin_listening(Access([between.endpoint], prefix), between, Request("T"))
+        between.cut()
+        store.engine.free("holder")
+        revision = store.gateway.read().revision
+        body = {"revision": str(revision)}
+        httpx.post(f"{etcd.endpoints[0]}/v3/kv/compaction", json=body).raise_for_status()
+        between.mend()
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_what_others_wrote_that_cannot_be_read_hides_nothing_that_comes_after(
+        self, etcd: EtcdServer, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        pending = begin_listening(Access([between.endpoint], prefix), between, Request("T"))
+        between.cut()
+        key = encode(store.keys.frees("T") + "elsewhere")
+        for action, body in (("put", {"value": b64encode(b"\xff").decode()}), ("deleterange", {})):
+            url = f"{etcd.endpoints[0]}/v3/kv/{action}"
+            httpx.post(url, json={"key": key, **body}).raise_for_status()
+        store.engine.free("holder")
+        between.mend()
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_a_watch_that_was_cut_goes_on_where_it_was(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        pending = begin_listening(Access([between.endpoint], prefix), between, Request("T"))
+        between.cut()
+        store.engine.free("holder")
+        between.mend()
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_a_waiter_whose_lease_is_revoked_ends_and_the_next_one_is_served(
+        self, etcd: EtcdServer, store: Access, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T"))
+        pending = Access(etcd.endpoints, prefix).begin("revoked", Request("T", count=4))
+        eventually(lambda: store.queue() == ["revoked"])
+        next_one = Access(etcd.endpoints, prefix).begin("next", Request("T", count=3))
+        eventually(lambda: store.queue() == ["revoked", "next"])
+        (found,) = store.gateway.read(read_all(store.keys.tickets("T"))).answers
+        by_number = sorted(found.items, key=lambda kv: kv.create_revision)
+        store.gateway.revoke(int(by_number[0].key.rpartition("/")[2], 16))
+        with pytest.raises(LeaseError):
+            pending.result(timeout=10)
+        assert len(next_one.result(timeout=10)) == 3
+
+    def test_a_waiter_that_was_cut_off_for_its_ttl_says_that_it_lost_its_place(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=1.0)
+        pending = begin_listening(waiter, between, Request("T", ttl_seconds=SHORT))
+        between.cut()
+        with pytest.raises(BackendUnreachable):
+            pending.result(timeout=20)
+        eventually(lambda: store.queue() == [], what="its ticket is gone")
+
+    @pytest.mark.parametrize("when", ["before", "after"])
+    @pytest.mark.parametrize(
+        ("name", "number"), [(None, 1), (NAMES[0], 1), (NAMES[0], 2), (NAMES[0], 3)]
+    )
+    def test_a_silence_that_its_place_outlasts_costs_it_nothing(
+        self,
+        store: Access,
+        between: Relay,
+        prefix: str,
+        when: str,
+        name: str | None,
+        number: int,
+    ) -> None:
+        """etcd falls silent while it looks again, or claims: the last request of each case."""
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        said: list[str] = []
+
+        def note(line: str) -> None:
+            said.append(line)
+            between.mend()
+
+        request = Request("T", name=name, ttl_seconds=60)
+        pending = begin_listening(waiter, between, request, Patience(warn=note))
+        wanted = len(between.paths) + number
+
+        def fall_silent(each: int, _path: str) -> bool:
+            if each == wanted:
+                between.listen()
+                between.cut()
+            return each == wanted
+
+        between.listen(**{when: fall_silent})
+        store.engine.free("holder")
+        (lease,) = pending.result(timeout=10)
+        assert store.held() == [lease.name]
+        assert waiter.engine.renew("waiter") == (lease.name,)
+        assert len(said) == 1
+
+    def test_a_report_that_cannot_be_made_does_not_end_the_wait(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        reports: list[Progress] = []
+        said: list[str] = []
+        patience = Patience(report=reports.append, report_seconds=0.01, warn=said.append)
+        pending = begin_listening(waiter, between, Request("T", ttl_seconds=60), patience)
+        between.cut()
+        eventually(lambda: said, what="it has found out")
+        before = len(reports)
+        between.mend()
+        eventually(lambda: len(reports) > before, what="it reports again")
+        assert len(said) == 1
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_a_wait_that_ends_in_a_silence_says_so(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint], prefix, seconds=0.3)
+        patience = Patience(wait_seconds=2, report=lambda _: None, report_seconds=0.1)
+        pending = begin_listening(waiter, between, Request("T", ttl_seconds=60), patience)
+        between.cut()
+        with pytest.raises(BackendUnreachable, match="no answer from etcd"):
+            pending.result(timeout=10)
+
+    def test_an_expired_holder_is_told_when_it_renews(self, store: Access) -> None:
+        store.acquire("holder", Request("T", ttl_seconds=SHORT))
+        waiting = store.begin("waiter", Request("T", name=NAMES[0]))
+        assert len(waiting.result(timeout=10)) == 1
+        assert store.lost == [("holder", (NAMES[0],))]
+        assert store.engine.renew("holder") == ()
+
+
+class TestTwoMembers:
+    """Of which one is listened to; both are one real member, each behind a relay."""
+
+    @pytest.fixture
+    def other(self, etcd: EtcdServer) -> Iterator[Relay]:
+        with relay(etcd.endpoints[0]) as other:
+            yield other
+
+    @pytest.fixture
+    def pending(
+        self, store: Access, between: Relay, other: Relay, prefix: str
+    ) -> Future[tuple[Lease, ...]]:
+        """A waiter that listens to the first of them."""
+        store.acquire("holder", Request("T", count=4))
+        waiter = Access([between.endpoint, other.endpoint], prefix)
+        pending = begin_listening(waiter, between, Request("T", ttl_seconds=4))
+        return pending
+
+    def test_a_waiter_leaves_one_that_answers_and_applies_nothing(
+        self, store: Access, between: Relay, other: Relay, pending: Future[tuple[Lease, ...]]
+    ) -> None:
+        frozen = len(between.paths)
+        between.freeze(store.gateway.read().revision)
+        store.engine.free("holder")
+        assert len(pending.result(timeout=20)) == 1
+        assert set(between.paths[frozen:]) == {"/v3/lease/keepalive"}
+        assert "/v3/watch" in other.paths
+
+    def test_an_idle_waiter_makes_no_request_but_its_keep_alive_to_one_of_them_at_a_time(
+        self, store: Access, between: Relay, other: Relay, pending: Future[tuple[Lease, ...]]
+    ) -> None:
+        first, interval = len(between.paths), 4 / 3 - 0.05
+
+        def pauses_after(relay: Relay) -> list[float]:
+            times = sorted(between.times[first:] + other.times)
+            return [after - at for at, after in zip(times, times[1:]) if at in relay.times]
+
+        # One that is late, as on a busy machine, is repeated.
+        eventually(lambda: max(pauses_after(other), default=0) > interval, timeout=30)
+        eventually(lambda: len(pauses_after(between)) > 2, timeout=10)
+        assert min(pauses_after(between)) > interval  # as if there were no other
+        assert set(between.paths[first:] + other.paths) == {"/v3/lease/keepalive"}
+        assert store.queue() == ["waiter"]
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    @pytest.mark.parametrize("how", ["is gone", "hangs", "lags"])
+    def test_whatever_the_other_is_like_no_keep_alive_is_lost_by_it(
+        self,
+        store: Access,
+        between: Relay,
+        other: Relay,
+        pending: Future[tuple[Lease, ...]],
+        how: str,
+    ) -> None:
+        is_over = threading.Event()
+        if how == "is gone":
+            other.close()
+        elif how == "hangs":
+            other.listen(before=lambda _number, _path: is_over.wait())
+        else:
+            other.freeze(1)
+        first = len(between.paths)
+        eventually(lambda: len(between.paths) >= first + 5, timeout=20, what="keep-alives")
+        assert set(between.paths[first:]) == {"/v3/lease/keepalive"}
+        times = between.times[first:]
+        assert max(after - before for before, after in zip(times, times[1:])) < 2 * 4 / 3
+        assert store.queue() == ["waiter"]
+        assert len(other.paths) == (how != "is gone")  # it rests, and nothing else goes there
+        is_over.set()
+        store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EtcdServer]:
+    with etcd_server(size=3) as server:
+        yield server
+
+
+@pytest.mark.parametrize("which", ["the leader", "a follower"])
+def test_a_waiter_moves_on_from_a_member_that_hangs(
+    cluster: EtcdServer, prefix: str, which: str
+) -> None:
+    member = (cluster.leader() + (which == "a follower")) % 3
+    others = [each for n, each in enumerate(cluster.endpoints) if n != member]
+    store = Access(others, prefix)
+    store.pools.create_pool("T", NAMES)
+    store.acquire("holder", Request("T", count=4))
+    waiter = Access([cluster.endpoints[member], *others], prefix)
+    pending = waiter.begin("waiter", Request("T", ttl_seconds=4))
+    eventually(lambda: store.queue() == ["waiter"])
+    cluster.signal(member, signal.SIGSTOP)
+    try:
+        store.engine.free("holder")
+        assert len(pending.result(timeout=20)) == 1
+        assert waiter.engine.renew("waiter") == (NAMES[0],)
+    finally:
+        cluster.signal(member, signal.SIGCONT)
+        cluster.wait()
