@@ -1,0 +1,51 @@
+"""What stands where in the package: each thing outside has one place that knows it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+import leasectl
+
+PACKAGE = Path(leasectl.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+
+SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA)\s")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def where(found: Callable[[str], object]) -> list[str]:
+    """The modules in whose source something is found."""
+    return [name_of(path) for path in MODULES if found(path.read_text(encoding="utf-8"))]
+
+
+def statements(source: str) -> list[str]:
+    """The texts in a module that begin as SQL does."""
+    texts = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    return [text for text in texts if isinstance(text, str) and SQL.match(text)]
+
+
+def test_sql_is_written_where_the_tables_are_known() -> None:
+    assert {name.rpartition("/")[0] for name in where(statements)} == {"state", "engines/local"}
+    assert statements("db.execute(f'SELECT x FROM {table}')") != []
+
+
+def test_the_root_has_what_everybody_needs_and_nothing_else() -> None:
+    there = {path.name for path in PACKAGE.iterdir() if path.is_file()}
+    assert there == {"__init__.py", "__main__.py", "errors.py", "model.py", "py.typed"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
+def test_a_folder_has_a_story_and_no_code(folder: Path) -> None:
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    assert ast.get_docstring(tree)
+    code = [ast.unparse(each) for each in tree.body[1:]]
+    assert [line.split(" = ")[0] for line in code] == (["__version__"] if folder == PACKAGE else [])
