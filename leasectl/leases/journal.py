@@ -62,7 +62,7 @@ class RecordJournal:
     @property
     def needs_keeper(self) -> bool:
         """Whether the keeper has something to do for the handle while it isn't released."""
-        return is_watched(self.handle, on_server=self._on_server)
+        return is_watched(self.handle._replace(waiter=this_process()), on_server=self._on_server)
 
     @property
     def next_acquisition(self) -> int:
@@ -77,7 +77,9 @@ class RecordJournal:
             else:
                 current = self._handles.require(self.handle.id)
                 self._again(current)
-                self.handle = self._handles.begin_again(current, this_process())
+                self.handle = self._handles.begin_again(
+                    current, this_process(), on_server=self._on_server
+                )
 
     def arrived(self, name: str) -> Lease | None:
         lease = remote_lease(self.handle, name, self._clock.wall())

@@ -161,17 +161,17 @@ class Handles:
             ),
         )
 
-    def begin_again(self, handle: Handle, waiter: Process) -> Handle:
-        """Start the next acquisition of a handle: nothing that was armed before applies to it."""
+    def begin_again(self, handle: Handle, waiter: Process, *, on_server: bool) -> Handle:
+        """Start the next acquisition of a handle: nothing that was armed before applies to it.
+
+        Args:
+            handle: As just loaded, in this transaction.
+            waiter: The process that acquires.
+            on_server: What it gets lives on a server.
+        """
         self._clear(handle.id)
         self._unlink_pipes_of_the_dead(handle)
-        self._state.db.execute(
-            "UPDATE handle SET state = 'acquiring', acquisition = acquisition + 1, waiter = ?, "
-            "runner = NULL, released_at = NULL, lost = 0, lost_replies = 0, cancelled = 0 "
-            "WHERE id = ?",
-            (waiter.encode(), handle.id),
-        )
-        return handle._replace(
+        begun = handle._replace(
             state="acquiring",
             acquisition=handle.acquisition + 1,
             waiter=waiter,
@@ -182,6 +182,13 @@ class Handles:
             lost_replies=0,
             cancelled=False,
         )
+        self._state.db.execute(
+            "UPDATE handle SET state = 'acquiring', acquisition = ?, waiter = ?, "
+            "runner = NULL, released_at = NULL, lost = 0, lost_replies = 0, cancelled = 0, "
+            "watched = ? WHERE id = ?",
+            (begun.acquisition, waiter.encode(), is_watched(begun, on_server=on_server), begun.id),
+        )
+        return begun
 
     def grant(self, handle: Handle, leases: Sequence[Lease], release_at: float | None) -> None:
         """Record what the current acquisition got, and list it in the names file."""

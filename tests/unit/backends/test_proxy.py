@@ -289,6 +289,16 @@ class TestGivingUp:
         waiting.kill()
         eventually(lambda: proxy.leased == [])
 
+    def test_a_reacquire_killed_after_a_part_of_the_grant_leaves_nothing(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = use(cli, fault_proxy("T=2", faults=("hang path=acquire nth=4",)))
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        waiting = cli.start("reacquire", "--handle", handle)
+        eventually(lambda: len(proxy.leased) == 1 and proxy.hanging)
+        waiting.kill()
+        eventually(lambda: proxy.leased == [])
+
 
 class TestReachingIt:
     def test_no_server_is_69_and_not_tried_for_ever(self, cli: Cli, proxy: FaultProxy) -> None:

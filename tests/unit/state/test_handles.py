@@ -162,11 +162,21 @@ class TestAcquisitions:
         with state.transaction():
             handles.arm(handle, 5.0)
             handles.arm(handle, 6.0, "T--00")
-            again = handles.begin_again(handle, this_process())
+            again = handles.begin_again(handle, this_process(), on_server=False)
         assert handles.require(handle.id) == again
         assert (again.state, again.acquisition, again.leases) == ("acquiring", 2, ())
         assert again.guard == this_process()
         assert handles.timers() == []
+
+    @pytest.mark.parametrize("on_server", [True, False])
+    def test_a_further_one_from_a_server_is_watched_from_the_start_as_the_first_is(
+        self, state: State, handles: Handles, on_server: bool
+    ) -> None:
+        handle = held(state, handles, a_handle(), a_lease())
+        assert handles.watched() == []
+        with state.transaction():
+            again = handles.begin_again(handle, this_process(), on_server=on_server)
+        assert handles.watched() == ([again] if on_server else [])
 
     def test_telling_names_the_guard_and_ends_the_waiters_part(
         self, state: State, handles: Handles
@@ -190,7 +200,7 @@ class TestAcquisitions:
             if what == "released":
                 handles.release(handle, now=0)
             elif what == "acquired again":
-                handles.begin_again(handle, this_process())
+                handles.begin_again(handle, this_process(), on_server=False)
             else:
                 handles.forget(handle.id, handle.acquisition)
             assert not handles.announce(handle, guard=None, runner=None)
@@ -240,7 +250,7 @@ class TestDropping:
         over = handles.require(handle.id)
         assert (over.state, over.lost) == ("released", True)
         with state.transaction():
-            handles.begin_again(over, this_process())
+            handles.begin_again(over, this_process(), on_server=False)
         assert not handles.require(handle.id).lost
 
     def test_what_is_released_is_not_watched(self, state: State, handles: Handles) -> None:
