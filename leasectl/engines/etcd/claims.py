@@ -104,21 +104,22 @@ class EtcdClaims:
         pool_type = claimant.request.type
         number = 1 if grants is None else 1 + int(number_in(grants))
         claim = self._claim_of(ticket, etcd_lease_id, number, chosen)
-        held = keys.held(pool_type, etcd_lease_id)
+        claim_id = ClaimId(pool_type, etcd_lease_id)
+        held = keys.held(*claim_id)
         attached = 0 if claimant.request.ttl_seconds is None else etcd_lease_id
         guards = [
-            created_at(keys.ticket(pool_type, etcd_lease_id), ticket.number),
+            created_at(keys.ticket(*claim_id), ticket.number),
             unchanged(keys.pool(pool_type), view.pool.mod_revision),
             unchanged(keys.grants(pool_type), 0 if grants is None else grants.mod_revision),
             *(unchanged(free.key, free.mod_revision) for free in chosen),
         ]
         then = [
-            delete(keys.ticket(pool_type, etcd_lease_id)),
+            delete(keys.ticket(*claim_id)),
             delete(keys.waiting(claimant.claim_key, etcd_lease_id)),
             put(keys.grants(pool_type), str(number)),
             put(held, encode_claim(claim)),
-            put(keys.alive(pool_type, etcd_lease_id), "", etcd_lease_id=attached),
-            put(keys.renewed(pool_type, etcd_lease_id), str(renewed)),
+            put(keys.alive(*claim_id), "", etcd_lease_id=attached),
+            put(keys.renewed(*claim_id), str(renewed)),
             put(keys.owned(claimant.claim_key, etcd_lease_id), pool_type),
         ]
         for index, free in enumerate(chosen):
@@ -203,12 +204,25 @@ class EtcdClaims:
             return None
         claim = parse_claim(view.held)
         if not by_holder:
-            until = self._early.kept_until(claim_id.pool_type, claim, view.renewed, view.gone)
+            until = self._early.kept_until(claim_id, claim, view)
             if until is not None:
                 return until
         if self._end(claim_id, claim, view.held, frozenset(claim.names), is_alive=False):
             self._lost(self._keys.claim_key_of(claim.claim_key), claim.names)
         return None
+
+    def rewrite(self, pool_type: str, rest: Claim) -> list[Json]:
+        """What makes of a claim what is left of it, in a transaction."""
+        keys, claim_id = self._keys, ClaimId(pool_type, rest.etcd_lease_id)
+        if rest.names:
+            return [put(keys.held(*claim_id), encode_claim(rest))]
+        return [
+            delete(keys.held(*claim_id)),
+            delete(keys.alive(*claim_id)),
+            delete(keys.renewed(*claim_id)),
+            delete_all(keys.gone(*claim_id)),
+            delete(keys.owned(keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
+        ]
 
     def revoke(self, etcd_lease_id: int) -> None:
         """End an etcd lease that nothing is attached to; if that fails it ends by itself."""
@@ -287,7 +301,7 @@ class EtcdClaims:
             [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
             [
                 *freed,
-                *self.rewrite(claim_id.pool_type, held.key, rest),
+                *self.rewrite(claim_id.pool_type, rest),
                 *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if marks else []),
             ],
             [read(held.key), read(mark)],
@@ -301,15 +315,3 @@ class EtcdClaims:
         if done and not rest.names and claim.lease_duration_seconds is not None:
             self.revoke(claim.etcd_lease_id)
         return done
-
-    def rewrite(self, pool_type: str, key: str, rest: Claim) -> list[Json]:
-        """What makes of a claim what is left of it."""
-        if rest.names:
-            return [put(key, encode_claim(rest))]
-        return [
-            delete(key),
-            delete(self._keys.alive(pool_type, rest.etcd_lease_id)),
-            delete(self._keys.renewed(pool_type, rest.etcd_lease_id)),
-            delete_all(self._keys.gone(pool_type, rest.etcd_lease_id)),
-            delete(self._keys.owned(self._keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
-        ]

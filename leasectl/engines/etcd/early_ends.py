@@ -16,8 +16,9 @@ import contextlib
 import math
 
 from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_etcd_lease_id
-from leasectl.engines.etcd.gateway.requests import Found, KeyValue, absent, present, put
-from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.gateway.requests import KeyValue, absent, present, put
+from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.look import ClaimView
 from leasectl.engines.etcd.records import Claim, etcd_lease_id_in, number_in
 from leasectl.system.clock import Clock
 
@@ -38,63 +39,49 @@ class EarlyEnds:
         self._gateway = gateway
         self._keys = keys
         self._clock = clock
-        self._latest: dict[int, float] = {}  # by etcd lease: until when it is kept at most
+        self._latest: dict[ClaimId, float] = {}  # until when they are kept at most
 
-    def kept_until(
-        self, pool_type: str, claim: Claim, renewed: KeyValue | None, gone: Found
-    ) -> float | None:
+    def kept_until(self, claim_id: ClaimId, claim: Claim, view: ClaimView) -> float | None:
         """Until when a claim that has gone is kept; who sees it first writes that down.
 
         Args:
-            pool_type: The claim's pool.
+            claim_id: Which.
             claim: As it is written down still.
-            renewed: The date of its last renewal.
-            gone: What is below `Keys.gone`.
+            view: All that is written down about it.
 
         Returns:
             A time to come, on the elapsed clock; None when the claim is over.
         """
-        etcd_lease_id, seen = (
-            claim.etcd_lease_id,
-            self._keys.gone_seen(pool_type, claim.etcd_lease_id),
-        )
-        kept = [kv for kv in gone.items if kv.key != seen]
-        left = 0.0
-        if renewed is not None and (kept or not gone.items):
-            left = claim.seconds_left(number_in(renewed), self._clock.wall())
-        if left and etcd_lease_id not in self._latest:
-            longest = self._time_left(kept[0]) if kept else self._begin(pool_type, claim)
-            self._latest[etcd_lease_id] = self._clock.elapsed() + longest
+        seen, left = self._keys.gone_seen(*claim_id), 0.0
+        kept = [kv for kv in view.gone.items if kv.key != seen]
+        if view.renewed is not None and (kept or not view.gone.items):
+            left = claim.seconds_left(number_in(view.renewed), self._clock.wall())
+        if left and claim_id not in self._latest:
+            longest = self._time_left(kept[0]) if kept else self._begin(claim_id, claim)
+            self._latest[claim_id] = self._clock.elapsed() + longest
         now = self._clock.elapsed()
-        until = min(now + left, self._latest.get(etcd_lease_id, now))
+        until = min(now + left, self._latest.get(claim_id, now))
         if until > now:
             return until
-        self._latest.pop(etcd_lease_id, None)
+        self._latest.pop(claim_id, None)
         return None
 
     def _time_left(self, kept: KeyValue) -> float:
         """What is left of the ttl that somebody has begun, in seconds."""
         return self._gateway.time_left(etcd_lease_id_in(kept)) + _ROUNDED_SECONDS
 
-    def _begin(self, pool_type: str, claim: Claim) -> float:
+    def _begin(self, claim_id: ClaimId, claim: Claim) -> float:
         """Have the ttl begin, unless somebody just has or the claim is freed; returns its seconds.
 
         An etcd lease that nothing is attached to ends by itself; so it doesn't matter who is first.
         """
         assert claim.lease_duration_seconds is not None
         keys, keeping_id = self._keys, new_etcd_lease_id()
-        seen = keys.gone_seen(pool_type, claim.etcd_lease_id)
+        seen, kept = keys.gone_seen(*claim_id), keys.gone_kept(*claim_id, keeping_id)
         self._gateway.grant(keeping_id, math.ceil(claim.lease_duration_seconds))
         with contextlib.suppress(LeaseGone):  # who looks next begins it
             self._gateway.commit(
-                [present(keys.held(pool_type, claim.etcd_lease_id)), absent(seen)],
-                [
-                    put(seen, ""),
-                    put(
-                        keys.gone_kept(pool_type, claim.etcd_lease_id, keeping_id),
-                        "",
-                        etcd_lease_id=keeping_id,
-                    ),
-                ],
+                [present(keys.held(*claim_id)), absent(seen)],
+                [put(seen, ""), put(kept, "", etcd_lease_id=keeping_id)],
             )
         return claim.lease_duration_seconds

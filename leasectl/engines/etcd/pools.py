@@ -225,8 +225,8 @@ class EtcdPools:
             then.append(delete(resource.key))
             then.append(delete(keys.name(name)))
             then.append(delete(keys.free(pool_type, last_fence(resource), name)))
-        for kv, claim in removal.claims.items():
-            then += self._claims.rewrite(pool_type, kv.key, claim.without(names))
+        for claim in removal.claims.values():
+            then += self._claims.rewrite(pool_type, claim.without(names))
         seen = [removal.pool, *removal.resources.values(), *removal.claims]
         outcome = self._gateway.commit(
             [unchanged(kv.key, kv.mod_revision) for kv in seen],
@@ -256,7 +256,7 @@ class EtcdPools:
         for kv in helds.items:
             claim = parse_claim(kv)
             mine = [*guards, unchanged(kv.key, kv.mod_revision)]
-            then = self._claims.rewrite(pool_type, kv.key, claim.without(frozenset(claim.names)))
+            then = self._claims.rewrite(pool_type, claim.without(frozenset(claim.names)))
             if self._gateway.commit(mine, then).succeeded:
                 self._lost(keys.claim_key_of(claim.claim_key), claim.names)
                 self._claims.revoke(claim.etcd_lease_id)

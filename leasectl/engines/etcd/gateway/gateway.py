@@ -223,7 +223,7 @@ class Gateway:
         Args:
             client: As `client` makes them.
             member: Which.
-            lease: Which.
+            etcd_lease_id: Which.
             seconds: How long it may take in all.
 
         Raises:
