@@ -12,7 +12,8 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import note
 from leasectl.cli.waiting import Reporter, sleep_jitter
 from leasectl.errors import InvalidRequest, NoLease
-from leasectl.run.runner import Plan, Runner
+from leasectl.run.plan import OnLost, Plan
+from leasectl.run.runner import Runner
 from leasectl.system.signals import die_of
 from leasectl.text.printable import printable
 
@@ -78,7 +79,7 @@ def command(
     attempts: int,
     retry_on: tuple[int, ...] | None,
     before_retry: str | None,
-    on_lost: str,
+    on_lost: OnLost,
     optional: bool,
     quiet: bool,
     backend: str | None,

@@ -65,8 +65,9 @@ class Run:
             os.close(self._told)
 
             def before_poll(frame: FrameType) -> None:
-                if frame.f_code.co_name == "_wait_for_end":
-                    os.write(said, b"asleep %d\n" % frame.f_locals["child"].pid)
+                caller = frame.f_back  # of `sleep`
+                if caller is not None and caller.f_code.co_name == "_wait_for_end":
+                    os.write(said, b"asleep %d\n" % caller.f_locals["child"].pid)
 
             kill_at(number, generation=generation, before_poll=before_poll)
             argv = ["run", "-q", "-t", "T", *options, "--", *command]

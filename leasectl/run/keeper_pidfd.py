@@ -1,0 +1,60 @@
+"""The keeper beside a command: should it die, another one is started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Callable
+
+from leasectl.errors import Interrupted, LeaseError
+from leasectl.leases.recovery import recover
+from leasectl.leases.service import Service
+from leasectl.state import keeper_process
+from leasectl.system.clock import Clock
+from leasectl.system.process import open_pidfd
+from leasectl.system.signals import lock_limit
+
+_TRY_AGAIN_SECONDS = 0.3
+
+
+class KeeperPidfd:
+    """The pidfd of the keeper that the leases of this state directory need.
+
+    Args:
+        service: On the state directory.
+        lock_patience: For how many seconds a lock may be waited for now.
+        clock: Where times come from.
+
+    Attributes:
+        fd: Readable when the keeper has ended; None while there is none, or none is needed.
+        look_at: When to look again, CLOCK_BOOTTIME; None if the descriptor tells.
+    """
+
+    def __init__(
+        self, service: Service, *, lock_patience: Callable[[], float], clock: Clock
+    ) -> None:
+        self._service = service
+        self._lock_patience = lock_patience
+        self._clock = clock
+        self.fd: int | None = None
+        self.look_at: float | None = None
+        self.look()
+
+    def look(self) -> None:
+        """Look which keeper there is; see that there is one if any is needed."""
+        self.close()
+        self.look_at = None
+        is_missing = True
+        with contextlib.suppress(LeaseError, Interrupted), lock_limit(self._lock_patience()):
+            recover(self._service)
+            keeper = keeper_process.running(self._service.state)
+            self.fd = None if keeper is None else open_pidfd(keeper)
+            is_missing = self.fd is None and self._service.handles.any_watched()
+        if is_missing:
+            self.look_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None

@@ -1,0 +1,58 @@
+"""What `run` is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from leasectl.model import Handle, Request
+
+OnLost = Literal["term", "kill", "ignore"]
+
+_OURS = ("LEASECTL_HANDLE", "LEASECTL_NAMES", "LEASECTL_FENCE", "LEASECTL_ATTEMPT")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `run` is to do.
+
+    Args:
+        command: The command and its arguments.
+        request: The lease to hold meanwhile.
+        attempts: How often the command is started at most.
+        retry_on: Exit codes after which it is started again, under a new lease.
+        before_retry: A shell command to run in between, without a lease; None for none.
+        on_lost: What the command gets when its lease is lost.
+        optional: Run the command also when no lease can be had.
+        environ: The command's environment.
+    """
+
+    command: Sequence[str]
+    request: Request
+    attempts: int = 1
+    retry_on: Collection[int] = ()
+    before_retry: str | None = None
+    on_lost: OnLost = "term"
+    optional: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What messages call the command."""
+        return self.command[0]
+
+    def environ_of(self, attempt: int) -> dict[str, str]:
+        """The environment of an attempt without a lease."""
+        # What an outer run set is about its lease, not about ours.
+        outer = {k: v for k, v in self.environ.items() if k not in _OURS}
+        return {**outer, "LEASECTL_ATTEMPT": str(attempt)}
+
+    def environ_under(self, handle: Handle, names_path: str, attempt: int) -> dict[str, str]:
+        """The environment of an attempt that has leases; ``names_path`` is the handle's."""
+        return {
+            **self.environ_of(attempt),
+            "LEASECTL_HANDLE": names_path,
+            "LEASECTL_NAMES": ",".join(handle.names),
+            "LEASECTL_FENCE": ",".join(handle.fences),
+        }

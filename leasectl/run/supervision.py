@@ -1,0 +1,133 @@
+"""Following a command to its end: it gets the signals that are for it, and a lost lease ends it."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Callable
+
+from leasectl.errors import LeaseLost
+from leasectl.run.child import Child, Ending
+from leasectl.run.lease_watch import LeaseWatch
+from leasectl.run.plan import OnLost, Plan
+from leasectl.system.clock import Clock, earliest
+from leasectl.system.poll import sleep
+from leasectl.system.signals import SignalDescriptor
+from leasectl.text.wording import listed
+
+FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+# By which somebody wants `run` itself to end, and no further attempt.
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+# What becomes of a command whose lease is lost.
+_BECOMES: dict[OnLost, str] = {
+    "term": "gets TERM",
+    "kill": "is killed",
+    "ignore": "goes on without it",
+}
+
+
+@dataclass
+class _Loss:
+    """What has been done about a lost lease; times of CLOCK_BOOTTIME."""
+
+    at: float | None = None
+    kill_at: float | None = None
+
+
+class Supervisor:
+    """Follows one command after the other.
+
+    Args:
+        plan: What is to be done when a lease is lost.
+        signals: Those that this process gets.
+        warn: Called with a line for people.
+        clock: Where times come from.
+
+    Attributes:
+        asked_to_end: A signal has come by which somebody wants all of it to end.
+    """
+
+    def __init__(
+        self, plan: Plan, signals: SignalDescriptor, *, warn: Callable[[str], None], clock: Clock
+    ) -> None:
+        self._plan = plan
+        self._signals = signals
+        self._warn = warn
+        self._clock = clock
+        self.asked_to_end = False
+
+    def supervise(self, child: Child, watch: LeaseWatch | None = None) -> Ending:
+        """Let a child become its command, and follow that to its end.
+
+        Args:
+            child: Forked, and not yet started.
+            watch: Of the lease that it runs under, if it does.
+
+        Returns:
+            How it ended.
+
+        Raises:
+            CommandNotFound, CannotExecute: It never became the command.
+            LeaseLost: The lease was lost, and the command has ended for it.
+        """
+        child.start()
+        loss = _Loss()
+        self._wait_for_end(child, watch, loss)
+        ending = child.reap()
+        if loss.at is not None and self._plan.on_lost != "ignore":
+            raise LeaseLost(
+                f"the lease of {self._plan.request.type} was lost while "
+                f"{self._plan.name} ran, which was ended ({ending.describe()})"
+            )
+        return ending
+
+    def _wait_for_end(self, child: Child, watch: LeaseWatch | None, loss: _Loss) -> None:
+        while True:
+            now = self._clock.elapsed()
+            woken = sleep(
+                wake_fds=(child.pidfd, self._signals.fd, *(watch.fds() if watch else ())),
+                interrupts=(),
+                until=earliest(watch.until(now), loss.kill_at) if watch else None,
+                now=self._clock.elapsed,
+            )
+            if self._signals.fd in woken:
+                self._forward(child)
+            if child.pidfd in woken:
+                return
+            if watch is not None:
+                watch.look(woken)
+                self._act_on_loss(child, watch, loss)
+
+    def _forward(self, child: Child) -> None:
+        for signum, sent_by_a_process in self._signals.read():
+            if signum in ENDING:
+                self.asked_to_end = True
+            # What the terminal sends, it sends to the command as well.
+            if sent_by_a_process:
+                child.signal(signum)
+
+    def _act_on_loss(self, child: Child, watch: LeaseWatch, loss: _Loss) -> None:
+        now = self._clock.elapsed()
+        if loss.at is None and watch.is_lost(now):
+            self._begin_loss(child, watch, loss, now)
+        elif loss.kill_at is not None and now >= loss.kill_at:
+            loss.kill_at = None
+            child.signal(signal.SIGKILL)
+
+    def _begin_loss(self, child: Child, watch: LeaseWatch, loss: _Loss, now: float) -> None:
+        on_lost = self._plan.on_lost
+        loss.at = now
+        loss.kill_at = watch.kill_at(now) if on_lost == "term" else None
+        self._warn(
+            f"lost the lease on {listed(watch.names)}: {self._plan.name} {_BECOMES[on_lost]}"
+        )
+        if on_lost != "ignore":
+            child.signal(signal.SIGKILL if on_lost == "kill" else signal.SIGTERM)
