@@ -216,7 +216,7 @@ class PoolServer(Protocol):
 
     def pool_types(
         self, url: str, settings: Settings, *, seconds: float, clock: Clock
-    ) -> list[str]:
+    ) -> Sequence[str]:
         """The types of its pools, for a shell that completes them.
 
         Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Callable, cast
 
 from leasectl.backends.contract import Opening
@@ -99,7 +100,7 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
     return None if server is None else server.open_probe(url, settings, clock=clock)
 
 
-def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
+def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sequence[str]:
     """The types of the pools on a server, to complete them; none where it isn't asked for them.
 
     Args:

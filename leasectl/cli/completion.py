@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 import click
 
@@ -46,7 +47,7 @@ def command(*, shell: str) -> None:
     show(ShellComplete.source(script) + "\n")
 
 
-def known_types(backend: str | None = None) -> list[str]:
+def known_types(backend: str | None = None) -> Sequence[str]:
     """The types of the pools of a backend; none when they can't be read, or aren't its own.
 
     Args:

@@ -1,0 +1,78 @@
+"""A backend that there isn't: all that a new one needs is a module like this, and its row.
+
+Its server is this process's memory. Run as a program it is `leasectl` with one backend more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Callable
+
+from leasectl.backends import kinds
+from leasectl.backends.contract import Opening
+from leasectl.backends.kinds import Kind, no_backend
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.doctor.findings import OK, Check, Finding
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.http.settings import Settings
+from leasectl.leases.service import Service
+from leasectl.system.clock import Clock
+
+KIND = Kind(
+    schemes=("madeup",),
+    title="a made-up server",
+    example="madeup://HOST",
+    choice="madeup://HOST",
+    help="madeup://HOST (for tests)",
+    opener="tests.kit.made_up_backend",
+    shares_transaction=False,
+    has_pools=True,
+    default_ttl_seconds=7.0,
+    pool_server="tests.kit.made_up_backend",
+    examined_by="tests.kit.made_up_backend",
+)
+TYPES = ("crane--red", "crane--yellow")
+
+
+def check_url(url: str) -> None:
+    if not url.startswith("madeup://"):
+        raise no_backend(url)
+
+
+def open_backend(url: str, opening: Opening) -> PoolBackend:
+    store = MemoryStore(clock=opening.clock, lost=opening.lost)
+    pools = MemoryPools(store)
+    for each in TYPES:
+        pools.create_pool(each, [f"{each}--00"])
+    return PoolBackend(url, MemoryEngine(store), pools, clock=opening.clock, remote=True)
+
+
+def open_renewals(
+    url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
+) -> Callable[[str], tuple[str, ...]]:
+    return lambda claim_key: (f"{claim_key} of {state_id} for {ttl_seconds:g}s at {url}",)
+
+
+def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
+    return lambda: None
+
+
+def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sequence[str]:
+    return TYPES
+
+
+def checks(url: str, settings: Settings) -> list[Check]:
+    return [Check("made-up server", lambda: Finding(OK, f"{url} is up"))]
+
+
+def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+    return [Check("made-up claims", lambda: Finding(OK, "none"))]
+
+
+if __name__ == "__main__":
+    kinds.KINDS = (*kinds.KINDS, KIND)
+    from leasectl.cli.app import main
+
+    main()

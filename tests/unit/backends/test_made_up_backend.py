@@ -1,0 +1,119 @@
+"""A backend is its module and a row: with these two, everything knows of one more."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends import kinds
+from leasectl.backends.contract import Opener, Patience, PoolServer
+from leasectl.backends.kinds import claim_key_of, kind_of, no_pools
+from leasectl.backends.opening import open_probe, open_renewals
+from leasectl.doctor.examination import Examiner
+from leasectl.http.settings import Settings
+from leasectl.leases.acquire import acquire
+from leasectl.leases.release import release
+from leasectl.leases.renew import renew
+from leasectl.model import Request, whole
+from leasectl.state import keeper_process
+from leasectl.system.clock import Clock
+from tests.kit import made_up_backend
+from tests.kit.desk import Desk
+from tests.kit.made_up_backend import KIND, TYPES
+from tests.kit.support import Cli, Finished, ManualClock
+
+URL = "madeup://here"
+
+# What a row names is checked by hand at run time; these say what it has to be.
+opener: Opener = made_up_backend
+pool_server: PoolServer = made_up_backend
+examiner: Examiner = made_up_backend
+
+
+def with_one_more(cli: Cli, *args: str, **env: str | None) -> Finished:
+    """Run a command where there is one backend more."""
+    root = str(Path(__file__).parents[3])
+    argv = [sys.executable, "-m", "tests.kit.made_up_backend", *args]
+    return cli.spawn(argv, PYTHONPATH=root, COLUMNS="200", **env).finish()
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class TestOnTheCommandLine:
+    def test_help_tells_of_it(self, cli: Cli) -> None:
+        helped = in_one_line(with_one_more(cli, "acquire", "--help").out)
+        assert "or none: (a dry run)" not in helped
+        assert "none: (a dry run), or madeup://HOST (for tests). Default:" in helped
+        assert "Default: it doesn't expire; in etcd, 60s; in a made-up server, 7s." in helped
+        assert "none: or madeup://HOST" in in_one_line(with_one_more(cli, "--help").out)
+        serve = in_one_line(with_one_more(cli, "serve", "--help").out)
+        assert "Whose leases to hand out: local:, etcd:// or madeup://." in serve
+
+    def test_errors_offer_it(self, cli: Cli) -> None:
+        unknown = with_one_more(cli, "acquire", "-t", "T", "--backend", "gopher:")
+        assert unknown.code == 64
+        assert "the http:// address of a lease proxy or madeup://HOST with" in unknown.err
+        without_pools = with_one_more(cli, "pool", "list", "--backend", "none:")
+        assert "choose local:, etcd://HOST:PORT or madeup://HOST with" in without_pools.err
+        no_renew = with_one_more(cli, "acquire", "-t", "T", "--ttl", "9s", "--backend", "http://x")
+        assert "local:, etcd:// and madeup:// can do it" in no_renew.err
+
+    def test_its_types_are_completed(self, cli: Cli) -> None:
+        finished = with_one_more(
+            cli,
+            _LEASECTL_COMPLETE="bash_complete",
+            COMP_WORDS=f"leasectl acquire --backend {URL} -t cra",
+            COMP_CWORD="5",
+        )
+        assert finished.out.splitlines() == [f"plain,{each}" for each in TYPES]
+
+    def test_its_pools_are_shown(self, cli: Cli) -> None:
+        shown = json.loads(with_one_more(cli, "status", "--json", "--backend", URL).out)
+        assert [pool["type"] for pool in shown["pools"]] == list(TYPES)
+
+    def test_doctor_looks_at_it(self, cli: Cli) -> None:
+        cli.pool("T")  # so that there are records
+        finished = with_one_more(cli, "doctor", "--json", "--backend", URL)
+        checks = {each["name"]: each for each in json.loads(finished.out)["checks"]}
+        assert checks["backend"]["status"] == "ok"
+        assert checks["made-up server"]["what"] == f"{URL} is up"
+        assert checks["made-up claims"]["status"] == "ok"
+
+    def test_without_its_row_it_is_none(self, cli: Cli) -> None:
+        assert f'there is no backend "{URL}"' in cli("acquire", "-t", "T", "--backend", URL).err
+
+
+class TestTheVerbs:
+    @pytest.fixture
+    def desk(
+        self, state_dir: Path, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Desk]:
+        monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
+        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        desk = Desk(state_dir, manual_clock)
+        yield desk
+        desk.close()
+
+    def test_leases_come_from_it_as_its_row_says(self, desk: Desk) -> None:
+        service = desk.as_caller(desk.caller, URL)
+        handle = acquire(service, Request(TYPES[0]), patience=Patience(wait_seconds=0))
+        assert handle.names == (f"{TYPES[0]}--00",)
+        assert handle.request.ttl_seconds == KIND.default_ttl_seconds
+        assert claim_key_of(handle) == f"{handle.id}/1"
+        assert service.handles.watched() == [service.handles.require(handle.id)]
+        assert renew(service, whole(handle)).names == handle.names
+        assert release(service, whole(handle)) == handle.names
+        assert service.pools.pools(TYPES[0])[0].held == 0
+
+    def test_its_server_is_asked_beside_the_backend(self, desk: Desk) -> None:
+        renewals = open_renewals(URL, state_id="s", settings="", ttl_seconds=7.0, clock=Clock())
+        assert renewals("T-1/1") == (f"T-1/1 of s for 7s at {URL}",)
+        assert open_probe(URL, Settings(), clock=Clock()) is not None
+        assert kind_of(URL) is KIND
+        assert "madeup://HOST" in str(no_pools("none:"))
