@@ -8,8 +8,6 @@ import threading
 from collections.abc import Sequence
 from typing import Callable
 
-import httpx
-
 from leasectl.errors import LeaseError
 
 # What tells of each file whether it is the same.
@@ -60,44 +58,6 @@ class Trust:
 
     def _look(self) -> _Look:
         return tuple(map(_look_at, self._files))
-
-
-class TrustingTransport(httpx.BaseTransport):
-    """Connections of one client; none is used any longer once the context is another.
-
-    Args:
-        trust: Where the context comes from.
-    """
-
-    def __init__(self, trust: Trust) -> None:
-        self._trust = trust
-        self._lock = threading.Lock()
-        # Under the lock:
-        self._context: ssl.SSLContext | None = None
-        self._transport: httpx.HTTPTransport | None = None
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether files have changed since its connections were made."""
-        return self._trust.is_outdated(self._context)
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._current().handle_request(request)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._transport is not None:
-                self._transport.close()
-
-    def _current(self) -> httpx.HTTPTransport:
-        context = self._trust.context()
-        with self._lock:
-            if self._transport is None or context is not self._context:
-                if self._transport is not None:
-                    self._transport.close()
-                self._transport = httpx.HTTPTransport(verify=context, trust_env=False)
-                self._context = context
-            return self._transport
 
 
 def _look_at(file: str) -> tuple[int, ...]:

@@ -104,6 +104,18 @@ def sleep(
             return woken
 
 
+def is_readable(fd: int, seconds: float | None = None) -> bool:
+    """Wait until a descriptor has something to say; returns whether it has.
+
+    Args:
+        fd: A pollable descriptor.
+        seconds: How long to wait at most; None for no limit.
+    """
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+
 def milliseconds(until: float | None, now: float) -> int | None:
     """The timeout for poll(2) until a time; None for no limit.
 

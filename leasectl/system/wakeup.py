@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import sys
 import threading
+
+from leasectl.system.poll import is_readable
 
 _ONE = (1).to_bytes(8, sys.byteorder)  # what an eventfd counts in; a pipe takes anything
 
@@ -33,9 +34,7 @@ class Wakeup:
 
     def wait(self, seconds: float) -> bool:
         """Sleep until it is rung; returns whether it was."""
-        poll = select.poll()
-        poll.register(self.fd, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
+        return is_readable(self.fd, seconds)
 
     def clear(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
 from leasectl.backends.one_by_one import acquire_one_by_one
+from leasectl.backends.proxy.connection import Connection, Loss, NotSent, TimeOver
 from leasectl.backends.proxy.protocol import (
     ACQUIRE,
     Refused,
@@ -21,7 +22,7 @@ from leasectl.backends.proxy.protocol import (
 )
 from leasectl.backends.proxy.releases import Releases
 from leasectl.errors import BackendUnreachable, NoLease
-from leasectl.http.connection import Answer, Connection, Loss, NotSent, TimeOver
+from leasectl.http.messages import Answer
 from leasectl.model import Lease, Request
 from leasectl.system.backoff import Backoff, retry
 from leasectl.system.clock import Clock

@@ -21,7 +21,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
     """Open a lease proxy; nothing is asked of it yet."""
     # Here, because they bring httpx and tenacity along.
     from leasectl.backends.proxy.backend import ProxyBackend
-    from leasectl.http.connection import Connection
+    from leasectl.backends.proxy.connection import Connection
 
     connection = Connection(url, parse_settings(opening.settings), clock=opening.clock)
     return ProxyBackend(

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 
+from leasectl.backends.proxy.connection import Loss
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLease, NotFound
-from leasectl.http.connection import Answer, Loss
+from leasectl.http.messages import Answer
 from leasectl.text.printable import printable
 
 ACQUIRE = "/lease/acquire"

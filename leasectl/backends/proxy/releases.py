@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Callable, TypeVar
 
+from leasectl.backends.proxy.connection import Connection, Loss, NotSent
 from leasectl.backends.proxy.protocol import RELEASE, Refused, check_released, is_undone, with_key
 from leasectl.errors import BackendUnreachable
-from leasectl.http.connection import Connection, Loss, NotSent
 from leasectl.system.backoff import Backoff, retry
 from leasectl.system.clock import Clock
 from leasectl.text.durations import format_seconds

@@ -13,7 +13,8 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.proxy.backend import ProxyBackend
-from leasectl.http.connection import Answer, Connection, NotSent
+from leasectl.backends.proxy.connection import Connection, NotSent
+from leasectl.http.messages import Answer
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock, boottime_seconds
 from tests.kit.faults.fixture import StartFaultProxy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leasectl.backends.proxy.connection import Loss
 from leasectl.backends.proxy.protocol import (
     Refused,
     acquire_query,
@@ -14,7 +15,7 @@ from leasectl.backends.proxy.protocol import (
     with_key,
 )
 from leasectl.errors import InvalidRequest, NoLease, NotFound
-from leasectl.http.connection import Answer, Loss
+from leasectl.http.messages import Answer
 
 URL = "http://proxy"
 

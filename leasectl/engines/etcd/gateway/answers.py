@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from leasectl.engines.etcd.gateway.exchange import Answer, NoAnswer
 from leasectl.engines.etcd.gateway.requests import Json
 from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.http.messages import Answer
+from leasectl.http.no_answer import NoAnswer
 from leasectl.text.printable import printable
 
 # The gRPC codes that the gateway passes on, as far as they say something that we act upon.

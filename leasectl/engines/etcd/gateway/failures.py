@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.engines.etcd.gateway.exchange import NOT_IN_TIME, NoAnswer
+from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
 from leasectl.text.durations import format_seconds
 
 

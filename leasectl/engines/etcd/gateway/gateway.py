@@ -13,13 +13,12 @@ So whoever is told that a token isn't valid authenticates anew and asks again.
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Callable, NamedTuple
-
-import httpx
 
 from leasectl.engines.etcd.gateway.answers import (
     FailedPrecondition,
@@ -32,7 +31,6 @@ from leasectl.engines.etcd.gateway.answers import (
     parse_answer,
     parse_keep_alive_answer,
 )
-from leasectl.engines.etcd.gateway.exchange import NOT_IN_TIME, Line, NoAnswer
 from leasectl.engines.etcd.gateway.failures import Failures
 from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome
 from leasectl.engines.etcd.gateway.user import read_user
@@ -43,6 +41,9 @@ from leasectl.errors import (
     InvalidRequest,
     NotAllowed,
 )
+from leasectl.http.exchange import Client
+from leasectl.http.messages import Call
+from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
 from leasectl.http.trust import Trust
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
@@ -50,6 +51,9 @@ from leasectl.text.printable import printable
 __all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new_etcd_lease_id"]
 
 ATTEMPT_SECONDS = 2.0
+_CONNECT_SECONDS = 1.0
+# Pools of many thousands of resources take a few MiB.
+_LONGEST_ANSWER_BYTES = 64 << 20
 _PAUSE_SECONDS = 0.1
 _KEEP_ALIVE = "/v3/lease/keepalive"
 # However little time is left, an answer that takes no longer is waited for.
@@ -123,7 +127,7 @@ class Gateway:
         self._lock = threading.Lock()
         # Under the lock, which nobody holds while waiting for a member:
         self._current = 0
-        self._lines: list[Line] = []  # those that nobody uses
+        self._idle: list[Client] = []  # those that nobody uses
         self._token: str | None = None  # None: not asked for; empty: etcd wants none
 
     @property
@@ -133,9 +137,9 @@ class Gateway:
 
     def close(self) -> None:
         with self._lock:
-            lines, self._lines = self._lines, []
-        for line in lines:
-            line.close()
+            idle, self._idle = self._idle, []
+        for client in idle:
+            client.close()
 
     @contextlib.contextmanager
     def limited(self, until: float | None) -> Iterator[None]:
@@ -216,7 +220,7 @@ class Gateway:
         return Member(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
 
     def keep_alive_at(
-        self, client: httpx.Client, member: int, etcd_lease_id: int, seconds: float
+        self, client: Client, member: int, etcd_lease_id: int, seconds: float
     ) -> KeepAliveAnswer:
         """The same at one member, within its time and without a second try.
 
@@ -229,7 +233,6 @@ class Gateway:
         Raises:
             NoAnswer: None that counts.
         """
-        assert isinstance(client, Line)
         body = {"ID": str(etcd_lease_id)}
         return parse_keep_alive_answer(self._try(client, member, _KEEP_ALIVE, body, seconds))
 
@@ -239,21 +242,23 @@ class Gateway:
             if self._current == member:
                 self._current = (member + 1) % len(self.endpoints)
 
-    def client(self) -> Line:
+    def client(self) -> Client:
         """A client of its own, for a thread that is to disturb nobody.
 
         A stream on it needs `headers` as well.
         """
-        return Line(self._trust)
+        return Client(
+            clock=Clock(),  # a member takes its time by this machine's, whatever ours is
+            trust=self._trust,
+            connect_seconds=_CONNECT_SECONDS,
+            longest_bytes=_LONGEST_ANSWER_BYTES,
+        )
 
-    def headers(self, client: httpx.Client, member: int, seconds: float) -> dict[str, str]:
+    def headers(self, client: Client, member: int, seconds: float) -> dict[str, str]:
         """What a stream at a member has to send along, to be asked for before each stream.
 
         etcd looks at it when the stream begins and never again. It doesn't refuse a stream
         with a token that isn't valid there: it says 200 and cancels the watch.
-
-        The stream still makes a connection of its own, so that whoever made it hears which one
-        that is and can end it.
 
         Args:
             client: As `client` makes them; the stream's.
@@ -265,30 +270,26 @@ class Gateway:
             NoAnswer: None that counts.
             NotAllowed: etcd doesn't know the user.
         """
-        assert isinstance(client, Line)
         if self._user_file is None:
             return {}
         until = self._clock.elapsed() + seconds
-        try:
-            if self._token:
-                # With a token, even what does nothing is refused unless that is valid.
-                self._try(client, member, "/v3/kv/txn", {}, seconds)
-                return _headers(self._token)
-            return _headers(self._authenticate(client, member, self._user_file, until))
-        finally:
-            client.cut(self.endpoints[member])
+        if self._token:
+            # With a token, even what does nothing is refused unless that is valid.
+            self._try(client, member, "/v3/kv/txn", {}, seconds)
+            return _headers(self._token)
+        return _headers(self._authenticate(client, member, self._user_file, until))
 
     @contextlib.contextmanager
-    def _line(self) -> Iterator[Line]:
+    def _idle_client(self) -> Iterator[Client]:
         with self._lock:
-            line = self._lines.pop() if self._lines else None
-        if line is None:
-            line = self.client()
+            client = self._idle.pop() if self._idle else None
+        if client is None:
+            client = self.client()
         try:
-            yield line
+            yield client
         finally:
             with self._lock:
-                self._lines.append(line)
+                self._idle.append(client)
 
     def _ask(self, path: str, body: Json) -> tuple[Json, bool]:
         """The answer, and whether the request may have been carried out before."""
@@ -309,7 +310,7 @@ class Gateway:
             attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
         failures = Failures()
         repeated = False
-        with self._line() as line:
+        with self._idle_client() as client:
             while True:
                 lasting = True
                 for _ in self.endpoints:
@@ -320,22 +321,22 @@ class Gateway:
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)
                         raise BackendUnreachable(why)
                     try:
-                        return self._try(line, member, path, body, seconds), repeated
+                        return self._try(client, member, path, body, seconds), repeated
                     except NoAnswer as reason:
                         repeated = repeated or reason.sent
                         lasting = lasting and reason.lasting
                         failures.note(self.endpoints[member], reason)
                         self.leave(member)
-                if lasting and not line.is_outdated:
+                if lasting and not client.is_outdated:
                     raise BackendUnreachable(failures.text())
                 self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
 
-    def _try(self, line: Line, member: int, path: str, body: Json, seconds: float) -> Json:
+    def _try(self, client: Client, member: int, path: str, body: Json, seconds: float) -> Json:
         """Ask one member, with a new token if it doesn't take the one that we have."""
         until = self._clock.elapsed() + seconds
         if self._user_file is None:
             try:
-                return self._post(line, member, path, body, None, until)
+                return self._post(client, member, path, body, None, until)
             except Unauthenticated as refusal:
                 raise NotAllowed(
                     f"{self.endpoints[member]}: {refusal}; "
@@ -344,18 +345,18 @@ class Gateway:
         token = self._token
         if token is not None:
             with contextlib.suppress(Unauthenticated):
-                return self._post(line, member, path, body, token, until)
-        token = self._authenticate(line, member, self._user_file, until)
+                return self._post(client, member, path, body, token, until)
+        token = self._authenticate(client, member, self._user_file, until)
         try:
-            return self._post(line, member, path, body, token, until)
+            return self._post(client, member, path, body, token, until)
         except Unauthenticated as refusal:
             raise NoAnswer(str(refusal), sent=False) from refusal
 
-    def _authenticate(self, line: Line, member: int, user_file: str, until: float) -> str:
+    def _authenticate(self, client: Client, member: int, user_file: str, until: float) -> str:
         user = read_user(user_file)
         body = {"name": user.name, "password": user.password}
         try:
-            said = self._post(line, member, "/v3/auth/authenticate", body, None, until)
+            said = self._post(client, member, "/v3/auth/authenticate", body, None, until)
         except FailedPrecondition:
             said = {"token": ""}  # authentication isn't enabled
         except InvalidArgument as refusal:
@@ -375,20 +376,19 @@ class Gateway:
         return token
 
     def _post(
-        self, line: Line, member: int, path: str, body: Json, token: str | None, until: float
+        self, client: Client, member: int, path: str, body: Json, token: str | None, until: float
     ) -> Json:
         endpoint = self.endpoints[member]
         seconds = until - self._clock.elapsed()
         if seconds <= 0:
             raise NoAnswer(NOT_IN_TIME, sent=False)
-        answer = line.ask(
-            endpoint,
-            path,
-            body,
-            headers=_headers(token),
-            seconds=seconds,
+        call = Call(
+            endpoint + path,
+            json.dumps(body).encode(),
+            {**_headers(token), "Content-Type": "application/json"},
             only_now=path == _KEEP_ALIVE,  # one that is done late keeps what the dead left
         )
+        answer = client.ask(call, seconds=seconds)
         try:
             return parse_answer(endpoint + path, answer)
         except PermissionDenied as refusal:

@@ -16,13 +16,12 @@ import threading
 from collections import Counter
 from typing import Protocol
 
-import httpx
-
 from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, NoAnswer
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.lag import LagDetector
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.errors import LeaseError
+from leasectl.http.exchange import Client
 from leasectl.system.clock import Clock
 
 _LONGEST_ANSWER_SECONDS = 5.0
@@ -135,7 +134,7 @@ class KeepAlives:
         self._is_over = True
         return None
 
-    def _keep_alive(self, client: httpx.Client, waiter: HasTicket, ttl: int) -> bool:
+    def _keep_alive(self, client: Client, waiter: HasTicket, ttl: int) -> bool:
         """One keep-alive at the member, or at another to compare; whether there was an answer."""
         now, member, patience = self._clock.elapsed(), self._watch.member, _patience(ttl)
         seconds = patience
@@ -162,7 +161,7 @@ class KeepAlives:
         return True
 
     def _ask(
-        self, client: httpx.Client, member: int, ticket: EtcdTicket, ttl: int, seconds: float
+        self, client: Client, member: int, ticket: EtcdTicket, ttl: int, seconds: float
     ) -> bool:
         """Keep a ticket alive at one member; returns whether its etcd lease was there.
 

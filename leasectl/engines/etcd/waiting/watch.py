@@ -10,21 +10,17 @@ The gateway takes all that is to be watched in one request, so that a change mea
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 from collections.abc import Mapping
-from typing import Any
-
-import httpx
 
 from leasectl.engines.etcd.gateway.gateway import Gateway, NoAnswer
 from leasectl.engines.etcd.waiting.events import EventsLost, encode_watches, parse_line
 from leasectl.engines.etcd.waiting.listeners import Listener, Listeners
 from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
 from leasectl.errors import LeaseError
+from leasectl.http.exchange import Client, Stream
+from leasectl.http.messages import Call
 
-_CONNECT_SECONDS = 1.0
 _HEADERS_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 
@@ -44,7 +40,7 @@ class EtcdWatch:
         self._is_closed = False
         self._generation = 0  # one up whenever the stream has to be made anew
         self._member = gateway.current
-        self._socket: socket.socket | None = None
+        self._stream: Stream | None = None  # the one that is read
 
     @property
     def member(self) -> int:
@@ -83,10 +79,8 @@ class EtcdWatch:
         """Have the stream made anew; with the lock held."""
         self._generation += 1
         self._changed.notify_all()
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                # Of the plain connection below: a TLS layer would first want to say goodbye.
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        if self._stream is not None:
+            self._stream.cut()
 
     # The thread
 
@@ -109,10 +103,9 @@ class EtcdWatch:
                     with self._changed:
                         self._pause(generation, pause)
                     pause = _LONGEST_PAUSE_SECONDS
-                    self._have_all_look(
-                        generation
-                    )  # those who wait ask for themselves, and get the same answer
-                except (httpx.HTTPError, httpx.StreamError, NoAnswer):
+                    # Those who wait ask for themselves, and get the same answer.
+                    self._have_all_look(generation)
+                except NoAnswer:
                     with self._changed:
                         if self._generation == generation:
                             self._leave_soon(generation, pause)
@@ -136,31 +129,21 @@ class EtcdWatch:
                 self._listeners.have_all_look()
 
     def _follow(
-        self, client: httpx.Client, generation: int, member: int, revisions: Mapping[Watched, int]
+        self, client: Client, generation: int, member: int, revisions: Mapping[Watched, int]
     ) -> None:
         """Tell listeners what comes on the stream, until it has to be made anew."""
-
-        def note_socket(event: str, info: Mapping[str, Any]) -> None:
-            if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-                with self._changed:
-                    self._socket = info["return_value"].get_extra_info("socket")
-                    if self._generation != generation:
-                        raise NoAnswer("left")
-
-        headers = self._headers(client, member)
-        stream = client.stream(
-            "POST",
-            self._gateway.endpoints[member] + "/v3/watch",
-            content=encode_watches(revisions),
-            headers=headers,
-            timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS),
-            extensions={"trace": note_socket},
-        )
+        headers = self._gateway.headers(client, member, _HEADERS_SECONDS)
+        url = self._gateway.endpoints[member] + "/v3/watch"
+        stream = client.stream(Call(url, encode_watches(revisions).encode(), headers))
+        with self._changed:
+            if self._generation != generation:
+                return
+            self._stream = stream
         to_begin = list(revisions)
         begun: dict[int, Watched] = {}  # by the numbers that etcd gave them
         try:
-            with stream as response:
-                for line in response.iter_lines():
+            with stream as lines:
+                for line in lines:
                     told = parse_line(line)
                     if told.is_begun and len(begun) < len(to_begin):
                         begun[told.watch] = to_begin[len(begun)]
@@ -172,9 +155,4 @@ class EtcdWatch:
             raise NoAnswer("the watch has ended")
         finally:
             with self._changed:
-                self._socket = None
-
-    def _headers(self, client: httpx.Client, member: int) -> dict[str, str]:
-        allowed = self._gateway.headers(client, member, _HEADERS_SECONDS)
-        # A stream's connection is never used again.
-        return {**allowed, "Connection": "close"}
+                self._stream = None

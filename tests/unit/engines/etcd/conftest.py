@@ -8,6 +8,7 @@ from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.marks import once_below
+from tests.kit.peculiar import serve as serve
 
 # Servers are there on one Python only: see scripts/test.
 pytest_collection_modifyitems = once_below(__file__)

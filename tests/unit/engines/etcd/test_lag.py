@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from leasectl.engines.etcd.gateway.answers import KeepAliveAnswer, parse_keep_alive_answer
-from leasectl.engines.etcd.gateway.exchange import NoAnswer
 from leasectl.engines.etcd.gateway.requests import Json
 from leasectl.engines.etcd.waiting.lag import LagDetector
+from leasectl.http.no_answer import NoAnswer
 
 TTL = 60.0
 SLACK = 1.0

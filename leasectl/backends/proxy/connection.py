@@ -1,0 +1,131 @@
+"""Requests to a lease proxy: what it asks of an exchange, and what it makes of none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Callable
+from urllib.parse import urlencode
+
+from leasectl.errors import BackendUnreachable, NoLease
+from leasectl.http.exchange import Client
+from leasectl.http.messages import Answer, Call
+from leasectl.http.no_answer import NoAnswer, NotInTime
+from leasectl.http.settings import Settings, read_token
+from leasectl.http.tls import client_context, client_files
+from leasectl.http.trust import Trust
+from leasectl.system.clock import Clock
+from leasectl.system.poll import Interrupt
+from leasectl.text.printable import printable
+
+_CONNECT_SECONDS = 5.0
+_LONGEST_ANSWER_BYTES = 1 << 20
+
+
+class NotSent(BackendUnreachable):
+    """No connection came about, so the server knows nothing of the request."""
+
+
+class Loss(BackendUnreachable):
+    """The request was sent and its answer didn't arrive: it may have been carried out."""
+
+
+class TimeOver(NoLease):
+    """The time for an answer has passed."""
+
+
+class Connection:
+    """Requests to one server, each on a connection of its own.
+
+    Args:
+        url: The server's base address.
+        settings: How to talk to it.
+        clock: Where times come from.
+    """
+
+    def __init__(self, url: str, settings: Settings, *, clock: Clock) -> None:
+        self._url = url.rstrip("/")
+        self._settings = settings
+        self._clock = clock
+        trust = None
+        if url.startswith("https:"):
+            trust = Trust(partial(client_context, settings), client_files(settings))
+        self._client = Client(
+            clock=clock,
+            trust=trust,
+            keeps_connections=False,
+            heeds_environment=settings.trust_env,
+            connect_seconds=_CONNECT_SECONDS,
+            longest_bytes=_LONGEST_ANSWER_BYTES,
+        )
+
+    def ask(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        interrupts: Sequence[Interrupt],
+        until: float | None,
+        tick: Callable[[float], float | None],
+        late: Callable[[Answer | None], None],
+    ) -> Answer:
+        """POST, and wait for the answer as long as it takes.
+
+        Args:
+            path: Below the base address.
+            params: The query.
+            headers: Beside the usual ones.
+            interrupts: What ends the wait with an error.
+            until: When the wait ends, CLOCK_BOOTTIME in seconds; None for no limit.
+            tick: As `Client.ask` has it.
+            late: As `Client.ask` has it.
+
+        Raises:
+            NotSent, Loss: No answer.
+            TimeOver: Not in time.
+        """
+        call = Call(f"{self._url}{path}?{urlencode(params)}", headers=self._headers(headers))
+        seconds = None if until is None else until - self._clock.elapsed()
+        try:
+            return self._client.ask(
+                call, seconds=seconds, interrupts=interrupts, tick=tick, late=late
+            )
+        except NotInTime:
+            raise TimeOver(f"no answer from {self._url} in time") from None
+        except NoAnswer as reason:
+            raise self._failure(path, reason) from reason
+
+    def tell(
+        self, path: str, body: object, *, headers: Mapping[str, str], seconds: float
+    ) -> Answer:
+        """POST JSON and wait for the answer for so many seconds at most.
+
+        Raises:
+            NotSent, Loss: No answer.
+        """
+        text = json.dumps(body, separators=(",", ":")).encode()
+        call = Call(
+            self._url + path,
+            text,
+            headers=self._headers({**headers, "Content-Type": "application/json"}),
+        )
+        try:
+            return self._client.ask(call, seconds=seconds)
+        except NotInTime:
+            raise Loss(f"no answer from {self._url} in time") from None
+        except NoAnswer as reason:
+            raise self._failure(path, reason) from reason
+
+    def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        if not self._settings.token_file:
+            return dict(headers)
+        token = read_token(self._settings.token_file)
+        return {**headers, "Authorization": f"Bearer {token}"}
+
+    def _failure(self, path: str, reason: NoAnswer) -> BackendUnreachable:
+        url, detail = self._url + path, printable(reason.said, longest=120)
+        if not reason.sent:
+            return NotSent(f"can't reach {url}: {detail}; is the server there?")
+        return Loss(f"no answer from {url}: {detail}")

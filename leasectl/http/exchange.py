@@ -1,0 +1,254 @@
+"""A request and its answer, in a time and of a length that no server can stretch.
+
+Whoever asks waits in poll(2), beside whatever else may end the wait. What is asked is done by a
+thread, because the lookup of a name can't be ended: then the thread is left to itself. Otherwise
+giving up ends the connection, or first only our half of it, so that what was granted meanwhile
+still arrives.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Callable
+
+from leasectl.http.messages import Answer, Call
+from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, too_long
+from leasectl.http.transport import Incoming, Sending, Transport
+from leasectl.http.trust import Trust
+from leasectl.http.worker import Worker
+from leasectl.system.clock import Clock, earliest
+from leasectl.system.poll import Interrupt, sleep
+from leasectl.system.wakeup import Wakeup
+
+# Go's server answers a half-closed connection at once; this is for the way there and back.
+LINGER_SECONDS = 0.5
+
+
+class Client:
+    """Asks one thing at a time, of any servers. One thread may use it, or several in turn.
+
+    Args:
+        clock: Where times come from.
+        trust: For ``https://``; None where there is nothing to verify. Its files are looked at
+            before each request.
+        keeps_connections: Use a connection for the next request, too: with TLS, a new one costs
+            more than the request. But a server may close it just when it is used again, and then
+            nobody knows whether the request was carried out.
+        heeds_environment: Go by ``http_proxy`` and its like.
+        connect_seconds: How long it may take to connect, at each address that a name has.
+        longest_bytes: How long an answer may be, or a line of a stream.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        trust: Trust | None = None,
+        keeps_connections: bool = True,
+        heeds_environment: bool = False,
+        connect_seconds: float,
+        longest_bytes: int,
+    ) -> None:
+        self._clock = clock
+        self._longest_bytes = longest_bytes
+        self._transport = Transport(
+            trust=trust,
+            keeps_connections=keeps_connections,
+            heeds_environment=heeds_environment,
+            connect_seconds=connect_seconds,
+        )
+        self._worker: Worker | None = None
+        self._dismiss: Callable[[], object] = lambda: None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections."""
+        self._transport.close()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a refusal is none any more, since the files of ``trust`` have changed."""
+        return self._transport.is_outdated
+
+    def ask(
+        self,
+        call: Call,
+        *,
+        seconds: float | None,
+        interrupts: Sequence[Interrupt] = (),
+        tick: Callable[[float], float | None] = lambda now: None,
+        late: Callable[[Answer | None], object] | None = None,
+    ) -> Answer:
+        """Send a request and wait for its answer.
+
+        Args:
+            call: The request.
+            seconds: How long it may take in all, suspend included; None: as long as it takes.
+            interrupts: What ends the wait with an error.
+            tick: Called with the time, at once and whenever it said; tells when it wants to be
+                called next.
+            late: Where what was granted must not be lost. Giving up then closes our half of the
+                connection only: the server sees that and ends its wait, and what it had granted
+                by then still arrives and is handed to this. None is handed to it when the server
+                may have granted something and didn't say.
+
+        Raises:
+            NotInTime: Not in time.
+            NoAnswer: None, or one that is longer than anybody asked for.
+            LeaseError: Files that say whom to trust can't be used, or an interrupt says so.
+        """
+        exchange = _Exchange(
+            Sending(self._transport, call, own_connection=False), self._longest_bytes
+        )
+        self._assign(exchange.run)
+        in_time = False
+        try:
+            in_time = self._wait(exchange.fd, seconds, interrupts, tick)
+        finally:
+            if not in_time:
+                self._give_up(exchange, lingers=late is not None)
+            exchange.close()
+            if not in_time and late is not None:
+                exchange.tell(late)
+        if not in_time:
+            raise NotInTime(NOT_IN_TIME, sent=exchange.sending.is_sent)
+        return exchange.result()
+
+    def stream(self, call: Call) -> Stream:
+        """Ask for an answer that goes on and on; it is read by whoever asks.
+
+        It has a connection of its own, which ends with it.
+        """
+        self._transport.end_kept(call.url)
+        return Stream(Sending(self._transport, call, own_connection=True), self._longest_bytes)
+
+    def _assign(self, work: Callable[[], object]) -> None:
+        if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
+            self._worker = Worker()
+            self._dismiss = weakref.finalize(self, self._worker.dismiss)
+        self._worker.assign(work)
+
+    def _wait(
+        self,
+        done_fd: int,
+        seconds: float | None,
+        interrupts: Sequence[Interrupt],
+        tick: Callable[[float], float | None],
+    ) -> bool:
+        now = self._clock.elapsed
+        until = None if seconds is None else now() + seconds
+        while True:
+            wake = earliest(until, tick(now()))
+            if sleep(wake_fds=(done_fd,), interrupts=interrupts, until=wake, now=now):
+                return True
+            if until is not None and now() >= until:
+                return False
+
+    def _give_up(self, exchange: _Exchange, *, lingers: bool) -> None:
+        if lingers and exchange.sending.is_sent:
+            exchange.sending.half_close()
+            exchange.wait(LINGER_SECONDS)
+        exchange.sending.cut()
+        if lingers and exchange.sending.is_sent:
+            exchange.wait(LINGER_SECONDS)  # for the thread to see that
+        # Nobody knows when it will be free again: it may be looking for an address.
+        self._dismiss()
+        self._worker = None
+
+
+class _Exchange:
+    """One request and its answer, which a thread gets."""
+
+    def __init__(self, sending: Sending, longest_bytes: int) -> None:
+        self.sending = sending
+        self.answer: Answer | None = None
+        self._longest_bytes = longest_bytes
+        self._error: BaseException | None = None
+        self._done = Wakeup()
+
+    @property
+    def fd(self) -> int:
+        """Readable when it is done."""
+        return self._done.fd
+
+    def run(self) -> None:
+        try:
+            with self.sending.open() as incoming:
+                self.answer = self._read(incoming)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    def _read(self, incoming: Incoming) -> Answer:
+        body = bytearray()
+        for chunk in incoming.chunks:
+            body += chunk
+            if len(body) > self._longest_bytes:
+                raise too_long(self._longest_bytes)
+        return Answer(incoming.status, body.decode("utf-8", "replace"), incoming.headers)
+
+    def wait(self, seconds: float) -> bool:
+        return self._done.wait(seconds)
+
+    def tell(self, late: Callable[[Answer | None], object]) -> None:
+        """Hand over what came after giving up, or that something may have been on its way."""
+        if self.answer is not None or self.sending.is_sent:
+            late(self.answer)
+
+    def result(self) -> Answer:
+        if self.answer is None:
+            assert self._error is not None
+            raise self._error
+        return self.answer
+
+    def close(self) -> None:
+        self._done.close()
+
+
+class Stream:
+    """An answer that goes on and on: a context manager, inside of which are its lines.
+
+    Args:
+        sending: The request.
+        longest_bytes: How long a line may be.
+    """
+
+    def __init__(self, sending: Sending, longest_bytes: int) -> None:
+        self._sending = sending
+        self._longest_bytes = longest_bytes
+        self._incoming: AbstractContextManager[Incoming] = sending.open()
+
+    def __enter__(self) -> Iterator[str]:
+        """Send the request and wait for the head of its answer.
+
+        Raises:
+            NoAnswer: None; or, inside, no further line, or one that doesn't end. Also when it is
+                `cut`.
+            LeaseError: Files that say whom to trust can't be used.
+        """
+        return self._lines(self._incoming.__enter__())
+
+    def __exit__(self, *reason: object) -> bool | None:
+        return self._incoming.__exit__(*reason)  # type: ignore[arg-type]
+
+    def cut(self) -> None:
+        """End it, from any thread and at any time: before it has begun, too."""
+        self._sending.cut()
+
+    def _lines(self, incoming: Incoming) -> Iterator[str]:
+        begun = b""
+        for chunk in incoming.chunks:
+            *lines, begun = (begun + chunk).split(b"\n")
+            yield from (line.decode("utf-8", "replace") for line in lines)
+            if len(begun) > self._longest_bytes:
+                raise too_long(self._longest_bytes)
+        if begun:
+            yield begun.decode("utf-8", "replace")

@@ -1,0 +1,33 @@
+"""What is asked of a server, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Call(NamedTuple):
+    """One request.
+
+    Args:
+        url: Of what is asked for, the query included.
+        body: What is sent.
+        headers: Sent beside what HTTP needs.
+        method: What is done with it.
+        only_now: It must not be carried out later, after whoever asks may have died. Its body is
+            sent when the server says that it is there: RFC 9110, 10.1.1, ``Expect: 100-continue``.
+    """
+
+    url: str
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    method: str = "POST"
+    only_now: bool = False
+
+
+class Answer(NamedTuple):
+    """What a server answered. ``headers`` have lower-case names."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str] = {}

@@ -1,0 +1,96 @@
+"""That there was no answer, and why: the one place where httpx's errors become ours."""
+
+from __future__ import annotations
+
+import re
+import ssl
+
+import httpx
+
+from leasectl.text.printable import printable
+
+NOT_IN_TIME = "no answer in time"
+_ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
+# OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
+_OTHER_NAME = (62, 64)
+# Whatever was under way when they came, the request wasn't.
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL)
+
+
+class NoAnswer(Exception):
+    """A server gave no answer that counts: the request may or may not have been carried out.
+
+    Args:
+        text: Why.
+        advice: What to do about it, where there is something in particular.
+        sent: Whether the server can have got the request.
+        lasting: Whether it would be the same the next time.
+        said: Why, in the words of whoever found out; empty where ``text`` has them.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        advice: str = "",
+        sent: bool = True,
+        lasting: bool = False,
+        said: str = "",
+    ) -> None:
+        super().__init__(text)
+        self.advice = advice
+        self.sent = sent
+        self.lasting = lasting
+        self.said = said or text
+
+
+class NotInTime(NoAnswer):
+    """The time that was given to it has passed."""
+
+
+def too_long(longest_bytes: int) -> NoAnswer:
+    """Say that an answer was given up because of its length."""
+    what = f"answer is longer than {longest_bytes} bytes"
+    return NoAnswer(f"its {what}", lasting=True, said=f"the {what}")
+
+
+def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
+    """Say of an error of httpx what it means to whoever asked.
+
+    Args:
+        error: As httpx raised it.
+        url: What was asked for.
+        sent: Whether the request had been begun to be sent by then.
+    """
+    sent = sent and not isinstance(error, _NEVER_SENT)
+    said = str(error) or type(error).__name__
+    if isinstance(error, httpx.TimeoutException):
+        return NoAnswer(NOT_IN_TIME, sent=sent, said=said)
+    tls = _tls_error(error)
+    reason = (tls.reason or "") if tls else ""
+    short = reason.replace("_", " ").lower() or _ERRNO.sub("", str(error)).rstrip(".")
+    detail = printable(short or type(error).__name__, longest=80)
+    text, advice, lasting = detail, "", isinstance(error, httpx.InvalidURL)
+    if isinstance(tls, ssl.SSLCertVerificationError):
+        text = f"its certificate isn't trusted ({printable(tls.verify_message.rstrip('.'))})"
+        if tls.verify_code in _OTHER_NAME:
+            advice = "use a name that it has"
+        else:
+            advice = "name the file with its CA in LEASECTL_CA_FILE"
+        lasting = True
+    elif "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        text = f"it wants a certificate of ours that it trusts ({detail})"
+        advice = "name one in LEASECTL_CERT_FILE, and its key in LEASECTL_KEY_FILE"
+        lasting = True
+    elif isinstance(tls, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER":
+        advice = "without TLS its address is etcd://"
+    elif isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
+        advice = "with TLS its address is etcds://"
+    return NoAnswer(text, advice=advice, sent=sent, lasting=lasting, said=said)
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """What lies below an error of httpx, which carries it only as its cause."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error

@@ -1,0 +1,426 @@
+"""How long a request may take, how long its answer may be, and what giving up means."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from leasectl.errors import Interrupted
+from leasectl.http.exchange import Client
+from leasectl.http.messages import Answer, Call
+from leasectl.http.no_answer import NoAnswer, NotInTime
+from leasectl.http.worker import Worker
+from leasectl.system.clock import Clock
+from leasectl.system.poll import Interrupt
+from tests.kit.peculiar import (
+    HEAD,
+    SLOW,
+    Conversation,
+    Peculiar,
+    StartPeculiar,
+    answer,
+    drip_head,
+    pour,
+    say_nothing,
+)
+from tests.kit.support import eventually
+
+SECONDS = 0.4
+# Of a machine that has other things to do, too.
+LATE_SECONDS = 5.0
+LONGEST_BYTES = 5 << 20
+
+
+def new_client(*, keeps_connections: bool = True) -> Client:
+    return Client(
+        clock=Clock(),
+        keeps_connections=keeps_connections,
+        connect_seconds=1.0,
+        longest_bytes=LONGEST_BYTES,
+    )
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with new_client() as client:
+        yield client
+
+
+def call_of(server: Peculiar, *, only_now: bool = False) -> Call:
+    return Call(f"{server.endpoint}/path", b'{"a": 1}', only_now=only_now)
+
+
+def ask(client: Client, server: Peculiar, seconds: float | None = 5.0) -> Answer:
+    return client.ask(call_of(server), seconds=seconds)
+
+
+def worker() -> threading.Thread:
+    """The thread that makes the requests of the client that was used last."""
+    return [each for each in threading.enumerate() if isinstance(each, Worker)][-1]
+
+
+class TestInTime:
+    @pytest.mark.parametrize("conversation", SLOW)
+    def test_a_server_that_drips_is_given_up(
+        self, conversation: Conversation, serve: StartPeculiar, client: Client
+    ) -> None:
+        server = serve(conversation)
+        since = time.monotonic()
+        with pytest.raises(NotInTime, match="no answer in time") as raised:
+            ask(client, server, SECONDS)
+        assert SECONDS <= time.monotonic() - since < SECONDS + LATE_SECONDS
+        assert raised.value.sent
+        assert server.ended.wait(5), "the connection was left to itself"
+
+    @pytest.mark.parametrize("conversation", SLOW)
+    def test_so_is_one_that_answered_before_on_the_same_connection(
+        self, conversation: Conversation, serve: StartPeculiar, client: Client
+    ) -> None:
+        to_do = [answer, answer, conversation]
+        server = serve(lambda connection: to_do.pop(0)(connection))
+        for _ in range(2):
+            assert ask(client, server)[:2] == (200, "{}")
+        since = time.monotonic()
+        with pytest.raises(NoAnswer):
+            ask(client, server, SECONDS)
+        assert time.monotonic() - since < SECONDS + LATE_SECONDS
+        assert server.connections == 1
+        assert server.ended.wait(5), "the connection was left to itself"
+
+    def test_a_client_goes_on_after_it_has_given_up(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        to_do = [drip_head, answer, answer]
+        server = serve(lambda connection: to_do.pop(0)(connection))
+        with pytest.raises(NoAnswer):
+            ask(client, server, SECONDS)
+        for _ in range(2):
+            assert ask(client, server).text == "{}"
+        assert server.connections == 2
+
+    def test_a_name_that_is_looked_up_for_ever_is_given_up(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = threading.Event()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found.wait(30) and [])
+        since = time.monotonic()
+        with pytest.raises(NotInTime) as raised:
+            client.ask(Call("http://etcd:2379/"), seconds=SECONDS)
+        assert time.monotonic() - since < SECONDS + LATE_SECONDS
+        assert not raised.value.sent
+        found.set()
+
+    def test_nothing_is_sent_on_a_connection_that_came_too_late(
+        self, serve: StartPeculiar, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        heard: list[socket.socket] = []
+        server = serve(heard.append)
+        look_up, found = socket.getaddrinfo, threading.Event()
+
+        def look_up_late(*args: object, **options: object) -> object:
+            found.wait(30)
+            return look_up(*args, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up_late)
+        with pytest.raises(NoAnswer):
+            ask(client, server, SECONDS)
+        found.set()
+        assert server.ended.wait(5)
+        assert heard == []
+
+    def test_an_answer_that_does_not_end_is_given_up_before_memory_is_full(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        server = serve(pour)
+        with pytest.raises(NoAnswer, match="longer than 5242880 bytes") as raised:
+            ask(client, server, 30)
+        assert raised.value.lasting
+        assert server.ended.wait(5)
+
+    def test_who_is_not_there_has_been_sent_nothing(self, client: Client) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        with pytest.raises(NoAnswer, match=r"^Connection refused$") as raised:
+            client.ask(Call(f"http://127.0.0.1:{port}/"), seconds=5)
+        assert not raised.value.sent
+        assert raised.value.said == "[Errno 111] Connection refused"
+
+    def test_who_hangs_up_may_have_done_it(self, serve: StartPeculiar, client: Client) -> None:
+        server = serve(lambda connection: connection.shutdown(socket.SHUT_RDWR))
+        with pytest.raises(NoAnswer) as raised:
+            ask(client, server)
+        assert raised.value.sent
+
+
+class TestConnections:
+    @pytest.mark.parametrize(("keeps", "made"), [(True, 1), (False, 3)])
+    def test_they_are_kept_if_that_was_said(
+        self, serve: StartPeculiar, keeps: bool, made: int
+    ) -> None:
+        server = serve(answer)
+        with new_client(keeps_connections=keeps) as client:
+            for _ in range(3):
+                ask(client, server)
+        assert server.connections == made
+
+    def test_a_server_that_vanished_is_noticed_after_a_minute(
+        self, serve: StartPeculiar, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: list[socket.socket] = []
+        connect = socket.create_connection
+
+        def note(*args: Any, **options: Any) -> socket.socket:
+            made.append(connect(*args, **options))
+            return made[-1]
+
+        monkeypatch.setattr(socket, "create_connection", note)
+        ask(client, serve(answer))
+        (connection,) = made
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        wanted = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+        assert {
+            option: connection.getsockopt(socket.IPPROTO_TCP, option) for option in wanted
+        } == wanted
+
+    @pytest.mark.parametrize("only_now", [False, True])
+    def test_what_must_not_be_done_late_is_not_sent_to_who_does_not_listen(
+        self, only_now: bool, client: Client
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as stopped:  # its kernel goes on taking
+            url = f"http://127.0.0.1:{stopped.getsockname()[1]}/"
+            with pytest.raises(NoAnswer):
+                client.ask(Call(url, b'{"a": 1}', only_now=only_now), seconds=SECONDS)
+            connection, _ = stopped.accept()
+            with connection:
+                said = b"".join(iter(lambda: connection.recv(4096), b""))
+        head, _, body = said.partition(b"\r\n\r\n")
+        assert head.startswith(b"POST / HTTP/1.1")
+        assert body == (b"" if only_now else b'{"a": 1}')
+
+    def test_to_trust_nobody_is_not_to_trust_everybody(self, client: Client) -> None:
+        with pytest.raises(ValueError, match="whom to trust"):
+            client.ask(Call("https://127.0.0.1:1/"), seconds=5)
+
+
+class TestThreads:
+    def test_signals_are_left_to_whoever_blocks_them_later_to_read_them(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        ask(client, serve(answer))
+        status = Path(f"/proc/self/task/{worker().native_id}/status").read_text()
+        blocked = int(re.findall(r"^SigBlk:\s*(\w+)$", status, re.MULTILINE)[0], 16)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            assert blocked & 1 << (signum - 1)
+        assert blocked & 1 << (signal.SIGCHLD - 1)
+
+    def test_the_same_one_makes_all_requests(self, serve: StartPeculiar, client: Client) -> None:
+        server = serve(answer)
+        ask(client, server)
+        thread = worker()
+        ask(client, server)
+        assert worker() is thread
+
+    def test_a_client_that_nobody_has_any_more_leaves_none(self, serve: StartPeculiar) -> None:
+        server = serve(answer)
+        before = threading.active_count()
+        client = new_client()
+        ask(client, server)
+        thread = worker()
+        client.close()
+        del client
+        eventually(lambda: not thread.is_alive())
+        eventually(lambda: threading.active_count() <= before)
+
+    def test_requests_leave_no_descriptor_open(self, serve: StartPeculiar, client: Client) -> None:
+        to_do: list[Conversation] = [answer, answer, say_nothing]
+        server = serve(lambda connection: to_do.pop(0)(connection))
+        ask(client, server)
+        before = set(os.listdir("/proc/self/fd"))
+        ask(client, server)
+        with pytest.raises(NotInTime):
+            ask(client, server, 0.1)
+        eventually(lambda: set(os.listdir("/proc/self/fd")) <= before)
+
+
+class Grants:
+    """A server that grants something and says so late: when the client's half is closed."""
+
+    def __init__(self, delay_seconds: float | None) -> None:
+        self.asked = threading.Event()
+        self._delay_seconds = delay_seconds
+
+    def __call__(self, connection: socket.socket) -> None:
+        self.asked.set()
+        if connection.recv(1) == b"" and self._delay_seconds is not None:
+            time.sleep(self._delay_seconds)
+            answer(connection)
+
+
+class TestGivingUp:
+    """With something to be told that comes late."""
+
+    def give_up(self, server: Peculiar, seconds: float | None = SECONDS) -> list[Answer | None]:
+        heard: list[Answer | None] = []
+        with new_client(keeps_connections=False) as client, pytest.raises(NotInTime):
+            client.ask(call_of(server), seconds=seconds, late=heard.append)
+        return heard
+
+    def test_what_was_granted_meanwhile_still_arrives(self, serve: StartPeculiar) -> None:
+        (heard,) = self.give_up(serve(Grants(0.05)))
+        assert heard is not None
+        assert heard[:2] == (200, "{}")
+
+    def test_that_it_did_not_arrive_is_told(self, serve: StartPeculiar) -> None:
+        assert self.give_up(serve(Grants(None))) == [None]
+        assert self.give_up(serve(say_nothing)) == [None]
+
+    def test_it_is_not_waited_for_long(self, serve: StartPeculiar) -> None:
+        since = time.monotonic()
+        assert self.give_up(serve(drip_head)) == [None]
+        assert time.monotonic() - since < SECONDS + 1.0 + LATE_SECONDS
+
+    def test_nothing_is_told_of_what_was_not_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = threading.Event()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found.wait(30) and [])
+        heard: list[Answer | None] = []
+        with new_client() as client, pytest.raises(NotInTime):
+            client.ask(Call("http://nowhere/"), seconds=0.1, late=heard.append)
+        found.set()
+        assert heard == []
+
+    def test_an_interrupt_ends_the_wait_and_nothing_is_lost(self, serve: StartPeculiar) -> None:
+        grants = Grants(0.05)
+        server = serve(grants)
+        read_fd, write_fd = os.pipe()
+
+        def interrupt() -> None:
+            raise Interrupted(15)
+
+        def interrupt_soon() -> None:
+            grants.asked.wait(10)
+            os.write(write_fd, b"!")
+
+        threading.Thread(target=interrupt_soon, daemon=True).start()
+        heard: list[Answer | None] = []
+        with new_client() as client, pytest.raises(Interrupted):
+            client.ask(
+                call_of(server),
+                seconds=None,
+                interrupts=[Interrupt(read_fd, select.POLLIN, interrupt)],
+                late=heard.append,
+            )
+        assert [each and each.text for each in heard] == ["{}"]
+        os.close(read_fd)
+        os.close(write_fd)
+
+    def test_the_client_can_be_used_by_whom_it_is_told(self, serve: StartPeculiar) -> None:
+        granting, releasing = serve(Grants(0.05)), serve(answer)
+        released: list[str] = []
+        with new_client(keeps_connections=False) as client, pytest.raises(NotInTime):
+            client.ask(
+                call_of(granting),
+                seconds=0.1,
+                late=lambda _: released.append(ask(client, releasing).text),
+            )
+        assert released == ["{}"]
+
+    def test_ticks_come_when_they_were_asked_for(self, serve: StartPeculiar) -> None:
+        at: list[float] = []
+
+        def tick(now: float) -> float | None:
+            at.append(now)
+            return now + 0.1
+
+        with new_client() as client, pytest.raises(NotInTime):
+            client.ask(call_of(serve(say_nothing)), seconds=0.55, tick=tick)
+        assert len(at) >= 2
+        assert all(later - sooner >= 0.1 for sooner, later in zip(at, at[1:-1]))
+
+
+def say_lines(connection: socket.socket) -> None:
+    """Two lines in three pieces, and then nothing."""
+    connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+    for piece in (b"fir", b"st\nsec", b"ond\n"):
+        connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+        time.sleep(0.01)
+    connection.recv(1)
+
+
+def cut_soon(cut: Callable[[], None], after: threading.Event) -> None:
+    def run() -> None:
+        after.wait(10)
+        time.sleep(0.05)
+        cut()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+class TestStreams:
+    def test_lines_come_as_they_are_said_until_it_is_cut(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        stream = client.stream(call_of(serve(say_lines)))
+        with pytest.raises(NoAnswer), stream as lines:
+            assert [next(lines), next(lines)] == ["first", "second"]
+            stream.cut()
+            next(lines)
+
+    def test_one_that_has_not_begun_to_be_answered_can_be_cut(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        asked = threading.Event()
+
+        def hang(connection: socket.socket) -> None:
+            asked.set()
+            connection.recv(1)
+
+        server = serve(hang)
+        stream = client.stream(call_of(server))
+        cut_soon(stream.cut, asked)
+        with pytest.raises(NoAnswer), stream:
+            pass
+        assert server.ended.wait(5)
+
+    def test_one_that_was_cut_before_it_began_does_not_begin(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        heard: list[socket.socket] = []
+        stream = client.stream(call_of(serve(heard.append)))
+        stream.cut()
+        with pytest.raises(NoAnswer), stream:
+            pass
+        assert heard == []
+
+    def test_it_has_a_connection_of_its_own(self, serve: StartPeculiar, client: Client) -> None:
+        to_do = [answer, say_lines, answer, answer]
+        server = serve(lambda connection: to_do.pop(0)(connection))
+        ask(client, server)
+        with client.stream(call_of(server)) as lines:
+            next(lines)
+        ask(client, server)
+        assert server.connections == 3
+        ask(client, server)
+        assert server.connections == 3
+
+    def test_a_line_that_does_not_end_is_given_up_before_memory_is_full(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        with (
+            pytest.raises(NoAnswer, match="longer than"),
+            client.stream(call_of(serve(pour))) as lines,
+        ):
+            next(lines)
+
+    def test_one_that_ends_has_no_further_lines(self, serve: StartPeculiar, client: Client) -> None:
+        with client.stream(call_of(serve(answer))) as lines:
+            assert list(lines) == ["{}"]
