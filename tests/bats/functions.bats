@@ -515,6 +515,30 @@ $said scope=test"
   done
 }
 
+@test "leasectl.pyz is found beside a link to the functions too, as a ConfigMap is mounted" {
+  use_path_of bash python3 mkfifo rm
+  mkdir -p mounted/..2026 elsewhere
+  cp "$FUNCTIONS" mounted/..2026/client.sh
+  printf 'import sys\nprint(" ".join(sys.argv[1:3]))\n' >mounted/..2026/leasectl.pyz
+  ln -s ..2026 mounted/..data
+  ln -s ..data/client.sh ..data/leasectl.pyz mounted/
+  local -x FUNCTIONS=mounted/client.sh
+  script <<<'cd elsewhere; lease__acquire -t T --scope=step'
+  run_script
+  assert_success
+  assert_output 'acquire --type=T'
+  # It is the link's own folder that counts.
+  mkdir linked
+  ln -s ../mounted/client.sh linked/
+  FUNCTIONS=linked/client.sh
+  run_script
+  assert_failure 1
+  cp mounted/leasectl.pyz linked/
+  run_script
+  assert_success
+  assert_output 'acquire --type=T'
+}
+
 @test "leasectl.pyz without python3: one line, 1" {
   use_path_of bash
   cp "$FUNCTIONS" client.sh

@@ -15,6 +15,13 @@ setup() {
   cmp printed "$ROOT/scripts/client.sh"
 }
 
+@test "scripts/client.sh is a link in the source, and a file wherever it is copied to" {
+  assert_equal "$(readlink "$ROOT/scripts/client.sh")" ../leasectl/shell/leasectl.bash
+  cp "$ROOT/scripts/client.sh" copy
+  [[ ! -L copy ]]
+  cmp copy "$FUNCTIONS"
+}
+
 @test "the printed text passes shellcheck and shfmt" {
   type -P shellcheck >/dev/null && type -P shfmt >/dev/null || skip 'needs shellcheck and shfmt'
   leasectl init bash >printed
