@@ -155,7 +155,11 @@ class EtcdSweep:
         pool = self._hosts.access.pool()
         claims = [
             Claim(
-                each.name, self._owner(str(each.claim_key)), lease.fence, lease.ticket, lease.grant
+                each.name,
+                self._handle_id(str(each.claim_key)),
+                lease.fence,
+                lease.ticket,
+                lease.grant,
             )
             for each in pool.resources
             for lease in [each.lease]
@@ -166,11 +170,11 @@ class EtcdSweep:
         found += [f"{claim.name} is held by {claim.owner}" for claim in claims]
         return found
 
-    def _owner(self, written: str) -> str:
-        """The handle of an owner; what isn't its current acquisition is no handle's."""
-        _, handle_id, acquisition = written.rsplit("/", 2)
+    def _handle_id(self, claim_key: str) -> str:
+        """The handle of a claim key, or that itself if it isn't for a current acquisition."""
+        _, handle_id, acquisition = claim_key.rsplit("/", 2)
         rows = self.sweep.cli.query("SELECT acquisition FROM handle WHERE id = ?", handle_id)
-        return handle_id if rows == [(int(acquisition),)] else written
+        return handle_id if rows == [(int(acquisition),)] else claim_key
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.kit.support import ManualClock
 
 
 def whole_story(access: Access) -> None:
-    """Everything that an owner does with leases, and what comes of it."""
+    """Everything that a holder does with leases, and what comes of it."""
     leases = access.acquire("me", Request("T", count=3, ttl_seconds=60), wait=0)
     assert [lease.name for lease in leases] == NAMES[:3]
     assert {lease.grant for lease in leases} == {1}

@@ -19,8 +19,8 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import eventually
 
 
-class TestOwners:
-    def test_owners_of_the_same_name_in_two_places_are_two(
+class TestClaimKeys:
+    def test_the_same_claim_key_in_two_state_directories_is_two(
         self, etcd: EtcdServer, store: Access, prefix: str
     ) -> None:
         elsewhere = Access(etcd.endpoints, prefix, state_id="other-host")
