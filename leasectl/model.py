@@ -33,11 +33,6 @@ def parse_process(text: str) -> Process:
     return Process(boot_id, int(namespace), int(pid), int(start))
 
 
-# Whose claim a handle gives back that it didn't get itself; ":" keeps it apart from the labels
-# that people can give.
-ADOPTED_LABEL = "adopted:owner"
-
-
 Scope = Literal["step", "test"]
 HandleState = Literal["acquiring", "held", "released"]
 
@@ -215,9 +210,12 @@ class Handle(NamedTuple):
         release_at: When the keeper releases it, seconds of CLOCK_BOOTTIME.
         lost: Its leases went away while it held them.
         settings: How to talk to the backend, in the backend's own form.
-        lost_replies: Answers that may have carried a grant and never came; for one that a server
-            granted, answers of its own of which it doesn't know whether they arrived.
+        lost_replies: Answers of a server that may have carried a grant and never came.
         cancelled: The process that acquires has been asked to give up.
+        adopted_claim: The claim key of what it gives back without having got it itself; empty when
+            nobody knows whose that is. None for what it got itself.
+        served: It was made for a client of `leasectl serve`.
+        unconfirmed: Its client has been answered, and nobody knows yet whether that has arrived.
     """
 
     id: str
@@ -237,6 +235,9 @@ class Handle(NamedTuple):
     settings: str = ""
     lost_replies: int = 0
     cancelled: bool = False
+    adopted_claim: str | None = None
+    served: bool = False
+    unconfirmed: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -270,6 +271,18 @@ class ReleaseTarget(NamedTuple):
 def whole(handle: Handle) -> ReleaseTarget:
     """All that a handle's current acquisition holds or waits for."""
     return ReleaseTarget(handle.id, handle.acquisition)
+
+
+class Timer(NamedTuple):
+    """A release that the keeper is to perform.
+
+    Args:
+        target: What to release.
+        due_at: When, seconds of CLOCK_BOOTTIME.
+    """
+
+    target: ReleaseTarget
+    due_at: float
 
 
 class Overview(NamedTuple):

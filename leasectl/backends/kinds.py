@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest, NotSupported
-from leasectl.model import ADOPTED_LABEL, Handle
+from leasectl.model import Handle
 
 # The embedded pool's URL, which is also the default.
 LOCAL = "local:"
@@ -155,7 +155,7 @@ def claim_key_of(handle: Handle) -> str:
     """
     if kind_of_handle(handle).shares_transaction:
         return handle.id
-    return dict(handle.request.labels).get(ADOPTED_LABEL, handle.key)
+    return handle.key if handle.adopted_claim is None else handle.adopted_claim
 
 
 def release_key_of(handle: Handle) -> str:

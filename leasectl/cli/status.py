@@ -17,7 +17,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Overview, Pool, QueueEntry, Resource
 from leasectl.pools.admin import PoolService
-from leasectl.state.handles import is_served, renews_itself
+from leasectl.state.handles import renews_itself
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import Interrupt
 from leasectl.system.process import own_pid_namespace
@@ -329,7 +329,7 @@ def _guard_text(handle: Handle | None) -> str:
 
 def _is_unconfirmed(handle: Handle) -> bool:
     """Tell whether a server has granted it and doesn't know that its client heard of it."""
-    return is_served(handle) and handle.lost_replies > 0
+    return handle.served and handle.unconfirmed
 
 
 def _host(lease: Lease) -> str:

@@ -28,7 +28,9 @@ def keeper(service: Service) -> Finding:
         )
     now = boottime_seconds()
     overdue = [
-        claim_key for claim_key, *_, due in service.handles.timers() if due < now - OVERDUE_SECONDS
+        timer.target.handle_id
+        for timer in service.handles.timers.armed()
+        if timer.due_at < now - OVERDUE_SECONDS
     ]
     if overdue:
         return Finding(

@@ -116,10 +116,10 @@ def _tickets_and_timers(state: State, handles: Handles, backend: Backend) -> Ite
             f"{claim_key} stands in a queue and isn't acquiring",
             partial(backend.withdraw, claim_key),
         )
-    for handle_id in handles.timers_of_nobody():
+    for handle_id in handles.timers.of_nobody():
         yield Disagreement(
             f"a release is armed for {handle_id}, which isn't there",
-            partial(handles.disarm, handle_id),
+            partial(handles.timers.disarm, handle_id),
         )
 
 

@@ -84,6 +84,7 @@ class _Loop:
         self._installed = Installed(clock=clock)
         self._service = open_service(state, clock)
         self._rounds = Rounds(self._service, clock=clock, log=self._log)
+        self._has_begun = False
 
     def run(self) -> None:
         """Go on until TERM arrives or nothing is left to keep."""
@@ -96,6 +97,8 @@ class _Loop:
             if signal.SIGUSR1 in arrived or self._installed.is_another():
                 self._hand_over()
             try:
+                if not self._begin():
+                    return
                 due = self._rounds.go()
                 if not self._service.handles.any_watched() and self._has_retired():
                     self._log.write("ended: nothing left to keep")
@@ -105,6 +108,15 @@ class _Loop:
                 self._log.write(f"can't go on: {error}")
                 due, processes = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, []
             self._sleep(due, processes)
+
+    def _begin(self) -> bool:
+        """Tell whether this is the keeper, which it says in the records as soon as it can.
+
+        Whoever registered something with the keeper before then has woken nobody, so the first
+        round comes after this.
+        """
+        self._has_begun = self._has_begun or keeper_process.begin(self._state, this_process())
+        return self._has_begun
 
     def _sleep(self, due: float | None, processes: Sequence[Process]) -> None:
         """Sleep until something is due, or anything happens that may bring work."""

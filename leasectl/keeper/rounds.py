@@ -9,7 +9,7 @@ from leasectl.backends.kinds import LOCAL
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals, keeper_renews
-from leasectl.keeper.retries import Key, key_of
+from leasectl.keeper.retries import key_meant, key_of
 from leasectl.leases import recovery
 from leasectl.leases.caller import Caller
 from leasectl.leases.release import release
@@ -48,9 +48,9 @@ class Rounds:
         times += [self._renewals.renew(handle) for handle in handles if keeper_renews(handle)]
         under_way = self._releases.under_way()
         times += [
-            due
-            for handle_id, _, acquisition, due in self._service.handles.timers()
-            if Key(handle_id, acquisition) not in under_way
+            timer.due_at
+            for timer in self._service.handles.timers.armed()
+            if key_meant(timer.target) not in under_way
         ]
         known = {key_of(handle) for handle in handles}
         self._releases.keep_only(known)
@@ -69,9 +69,8 @@ class Rounds:
 
     def fire_timers(self) -> None:
         """Release now what was to be released later."""
-        for handle_id, name, acquisition, _ in self._service.handles.timers():
-            target = ReleaseTarget(handle_id, acquisition, (name,) if name else None)
-            self._releases.release_here(target)
+        for timer in self._service.handles.timers.armed():
+            self._releases.release_here(timer.target)
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
         state = State.open(self._service.state.directory)

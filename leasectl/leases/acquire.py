@@ -97,7 +97,7 @@ def turn(
     service: Service, request: Request, *, handle_id: str, patience: Patience
 ) -> Generator[Sleep, set[int], Handle]:
     """What `acquire` does, as a generator of the sleeps in between: for one process that waits
-    for thousands. Requests have scope ``step``.
+    for thousands of clients, a server. Requests have scope ``step``.
 
     Args:
         service: On the backend that the leases come from.
@@ -109,7 +109,7 @@ def turn(
         NotSupported: The backend can only block.
         LeaseError: As `acquire`.
     """
-    handle = new_handle(service, request, handle_id)
+    handle = new_handle(service, request, handle_id)._replace(served=True)
     backend = service.backend_of(handle)
     journal = RecordJournal(service, handle)
     if journal.needs_keeper:

@@ -8,7 +8,7 @@ from leasectl.backends.kinds import kind_of
 from leasectl.leases.caller import not_ours
 from leasectl.leases.journal import remote_lease
 from leasectl.leases.service import Service
-from leasectl.model import ADOPTED_LABEL, Handle, Lease, Request, Resource
+from leasectl.model import Handle, Lease, Request, Resource
 from leasectl.state.handles import new_id
 
 # The type of the handles that they are put under.
@@ -70,13 +70,14 @@ def _adopter(service: Service, claim_key: str, count: int) -> Handle:
     return Handle(
         id=handle_id,
         backend=service.backend_url,
-        request=Request(ADOPTED, count, labels=((ADOPTED_LABEL, claim_key),)),
+        request=Request(ADOPTED, count),
         owner=service.caller.owner,
         holder_identity=service.caller.identity_of(handle_id),
         state="held",
         acquisition=1,
         shared_dir=service.caller.shared_dir,
         settings=service.settings,
+        adopted_claim=claim_key,
     )
 
 

@@ -34,8 +34,7 @@ def arm(
         due = service.clock.elapsed() + delay_seconds
         if target.names is None and again:
             service.handles.remember_release_after(handle, delay_seconds)
-        for name in target.names or ("",):
-            service.handles.arm(handle, due, name)
+        service.handles.timers.arm(target, due)
         kept = keeper_process.wake(service.state)
     if not kept:
         keeper_process.ensure(service.state)

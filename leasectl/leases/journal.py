@@ -14,6 +14,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease
 from leasectl.state import keeper_process
 from leasectl.state.handles import is_watched
+from leasectl.state.purging import purge
 from leasectl.state.releasing import GivingBack
 from leasectl.system.process import is_dead, this_process
 
@@ -72,7 +73,8 @@ class RecordJournal:
     def enqueuing(self) -> None:
         with self._service.state.transaction():
             if self._again is None:
-                self._handles.purge(now=self._clock.elapsed(), limit=_PURGED_PER_ACQUIRE)
+                now = self._clock.elapsed()
+                purge(self._service.state, now=now, limit=_PURGED_PER_ACQUIRE)
                 self._handles.create(self.handle, on_server=self._on_server)
             else:
                 current = self._handles.require(self.handle.id)

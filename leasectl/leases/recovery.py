@@ -25,7 +25,7 @@ def recover(service: Service) -> None:
     state, handles = service.state, service.handles
     with contextlib.suppress(LeaseError):
         _release_abandoned(service, handles.unannounced())
-        if keeper_process.running(state) is not None:
+        if keeper_process.is_kept(state):
             return
         if not handles.any_watched():
             keeper_process.remove_dead(state)
@@ -76,7 +76,5 @@ def due(service: Service) -> list[ReleaseTarget]:
     abandoned = [whole(each) for each in watched if is_abandoned(service, each)]
     now = service.clock.elapsed()
     return abandoned + [
-        ReleaseTarget(handle_id, acquisition, (name,) if name else None)
-        for handle_id, name, acquisition, due_at in service.handles.timers()
-        if due_at <= now
+        timer.target for timer in service.handles.timers.armed() if timer.due_at <= now
     ]

@@ -23,7 +23,6 @@ from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.withdrawn import Withdrawn
-from leasectl.state.handles import is_served
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 
@@ -220,7 +219,7 @@ class Desk:
         try:
             with self.service.state.transaction():
                 current = self.service.handles.current(handle.id, handle.acquisition)
-                if current is None or not current.lost_replies:
+                if current is None or not current.unconfirmed:
                     return  # released meanwhile, or confirmed by another connection
                 if delivered:
                     self.service.handles.answered(current, confirmed=True)
@@ -265,7 +264,7 @@ class Desk:
                     service.handles.forget(handle.id, handle.acquisition)
 
     def _may_release(self, handle: Handle, key: str | None) -> bool:
-        if handle.backend != self.service.backend_url or not is_served(handle):
+        if handle.backend != self.service.backend_url or not handle.served:
             return False
         if handle.state != "held" or handle.waiter == this_process():
             return False  # no answer has named it yet

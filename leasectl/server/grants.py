@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 
 from leasectl.model import Request
-from leasectl.state.handles import SERVED_LABEL, new_id
+from leasectl.state.handles import new_id
+from leasectl.state.rows import SERVED_LABEL
 
 _KEY = "serve:key"
 LONGEST_KEY = 400

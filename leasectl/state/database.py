@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.system.process import boot_id
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION_ID = 0x6C656173  # "leas"
 
 
@@ -25,7 +25,7 @@ def create(path: str) -> None:
     from leasectl.state.schema import SCHEMA, new_state_id
 
     if os.path.exists(path + "-wal"):
-        raise _corrupt(path, "is missing, but its log is there")
+        raise corrupt(path, "is missing, but its log is there")
     temporary = path + ".new"
     unlink(temporary)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -52,17 +52,18 @@ def connect(path: str) -> sqlite3.Connection:
         CorruptState: It is damaged, no database of ours, or from a newer version.
     """
     if os.path.getsize(path) == 0:
-        raise _corrupt(path, "is empty")
+        raise corrupt(path, "is empty")
     db = sqlite3.connect(path, isolation_level=None, timeout=30)
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if application_id != _APPLICATION_ID:
-        raise _corrupt(path, "is not a leasectl database")
+        raise corrupt(path, "is not a leasectl database")
     if version > SCHEMA_VERSION:
         raise CorruptState(
             f"{path} was written by a newer version of leasectl (schema {version}, this one reads "
             f"{SCHEMA_VERSION}); use that version, or another LEASECTL_STATE_DIR"
         )
+    db.row_factory = sqlite3.Row
     if version < SCHEMA_VERSION:
         from leasectl.state.migrations import migrate
 
@@ -73,7 +74,8 @@ def connect(path: str) -> sqlite3.Connection:
     return db
 
 
-def _corrupt(path: str, what: str) -> CorruptState:
+def corrupt(path: str, what: str) -> CorruptState:
+    """The error for a database that isn't as any version leaves it, and what to do about it."""
     folder = os.path.dirname(path)
     return CorruptState(
         f"{path} {what}; if no job here still needs its leases, start afresh with: "
@@ -125,7 +127,7 @@ def translate(path: str, error: sqlite3.Error) -> LeaseError:
         )
     if "locked" in message:
         return LeaseError(f"{path} is busy ({message}); try again")
-    return _corrupt(path, f"is damaged ({message})")
+    return corrupt(path, f"is damaged ({message})")
 
 
 def unlink(path: str) -> None:

@@ -14,7 +14,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable
+from typing import Callable
 
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import connect, create, errors_of, translate
@@ -153,14 +153,19 @@ class State:
         """Have the handle's names file say this when the transaction commits; None removes it."""
         self._names.stage(handle_id, names)
 
-    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Read outside a transaction, from the last committed state.
+    def query(self, sql: str, *values: object, **named: object) -> list[sqlite3.Row]:
+        """Read from the last committed state; inside a transaction, from its own.
+
+        Args:
+            sql: With marks for values, ``?`` or ``:name``.
+            values: In order.
+            named: Instead of those.
 
         Raises:
             CorruptState: The database is damaged.
         """
         try:
-            return self.db.execute(sql, values).fetchall()
+            return self.db.execute(sql, named or values).fetchall()
         except sqlite3.Error as error:
             raise translate(self._db_path, error) from error
 
@@ -174,7 +179,8 @@ class State:
 
         What such a lease was held for can't have survived either.
         """
-        if self.query("SELECT boot_id FROM meta") == [(boot_id(),)]:
+        ((noted,),) = self.query("SELECT boot_id FROM meta")
+        if noted == boot_id():
             return
         with self.transaction() as db:
             db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))

@@ -13,11 +13,13 @@ import signal
 import sys
 from collections.abc import Sequence
 
-import leasectl
 from leasectl.errors import LeaseError, NotFound
-from leasectl.model import Process, parse_process
+from leasectl.model import Process
+from leasectl.state import keeper_version
+from leasectl.state.database import errors_of
 from leasectl.state.directory import State
-from leasectl.system.process import Liveness, identify, liveness, own_pid_namespace
+from leasectl.state.rows import insert
+from leasectl.system.process import identify, own_pid_namespace
 
 # What an interpreter may need to start, and what later backends read paths from; no secrets.
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR")
@@ -34,21 +36,49 @@ def pipe_path(state: State) -> str:
 
 def registered(state: State) -> Process | None:
     """The keeper of this pid namespace, dead or alive; None when it ended of its own accord."""
-    rows = state.query("SELECT process FROM keeper WHERE pid_namespace = ?", own_pid_namespace())
-    return parse_process(rows[0][0]) if rows else None
+    keeper = _look(state)
+    return None if keeper is None else keeper.process
 
 
 def running(state: State) -> Process | None:
     """The keeper of this pid namespace, if it lives."""
-    process = registered(state)
-    alive = process is not None and liveness(process) is Liveness.ALIVE
-    return process if alive else None
+    keeper = _look(state)
+    return keeper.process if keeper is not None and keeper.is_alive else None
+
+
+def is_kept(state: State) -> bool:
+    """Tell whether a keeper lives that can go on; one of another version is asked to make way."""
+    keeper = _look(state)
+    if keeper is None or not keeper.is_alive:
+        return False
+    if keeper.is_settled:
+        return True
+    with state.transaction() as db:
+        return keeper_version.hand_over(db)
+
+
+def _look(state: State) -> keeper_version.Registered | None:
+    with errors_of(state.path("state.db")):
+        return keeper_version.registered(state.db)
 
 
 def wake(state: State) -> bool:
     """Inside a transaction: have the keeper look again; returns whether there is one."""
     state.wake(pipe_path(state))
-    return running(state) is not None
+    return is_kept(state)
+
+
+def begin(state: State, process: Process) -> bool:
+    """In a keeper that can be woken: begin to keep, with all that was registered before this.
+
+    Returns:
+        Whether that process is the keeper; another candidate may have been faster.
+    """
+    with state.transaction() as db:
+        is_chosen = registered(state) == process
+        if is_chosen:
+            keeper_version.note(db, process)
+    return is_chosen
 
 
 def resign(state: State) -> None:
@@ -65,7 +95,7 @@ def remove_dead(state: State) -> None:
 
 
 def ensure(state: State) -> None:
-    """Start a keeper unless one lives. Not to be called inside a transaction.
+    """Start a keeper unless one lives that can go on. Not to be called inside a transaction.
 
     A candidate is forked first and then entered in the database; it becomes the keeper only when
     it finds itself there. So two starters at once make one keeper, and a starter that is killed
@@ -74,25 +104,33 @@ def ensure(state: State) -> None:
     Raises:
         LeaseError: No process could be started.
     """
-    if running(state) is not None:
+    if is_kept(state):
         return
     candidate, started = _fork_candidate(command(state.directory))
     try:
-        with contextlib.suppress(NotFound), state.transaction() as db:
-            if running(state) is None:
-                db.execute(
-                    "INSERT OR REPLACE INTO keeper VALUES (?, ?)",
-                    (own_pid_namespace(), identify(candidate).encode()),
-                )
+        with contextlib.suppress(NotFound), state.transaction():
+            if not is_kept(state):
+                _register(state, identify(candidate))
                 _wake_heads(state)
     finally:
         os.close(started)
 
 
+def _register(state: State, candidate: Process) -> None:
+    """Inside a transaction: have a candidate be the keeper, instead of whoever was."""
+    before = running(state)
+    if before is not None:
+        # It isn't in a transaction of its own, and what else it has begun the next one finishes.
+        keeper_version.send(before, signal.SIGKILL)
+    row = {"pid_namespace": own_pid_namespace(), "process": candidate.encode()}
+    insert(state.db, "keeper", row, replace=True)
+    keeper_version.note(state.db, candidate)
+
+
 def _wake_heads(state: State) -> None:
     """Have the heads of the queues watch the new keeper too: without it, who would tell them?"""
-    for pipe, _ in state.query("SELECT pipe, MIN(number) FROM ticket GROUP BY type"):
-        state.wake(state.waiter_pipe(pipe))
+    for row in state.query("SELECT pipe, MIN(number) FROM ticket GROUP BY type"):
+        state.wake(state.waiter_pipe(row["pipe"]))
 
 
 def command(directory: str) -> list[str]:
@@ -109,8 +147,7 @@ def command(directory: str) -> list[str]:
 def environment() -> dict[str, str]:
     """The keeper's environment: it outlives whoever started it and must not carry its secrets."""
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    package_root = os.path.dirname(os.path.dirname(os.path.abspath(leasectl.__file__)))
-    return {**kept, "PYTHONPATH": package_root, "PYTHONSAFEPATH": "1"}
+    return {**kept, "PYTHONPATH": keeper_version.CODE_FOLDER, "PYTHONSAFEPATH": "1"}
 
 
 def _fork_candidate(argv: Sequence[str]) -> tuple[int, int]:

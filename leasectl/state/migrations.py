@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Callable
 
+from leasectl.state.keeper_version import hand_over
+from leasectl.state.rows import ADOPTED_LABEL, SERVED_LABEL
 from leasectl.state.schema import new_state_id
 
 
@@ -36,5 +38,34 @@ def _name_the_directory(db: sqlite3.Connection) -> None:
     db.execute(f"ALTER TABLE meta ADD COLUMN place TEXT NOT NULL DEFAULT '{new_state_id()}'")
 
 
+def _give_flags_columns(db: sqlite3.Connection) -> None:
+    """2 to 3: what labels said of a handle gets columns, and keepers say which version they run.
+
+    The labels stay, for they are shown to people and read by processes of schema 2. So does the
+    count that a server of theirs keeps of its unconfirmed answers, for it goes on by that.
+    """
+    db.execute("ALTER TABLE handle ADD COLUMN adopted_claim TEXT")
+    db.execute("ALTER TABLE handle ADD COLUMN served INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE handle ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0")
+    db.execute(
+        "UPDATE handle SET adopted_claim = substr(labels, length(:label) + 1) "
+        "WHERE substr(labels, 1, length(:label)) = :label",
+        {"label": f"{ADOPTED_LABEL}="},
+    )
+    db.execute(
+        "UPDATE handle SET served = 1, unconfirmed = lost_replies > 0 "
+        "WHERE substr(labels, 1, length(:label)) = :label",
+        {"label": f"{SERVED_LABEL}="},
+    )
+    db.execute(
+        "CREATE TABLE keeper_version (pid_namespace INTEGER PRIMARY KEY, process TEXT NOT NULL, "
+        "version TEXT NOT NULL, asked TEXT NOT NULL)"
+    )
+    hand_over(db)
+
+
 # By the version that they lead away from.
-_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _name_the_directory}
+_STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    1: _name_the_directory,
+    2: _give_flags_columns,
+}

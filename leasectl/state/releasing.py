@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
+from leasectl.state.rows import insert
 from leasectl.system.process import is_dead
 
 
@@ -27,10 +28,9 @@ class GivingBack:
 
     def start(self, names: Sequence[str], process: Process) -> None:
         """Record that releases are about to be sent."""
-        self._state.db.executemany(
-            "INSERT OR REPLACE INTO giving_back VALUES (?, ?, ?)",
-            [(self._backend, name, process.encode()) for name in names],
-        )
+        for name in names:
+            row = {"backend": self._backend, "name": name, "process": process.encode()}
+            insert(self._state.db, "giving_back", row, replace=True)
 
     def settled(self, name: str, process: Process) -> None:
         """Record that this process's release of a name is certain, and with it the dead's."""

@@ -74,7 +74,10 @@ CREATE TABLE handle (
   settings TEXT NOT NULL,
   lost_replies INTEGER NOT NULL,
   cancelled INTEGER NOT NULL,
-  watched INTEGER NOT NULL         -- the keeper has something to do for it while not released
+  watched INTEGER NOT NULL,        -- the keeper has something to do for it while not released
+  adopted_claim TEXT,              -- whose claim it gives back without having got it itself
+  served INTEGER NOT NULL DEFAULT 0,       -- made for a client of serve
+  unconfirmed INTEGER NOT NULL DEFAULT 0   -- that client may not know of it
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
@@ -106,6 +109,12 @@ CREATE TABLE giving_back (         -- releases under way that are not yet certai
 CREATE TABLE keeper (
   pid_namespace INTEGER PRIMARY KEY,
   process TEXT NOT NULL
+);
+CREATE TABLE keeper_version (
+  pid_namespace INTEGER PRIMARY KEY,
+  process TEXT NOT NULL,           -- which keeper this is said of
+  version TEXT NOT NULL,           -- that it runs; '' when it has never said
+  asked TEXT NOT NULL              -- the version that it was asked to make way for; '' for none
 );
 """
 

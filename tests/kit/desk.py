@@ -107,7 +107,7 @@ class Desk:
     def held(self) -> dict[str, str]:
         """The held resources and the ids of the handles that hold them."""
         rows = self.state.query("SELECT name, owner FROM resource WHERE owner IS NOT NULL")
-        return dict(rows)
+        return {name: owner for name, owner in rows}  # noqa: C416
 
     def record(self, handle: Handle) -> Handle:
         return self.service.handles.require(handle.id)

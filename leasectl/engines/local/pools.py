@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
-from leasectl.engines.local.engine import LocalEngine
-from leasectl.model import Lease, Pool, QueueEntry, Resource, Standing, parse_process
+from leasectl.engines.local.store import LocalStore
+from leasectl.model import Lease, Pool, QueueEntry, Resource, Standing
 from leasectl.state.directory import State
-from leasectl.state.handles import parse_labels
 from leasectl.state.pipes import tidy
+from leasectl.state.rows import parse_labels
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead
+
+# What has expired may not have been freed yet.
+_IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
 
 
 class LocalPools:
@@ -29,38 +32,58 @@ class LocalPools:
         self._state = state
         self._lost = lost
         self._clock = clock
-        self._store = LocalEngine(state, lost=lost, clock=clock)
+        self._store = LocalStore(state, lost=lost, clock=clock)
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         with self._state.transaction():
-            if pool_type is not None:
-                self._store.capacity(pool_type)
-            types = self._state.query(
-                "SELECT type FROM pool WHERE ? IN (type, '') ORDER BY type", pool_type or ""
-            )
-            for (each,) in types:
+            if pool_type is None:
+                types = self._store.pool_types()
+            else:
+                self._store.pool(pool_type)
+                types = [pool_type]
+            for each in types:
                 self._store.expire(each)
-                self._drop_dead_tickets(each)
+                self._store.queues.remove_dead_ones(each)
             tidy(self._state)
-            return tuple(Pool(t, self._resources(t), self._queue(t)) for (t,) in types)
+            return tuple(Pool(each, self._resources(each), self._queue(each)) for each in types)
 
     def standing(self, pool_type: str, ticket: int) -> Standing:
-        (pool,) = self.pools(pool_type)
-        return pool.standing(ticket)
+        capacity = self._store.pool(pool_type).capacity
+        values = {"type": pool_type, "ticket": ticket, "now": self._clock.elapsed()}
+        (counts,) = self._state.query(
+            "SELECT (SELECT count(*) FROM ticket WHERE type = :type AND number < :ticket) AS ahead,"
+            " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
+            f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
+            **values,
+        )
+        longest = self._state.query(
+            f"SELECT holder_identity, acquire_time FROM resource WHERE {_IS_HELD} "
+            "ORDER BY acquire_time, name LIMIT 1",
+            **values,
+        )
+        standing = Standing(counts["ahead"] + 1, counts["others"], counts["held"], capacity)
+        for row in longest:
+            return standing._replace(
+                longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
+            )
+        return standing
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         with self._state.transaction() as db:
             if db.execute("SELECT 1 FROM pool WHERE type = ?", (pool_type,)).fetchone():
                 raise refusals.pool_exists(pool_type)
-            db.execute("INSERT INTO pool VALUES (?, 0, 0, 0)", (pool_type,))
+            db.execute(
+                "INSERT INTO pool (type, capacity, last_ticket, last_grant) VALUES (?, 0, 0, 0)",
+                (pool_type,),
+            )
             self.add_resources(pool_type, names)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._state.transaction() as db:
-            self._store.capacity(pool_type)
+            self._store.pool(pool_type)
             for name in names:
                 taken = db.execute("SELECT type FROM resource WHERE name = ?", (name,)).fetchone()
                 if taken:
@@ -71,11 +94,11 @@ class LocalPools:
                     (name, pool_type),
                 )
             self._resize(pool_type, len(names))
-            self._store.wake_head(pool_type)
+            self._store.queues.wake_head(pool_type)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         with self._state.transaction() as db:
-            self._store.capacity(pool_type)
+            self._store.pool(pool_type)
             self._store.expire(pool_type)
             names = list(dict.fromkeys(names))
             claim_keys = []
@@ -97,7 +120,7 @@ class LocalPools:
             db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
             self._resize(pool_type, -len(names))
             # A waiter's request may have become impossible, so all of them look again.
-            self._store.wake_all(pool_type)
+            self._store.queues.wake_all(pool_type)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         with self._state.transaction() as db:
@@ -109,14 +132,6 @@ class LocalPools:
             db.execute("DELETE FROM ticket WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
 
-    def _drop_dead_tickets(self, pool_type: str) -> None:
-        for number, process in self._state.query(
-            "SELECT number, process FROM ticket WHERE type = ? AND process IS NOT NULL",
-            pool_type,
-        ):
-            if is_dead(parse_process(process)):
-                self._store.remove_dead_ticket(pool_type, number)
-
     def _resize(self, pool_type: str, by: int) -> None:
         self._state.db.execute(
             "UPDATE pool SET capacity = capacity + ? WHERE type = ?", (by, pool_type)
@@ -125,12 +140,13 @@ class LocalPools:
     def _resources(self, pool_type: str) -> tuple[Resource, ...]:
         rows = self._state.query(
             "SELECT name, owner, fence, ticket, grant_number, holder_identity, acquire_time, "
-            "renew_time, lease_duration_seconds, lease_transitions, labels, expires_at - ? "
+            "renew_time, lease_duration_seconds, lease_transitions, labels, "
+            "expires_at - ? AS expires_in "
             "FROM resource WHERE type = ? ORDER BY name",
             self._clock.elapsed(),
             pool_type,
         )
-        return tuple(_resource(*row) for row in rows)
+        return tuple(_resource(row) for row in rows)
 
     def _queue(self, pool_type: str) -> tuple[QueueEntry, ...]:
         rows = self._state.query(
@@ -138,35 +154,32 @@ class LocalPools:
             "ORDER BY number",
             pool_type,
         )
-        return tuple(QueueEntry(*row) for row in rows)
+        return tuple(
+            QueueEntry(
+                ticket=row["number"],
+                holder_identity=row["holder_identity"],
+                count=row["count"],
+                since=row["since"],
+                claim_key=row["owner"],
+            )
+            for row in rows
+        )
 
 
-def _resource(
-    name: str,
-    claim_key: str | None,
-    fence: int,
-    ticket: int,
-    grant: int,
-    holder_identity: str,
-    acquire_time: float,
-    renew_time: float,
-    duration: float | None,
-    transitions: int,
-    labels: str,
-    expires_in: float | None,
-) -> Resource:
-    if claim_key is None:
+def _resource(row: sqlite3.Row) -> Resource:
+    name = row["name"]
+    if row["owner"] is None:
         return Resource(name)
     lease = Lease(
         name=name,
-        fence=fence,
-        ticket=ticket,
-        grant=grant,
-        holder_identity=holder_identity,
-        acquire_time=acquire_time,
-        renew_time=renew_time,
-        lease_duration_seconds=duration,
-        lease_transitions=transitions,
-        labels=parse_labels(labels),
+        fence=row["fence"],
+        ticket=row["ticket"],
+        grant=row["grant_number"],
+        holder_identity=row["holder_identity"],
+        acquire_time=row["acquire_time"],
+        renew_time=row["renew_time"],
+        lease_duration_seconds=row["lease_duration_seconds"],
+        lease_transitions=row["lease_transitions"],
+        labels=parse_labels(row["labels"]),
     )
-    return Resource(name, lease, claim_key, expires_in)
+    return Resource(name, lease, row["owner"], row["expires_in"])

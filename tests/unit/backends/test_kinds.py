@@ -23,7 +23,7 @@ from leasectl.doctor import etcd as examination_of_etcd
 from leasectl.doctor.examination import Examiner
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.http.settings import Settings
-from leasectl.model import ADOPTED_LABEL, Handle, Request
+from leasectl.model import Handle, Request
 from leasectl.system.clock import Clock
 
 # What a row names is looked up by name; these have the type checker look at it as well.
@@ -112,7 +112,7 @@ def test_a_claim_key_says_which_acquisition_unless_it_changes_with_the_record(
 
 
 def test_a_handle_that_adopted_a_claim_has_the_claims_own_key() -> None:
-    adopter = a_handle("etcd://h", request=Request("T", labels=((ADOPTED_LABEL, "T-9/1"),)))
+    adopter = a_handle("etcd://h")._replace(adopted_claim="T-9/1")
     assert claim_key_of(adopter) == "T-9/1"
 
 

@@ -29,7 +29,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
-from leasectl.state.handles import KEEP_UNGUARDED_SECONDS
+from leasectl.state.purging import KEEP_UNGUARDED_SECONDS
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import ONE, Desk
 from tests.kit.support import ending_of, eventually, fork, kill_this_process

@@ -321,7 +321,7 @@ class TestADelayedRelease:
         handle = desk.acquire()
         desk.reacquire(handle)
         arm(desk.service, whole(handle), 100)
-        assert desk.service.handles.timers() == []
+        assert desk.service.handles.timers.armed() == []
         assert desk.record(handle).request.release_after_seconds is None
 
     def test_that_happened_long_ago_does_not_stop_a_reacquire(self, desk: Desk) -> None:
@@ -342,7 +342,7 @@ class TestADelayedRelease:
         other = desk.acquire()
         with pytest.raises(NoLease):
             desk.reacquire(handle)
-        assert desk.service.handles.timers() == []
+        assert desk.service.handles.timers.armed() == []
         release(desk.service, whole(other))
         assert desk.reacquire(handle).release_at == desk.time.clock.elapsed() + 100
 

@@ -42,8 +42,9 @@ def cursor(state: State) -> str:
 def record(state: State, handle_id: str, *names: str) -> None:
     """Put the least of a record that a names file can be made of."""
     state.db.execute(
-        "INSERT OR IGNORE INTO handle VALUES (?, 'local:', 'T', 1, NULL, NULL, NULL, 'step', '', "
-        "'o', 'i', 'held', 1, NULL, NULL, NULL, NULL, NULL, 0, '', 0, 0, 0)",
+        "INSERT OR IGNORE INTO handle (id, backend, type, count, scope, labels, owner, "
+        "holder_identity, state, acquisition, lost, settings, lost_replies, cancelled, watched) "
+        "VALUES (?, 'local:', 'T', 1, 'step', '', 'o', 'i', 'held', 1, 0, '', 0, 0, 0)",
         (handle_id,),
     )
     state.db.execute("DELETE FROM lease WHERE handle = ?", (handle_id,))
@@ -484,15 +485,15 @@ class TestAReboot:
             db.execute("UPDATE handle SET released_at = 1e9")
             db.execute("UPDATE meta SET boot_id = 'an earlier one'")
         State.open(state.directory).close()
-        assert state.query("SELECT due FROM timer") == [(0.0,)]
-        assert state.query("SELECT released_at FROM handle") == [(0.0,)]
+        assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(0.0,)]
+        assert [tuple(row) for row in state.query("SELECT released_at FROM handle")] == [(0.0,)]
 
     def test_within_one_boot_nothing_changes(self, state: State) -> None:
         with state.transaction() as db:
             record(state, "h", "a")
             db.execute("INSERT INTO timer VALUES ('h', '', 1, 1e9)")
         State.open(state.directory).close()
-        assert state.query("SELECT due FROM timer") == [(1e9,)]
+        assert [tuple(row) for row in state.query("SELECT due FROM timer")] == [(1e9,)]
 
 
 def test_a_database_that_turns_bad_while_it_is_open_is_reported(state: State) -> None:

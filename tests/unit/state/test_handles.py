@@ -10,17 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.errors import NotFound
-from leasectl.model import Handle, Lease, Process, Request
+from leasectl.errors import CorruptState, NotFound
+from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
 from leasectl.state.directory import State
-from leasectl.state.handles import (
-    KEEP_UNGUARDED_SECONDS,
-    Handles,
-    encode_labels,
-    is_watched,
-    new_id,
-    parse_labels,
-)
+from leasectl.state.handles import Handles, is_watched, new_id
+from leasectl.state.purging import KEEP_UNGUARDED_SECONDS, purge
+from leasectl.state.rows import encode_labels, parse_labels
 from leasectl.system.process import identify, this_process
 
 
@@ -85,6 +80,10 @@ def released(state: State, handles: Handles, handle: Handle, *, now: float) -> N
         handles.create(handle, on_server=False)
         handles.grant(handle, (), None)
         handles.release(handle, now=now)
+
+
+def part(handle: Handle, *names: str) -> ReleaseTarget:
+    return ReleaseTarget(handle.id, handle.acquisition, names)
 
 
 def files(state: State) -> list[str]:
@@ -160,13 +159,13 @@ class TestAcquisitions:
     ) -> None:
         handle = held(state, handles, a_handle(guard=this_process()), a_lease())
         with state.transaction():
-            handles.arm(handle, 5.0)
-            handles.arm(handle, 6.0, "T--00")
+            handles.timers.arm(whole(handle), 5.0)
+            handles.timers.arm(part(handle, "T--00"), 6.0)
             again = handles.begin_again(handle, this_process(), on_server=False)
         assert handles.require(handle.id) == again
         assert (again.state, again.acquisition, again.leases) == ("acquiring", 2, ())
         assert again.guard == this_process()
-        assert handles.timers() == []
+        assert handles.timers.armed() == []
 
     @pytest.mark.parametrize("on_server", [True, False])
     def test_a_further_one_from_a_server_is_watched_from_the_start_as_the_first_is(
@@ -208,12 +207,12 @@ class TestAcquisitions:
     def test_arming_again_replaces(self, state: State, handles: Handles) -> None:
         handle = held(state, handles, a_handle(), a_lease())
         with state.transaction():
-            handles.arm(handle, 5.0)
-            handles.arm(handle, 9.0)
-            handles.arm(handle, 7.0, "T--00")
-        assert handles.timers() == [
-            (handle.id, "T--00", 1, 7.0),
-            (handle.id, "", 1, 9.0),
+            handles.timers.arm(whole(handle), 5.0)
+            handles.timers.arm(whole(handle), 9.0)
+            handles.timers.arm(part(handle, "T--00"), 7.0)
+        assert handles.timers.armed() == [
+            Timer(part(handle, "T--00"), 7.0),
+            Timer(whole(handle), 9.0),
         ]
         assert handles.require(handle.id).release_at == 9.0
         assert handles.any_watched()
@@ -227,12 +226,12 @@ class TestDropping:
             state, handles, a_handle(), a_lease("a"), a_lease("b", fence=2), a_lease("c", fence=3)
         )
         with state.transaction():
-            handles.arm(handle, 5.0, "b")
+            handles.timers.arm(part(handle, "b"), 5.0)
             handles.drop(handle, ["b", "unknown"], now=1.0)
         partly = handles.require(handle.id)
         assert (partly.state, partly.names) == ("held", ("a", "c"))
         assert Path(state.names_path(handle.id)).read_text() == "a\nc"
-        assert handles.timers() == []
+        assert handles.timers.armed() == []
         with state.transaction():
             handles.drop(partly, ["a", "c"], now=1.0)
         assert handles.require(handle.id).state == "released"
@@ -267,7 +266,7 @@ class TestPurge:
     def purge(self, state: State, handles: Handles, now: float, rounds: int = 5) -> None:
         for _ in range(rounds):
             with state.transaction():
-                handles.purge(now=now, limit=3)
+                purge(state, now=now, limit=3)
 
     def test_a_released_record_stays_while_its_guard_lives(
         self, state: State, handles: Handles
@@ -314,7 +313,7 @@ class TestPurge:
         for handle_id, kept in keep.items():
             released(state, handles, a_handle(handle_id), now=1e6 if kept else 0.0)
         with state.transaction():
-            handles.purge(now=1e6, limit=3)
+            purge(state, now=1e6, limit=3)
         assert len(files(state)) == 18  # T-01 and T-02 of the first three
         self.purge(state, handles, now=1e6, rounds=8)
         assert files(state) == [handle_id for handle_id, kept in keep.items() if kept]
@@ -342,3 +341,22 @@ def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announc
     assert is_watched(under_way, on_server=True)
     assert not is_watched(under_way, on_server=False)
     assert not is_watched(a_handle(), on_server=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("state", "lent"),
+        ("scope", "world"),
+        ("guard", "nobody"),
+        ("waiter", "b:1:x:1"),
+    ],
+)
+def test_a_value_that_no_version_writes_is_reported_as_damage(
+    state: State, handles: Handles, column: str, value: str
+) -> None:
+    with state.transaction() as db:
+        handles.create(a_handle(), on_server=False)
+        db.execute(f"UPDATE handle SET {column} = ?", (value,))
+    with pytest.raises(CorruptState, match=r'bad record of "T-abcdef".*; if no job'):
+        handles.load("T-abcdef")

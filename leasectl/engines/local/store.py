@@ -1,0 +1,196 @@
+"""The embedded pools and the claims on what is in them.
+
+Every method that changes something belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leasectl.engines import refusals
+from leasectl.engines.contract import LostListener
+from leasectl.engines.local.queues import LocalQueues
+from leasectl.model import Lease, Request
+from leasectl.state.directory import State
+from leasectl.state.rows import encode_labels
+from leasectl.system.clock import Clock
+
+_FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
+
+
+class PoolRow(NamedTuple):
+    """A pool, and the last numbers that it has given."""
+
+    capacity: int
+    last_ticket: int
+    last_grant: int
+
+
+class FreeResource(NamedTuple):
+    """A resource that may be claimed, and whose it was last."""
+
+    name: str
+    lease_transitions: int
+    last_holder: str | None
+
+
+class LocalStore:
+    """The embedded pools of one state directory.
+
+    Args:
+        state: Where they are kept.
+        clock: Where times come from.
+        lost: Told, inside the transaction, of claims that expired and of tickets of the dead.
+
+    Attributes:
+        queues: Of these pools.
+    """
+
+    def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
+        self._state = state
+        self._lost = lost
+        self._clock = clock
+        self.queues = LocalQueues(state, lost=lost, clock=clock)
+
+    def pool(self, pool_type: str) -> PoolRow:
+        """A pool; NotFound when there is none of that type."""
+        rows = self._state.query(
+            "SELECT capacity, last_ticket, last_grant FROM pool WHERE type = ?", pool_type
+        )
+        if not rows:
+            raise refusals.no_pool(pool_type, self.pool_types())
+        (row,) = rows
+        return PoolRow(row["capacity"], row["last_ticket"], row["last_grant"])
+
+    def pool_types(self) -> list[str]:
+        """All types, in order."""
+        rows = self._state.query("SELECT type FROM pool ORDER BY type")
+        return [row["type"] for row in rows]
+
+    def possible(self, request: Request) -> PoolRow:
+        """The pool that could satisfy a request; raises for what none ever could."""
+        pool = self.pool(request.type)
+        if request.count > pool.capacity:
+            raise refusals.too_few(request.type, pool.capacity, request.count)
+        if request.name is not None and not self._state.query(
+            "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name, request.type
+        ):
+            raise refusals.no_resource(request.type, request.name)
+        return pool
+
+    def free_resources(self, request: Request) -> list[FreeResource]:
+        """What could be claimed, least recently acquired first; no more than is asked for."""
+        select = "SELECT name, lease_transitions, holder_identity FROM resource WHERE "
+        if request.name is not None:
+            rows = self._state.query(
+                select + "name = ? AND type = ? AND owner IS NULL", request.name, request.type
+            )
+        else:
+            # The fence of the last grant is also the order in which they were last acquired.
+            rows = self._state.query(
+                select + "type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?",
+                request.type,
+                request.count,
+            )
+        return [
+            FreeResource(row["name"], row["lease_transitions"], row["holder_identity"])
+            for row in rows
+        ]
+
+    def draw_fences(self, count: int) -> range:
+        """Fences that nobody was ever given."""
+        ((last,),) = self._state.query("SELECT fence FROM meta")
+        self._state.db.execute("UPDATE meta SET fence = ?", (last + count,))
+        return range(last + 1, last + count + 1)
+
+    def note_grant(self, pool_type: str, number: int) -> None:
+        """Have the pool remember the number of its last grant."""
+        self._state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (number, pool_type))
+
+    def write_claim(self, claim_key: str, lease: Lease) -> None:
+        """Have a resource be held, from now on for as long as the lease says."""
+        duration = lease.lease_duration_seconds
+        self._state.db.execute(
+            "UPDATE resource SET owner = :claim_key, holder_identity = :holder_identity, "
+            "fence = :fence, lease_transitions = :lease_transitions, ticket = :ticket, "
+            "grant_number = :grant_number, acquire_time = :acquire_time, "
+            "renew_time = :renew_time, lease_duration_seconds = :lease_duration_seconds, "
+            "expires_at = :expires_at, labels = :labels WHERE name = :name",
+            {
+                "claim_key": claim_key,
+                "holder_identity": lease.holder_identity,
+                "fence": lease.fence,
+                "lease_transitions": lease.lease_transitions,
+                "ticket": lease.ticket,
+                "grant_number": lease.grant,
+                "acquire_time": lease.acquire_time,
+                "renew_time": lease.renew_time,
+                "lease_duration_seconds": duration,
+                "expires_at": None if duration is None else self._clock.elapsed() + duration,
+                "labels": encode_labels(lease.labels),
+                "name": lease.name,
+            },
+        )
+
+    def free(self, claim_key: str, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Free claims, all or some; returns those that were that owner's still."""
+        freed = self._claims(claim_key, names)
+        self._state.db.executemany(_FREE, [(name,) for name, _ in freed])
+        for pool_type in {pool_type for _, pool_type in freed}:
+            self.queues.wake_head(pool_type)
+        return tuple(name for name, _ in freed)
+
+    def renew(self, claim_key: str) -> tuple[str, ...]:
+        """Give claims their full duration again; returns those that are left, by their fences."""
+        self._claims(claim_key, None)
+        self._state.db.execute(
+            "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
+            "WHERE owner = ?",
+            (self._clock.wall(), self._clock.elapsed(), claim_key),
+        )
+        rows = self._state.query(
+            "SELECT name FROM resource WHERE owner = ? ORDER BY fence", claim_key
+        )
+        return tuple(row["name"] for row in rows)
+
+    def next_expiry(self, pool_type: str) -> float | None:
+        """When the next claim of a pool expires, on the elapsed clock."""
+        ((first,),) = self._state.query(
+            "SELECT MIN(expires_at) FROM resource WHERE type = ? AND expires_at IS NOT NULL",
+            pool_type,
+        )
+        return None if first is None else float(first)
+
+    def expire(self, pool_type: str) -> None:
+        """Free the claims of a pool whose time is over."""
+        rows = self._state.query(
+            "SELECT name, owner FROM resource WHERE type = ? AND expires_at <= ?",
+            pool_type,
+            self._clock.elapsed(),
+        )
+        for row in rows:
+            self._expire(row["owner"], row["name"], pool_type)
+
+    def _claims(self, claim_key: str, names: Sequence[str] | None) -> list[tuple[str, str]]:
+        """The claims (name, type) that are an owner's still, after expiry; of some names or all."""
+        select = "SELECT name, type, expires_at FROM resource WHERE owner = ?"
+        if names is None:
+            rows = self._state.query(select, claim_key)
+        else:
+            rows = [
+                r for n in names for r in self._state.query(select + " AND name = ?", claim_key, n)
+            ]
+        now = self._clock.elapsed()
+        held = []
+        for row in rows:
+            if row["expires_at"] is not None and row["expires_at"] <= now:
+                self._expire(claim_key, row["name"], row["type"])
+            else:
+                held.append((row["name"], row["type"]))
+        return held
+
+    def _expire(self, claim_key: str, name: str, pool_type: str) -> None:
+        self._state.db.execute(_FREE, (name,))
+        self.queues.wake_head(pool_type)
+        self._lost(claim_key, [name])

@@ -1,0 +1,188 @@
+"""Rows of the tables, and the facts that they stand for; each row is read and written by name."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import get_args
+
+from leasectl.model import (
+    Handle,
+    HandleState,
+    Labels,
+    Lease,
+    Process,
+    Request,
+    Scope,
+    parse_process,
+)
+
+# Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
+SERVED_LABEL = "serve:client"
+# How schema 2 said what is `Handle.adopted_claim`. It is still written for processes of that time.
+ADOPTED_LABEL = "adopted:owner"
+
+_SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
+_STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
+
+
+def insert(
+    db: sqlite3.Connection, table: str, row: Mapping[str, object], *, replace: bool = False
+) -> None:
+    """Write a row, in place of the one with the same key if that is meant."""
+    verb = "INSERT OR REPLACE" if replace else "INSERT"
+    columns, marks = ", ".join(row), ", :".join(row)
+    db.execute(f"{verb} INTO {table} ({columns}) VALUES (:{marks})", row)
+
+
+def encode_labels(labels: Labels) -> str:
+    """Write labels as one text; `parse_labels` reads it back."""
+    return "\n".join(f"{key}={value}" for key, value in labels)
+
+
+def parse_labels(text: str) -> Labels:
+    """Read what `encode_labels` wrote."""
+    return tuple(
+        (key, value) for key, _, value in (line.partition("=") for line in text.split("\n") if line)
+    )
+
+
+def encode_process(process: Process | None) -> str | None:
+    """Write what may be no process; `parse_optional_process` reads it back."""
+    return None if process is None else process.encode()
+
+
+def parse_optional_process(text: str | None) -> Process | None:
+    """Read what `encode_process` wrote; ValueError if it didn't."""
+    return None if text is None else parse_process(text)
+
+
+def encode_handle(handle: Handle) -> dict[str, object]:
+    """Write a handle as a row, but for what is in other tables and whether it is watched."""
+    request = handle.request
+    labels = request.labels
+    if handle.adopted_claim is not None:
+        labels = (*labels, (ADOPTED_LABEL, handle.adopted_claim))
+    return {
+        "id": handle.id,
+        "backend": handle.backend,
+        "type": request.type,
+        "count": request.count,
+        "name": request.name,
+        "ttl_seconds": request.ttl_seconds,
+        "release_after_seconds": request.release_after_seconds,
+        "scope": request.scope,
+        "labels": encode_labels(labels),
+        "owner": handle.owner,
+        "holder_identity": handle.holder_identity,
+        "state": handle.state,
+        "acquisition": handle.acquisition,
+        "guard": encode_process(handle.guard),
+        "waiter": encode_process(handle.waiter),
+        "runner": encode_process(handle.runner),
+        "shared_dir": handle.shared_dir,
+        "lost": handle.lost,
+        "settings": handle.settings,
+        "lost_replies": handle.lost_replies,
+        "cancelled": handle.cancelled,
+        "adopted_claim": handle.adopted_claim,
+        "served": handle.served,
+        "unconfirmed": handle.unconfirmed,
+    }
+
+
+def parse_handle(row: sqlite3.Row, leases: Sequence[sqlite3.Row]) -> Handle:
+    """Read a handle.
+
+    Args:
+        row: As `encode_handle` writes it, and ``release_at``.
+        leases: Rows of what it holds, in order.
+
+    Raises:
+        ValueError: There is something in it that no version writes.
+    """
+    labels = parse_labels(row["labels"])
+    # What a process of schema 2 writes after the migration has these flags as labels only.
+    by_label = dict(labels)
+    adopted_claim = row["adopted_claim"]
+    if adopted_claim is None:
+        adopted_claim = by_label.get(ADOPTED_LABEL)
+    request = Request(
+        type=row["type"],
+        count=row["count"],
+        name=row["name"],
+        ttl_seconds=row["ttl_seconds"],
+        release_after_seconds=row["release_after_seconds"],
+        scope=_scope(row["scope"]),
+        labels=tuple(each for each in labels if each[0] != ADOPTED_LABEL),
+    )
+    return Handle(
+        id=row["id"],
+        backend=row["backend"],
+        request=request,
+        owner=row["owner"],
+        holder_identity=row["holder_identity"],
+        state=_state(row["state"]),
+        acquisition=row["acquisition"],
+        leases=tuple(_lease(each, row["holder_identity"], request) for each in leases),
+        guard=parse_optional_process(row["guard"]),
+        waiter=parse_optional_process(row["waiter"]),
+        runner=parse_optional_process(row["runner"]),
+        shared_dir=row["shared_dir"],
+        release_at=row["release_at"],
+        lost=bool(row["lost"]),
+        settings=row["settings"],
+        lost_replies=row["lost_replies"],
+        cancelled=bool(row["cancelled"]),
+        adopted_claim=adopted_claim,
+        served=bool(row["served"]) or SERVED_LABEL in by_label,
+        unconfirmed=bool(row["unconfirmed"]),
+    )
+
+
+def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, object]:
+    """Write a lease of a handle as a row.
+
+    Args:
+        handle_id: The handle.
+        position: In the order of the grant.
+        lease: What it holds.
+    """
+    return {
+        "handle": handle_id,
+        "name": lease.name,
+        "position": position,
+        "fence": lease.fence,
+        "ticket": lease.ticket,
+        "grant_number": lease.grant,
+        "acquire_time": lease.acquire_time,
+        "renew_time": lease.renew_time,
+        "lease_transitions": lease.lease_transitions,
+    }
+
+
+def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
+    return Lease(
+        name=row["name"],
+        fence=row["fence"],
+        ticket=row["ticket"],
+        grant=row["grant_number"],
+        holder_identity=holder_identity,
+        acquire_time=row["acquire_time"],
+        renew_time=row["renew_time"],
+        lease_duration_seconds=request.ttl_seconds,
+        lease_transitions=row["lease_transitions"],
+        labels=request.labels,
+    )
+
+
+def _scope(text: str) -> Scope:
+    if text not in _SCOPES:
+        raise ValueError(f'scope "{text}"')
+    return _SCOPES[text]
+
+
+def _state(text: str) -> HandleState:
+    if text not in _STATES:
+        raise ValueError(f'state "{text}"')
+    return _STATES[text]

@@ -1,0 +1,80 @@
+"""What the keeper is to release later.
+
+Every method that changes something belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from leasectl.model import ReleaseTarget, Timer
+from leasectl.state.directory import State
+from leasectl.state.rows import insert
+
+# In the column "name", for all that a handle holds.
+_ALL = ""
+# Beside the columns of a handle: when all that it holds is released; NULL for never.
+RELEASE_AT = f"(SELECT due FROM timer WHERE timer.handle = handle.id AND timer.name = '{_ALL}')"
+
+
+class Timers:
+    """The timers of one state directory.
+
+    There is one for all that a handle holds, and one for each of its names, at most.
+
+    Args:
+        state: The opened state directory.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def arm(self, target: ReleaseTarget, due_at: float) -> None:
+        """Have the keeper release something; what was armed for the same before is replaced.
+
+        Args:
+            target: Of a handle that isn't released.
+            due_at: CLOCK_BOOTTIME, seconds.
+        """
+        for name in (_ALL,) if target.names is None else target.names:
+            row = {
+                "handle": target.handle_id,
+                "name": name,
+                "acquisition": target.acquisition,
+                "due": due_at,
+            }
+            insert(self._state.db, "timer", row, replace=True)
+        self._state.db.execute("UPDATE handle SET watched = 1 WHERE id = ?", (target.handle_id,))
+
+    def armed(self) -> list[Timer]:
+        """All of them, the next one first; names that were armed together are apart."""
+        rows = self._state.query("SELECT handle, name, acquisition, due FROM timer ORDER BY due")
+        return [
+            Timer(
+                ReleaseTarget(
+                    row["handle"],
+                    row["acquisition"],
+                    None if row["name"] == _ALL else (row["name"],),
+                ),
+                row["due"],
+            )
+            for row in rows
+        ]
+
+    def disarm(self, handle_id: str, names: Iterable[str] | None = None) -> None:
+        """Take timers away: those of some names, or all that a handle has."""
+        if names is None:
+            self._state.db.execute("DELETE FROM timer WHERE handle = ?", (handle_id,))
+        else:
+            self._state.db.executemany(
+                "DELETE FROM timer WHERE handle = ? AND name = ?",
+                [(handle_id, name) for name in names],
+            )
+
+    def of_nobody(self) -> list[str]:
+        """Ids that a release is armed for and that no handle has."""
+        rows = self._state.query(
+            "SELECT DISTINCT handle FROM timer WHERE NOT EXISTS "
+            "(SELECT 1 FROM handle WHERE id = timer.handle)"
+        )
+        return [row["handle"] for row in rows]
