@@ -152,7 +152,14 @@ class TestWhatIsInIt:
         files = [p for p in package.rglob("*") if p.suffix in {".py", ".bash"}]
         wanted = {f"leasectl/{path.relative_to(package).as_posix()}" for path in files}
         start = "leasectl/pyz/start.py"  # is __main__.py
-        assert wanted - {start} <= set(zipfile.ZipFile(archive).namelist())
+        server = {name for name in wanted if name.startswith("leasectl/server/")}
+        packed = set(zipfile.ZipFile(archive).namelist())
+        assert wanted - packed == {start, *server}
+
+    def test_it_says_that_it_cannot_serve(self, pyz: Pyz) -> None:
+        finished = pyz("serve")
+        assert (finished.code, finished.out) == (64, "")
+        assert "serve needs starlette and uvicorn" in finished.err
 
     def test_it_has_nothing_that_only_a_build_leaves(self, archive: Path) -> None:
         names = zipfile.ZipFile(archive).namelist()
