@@ -26,8 +26,7 @@ class Kind(NamedTuple):
         choice: How to choose it, for errors.
         help: The same, for help.
         opener: The module that opens it, an `Opener`.
-        shares_transaction: Its leases change in one transaction with the records; else they live on
-            a server.
+        remote: Its leases live on a server; else they change in one transaction with the records.
         has_pools: It has pools of its own, which can be shown and changed.
         default_ttl_seconds: The ttl of a request that names none; None: it doesn't expire.
         releases_by_name: A release by bare name hits whoever holds it; else only the claim that is
@@ -44,7 +43,7 @@ class Kind(NamedTuple):
     choice: str
     help: str
     opener: str
-    shares_transaction: bool
+    remote: bool
     has_pools: bool
     default_ttl_seconds: float | None = None
     releases_by_name: bool = False
@@ -73,7 +72,7 @@ KINDS: tuple[Kind, ...] = (
         choice=LOCAL,
         help=LOCAL,
         opener="leasectl.backends.local",
-        shares_transaction=True,
+        remote=False,
         has_pools=True,
     ),
     Kind(
@@ -83,7 +82,7 @@ KINDS: tuple[Kind, ...] = (
         choice="etcd://HOST:PORT",
         help="etcd://HOST:PORT,.../PREFIX (over TLS etcds://)",
         opener="leasectl.backends.etcd",
-        shares_transaction=False,
+        remote=True,
         has_pools=True,
         default_ttl_seconds=60.0,
         pool_server="leasectl.backends.etcd",
@@ -96,7 +95,7 @@ KINDS: tuple[Kind, ...] = (
         choice="the http:// address of a lease proxy",
         help="the http:// address of a lease proxy",
         opener="leasectl.backends.proxy.opening",
-        shares_transaction=False,
+        remote=True,
         has_pools=False,
         releases_by_name=True,
     ),
@@ -107,7 +106,7 @@ KINDS: tuple[Kind, ...] = (
         choice="none:",
         help="none: (a dry run)",
         opener="leasectl.backends.dry_run",
-        shares_transaction=True,
+        remote=False,
         has_pools=False,
         grants_nothing=True,
     ),
@@ -121,7 +120,7 @@ _OF_ANOTHER_VERSION = Kind(
     choice="",
     help="",
     opener="",
-    shares_transaction=False,
+    remote=True,
     has_pools=False,
 )
 
@@ -153,7 +152,7 @@ def claim_key_of(handle: Handle) -> str:
     Where a claim and its record don't change together it says which acquisition, so that what
     is late for one never meets the next.
     """
-    if kind_of_handle(handle).shares_transaction:
+    if not kind_of_handle(handle).remote:
         return handle.id
     return handle.key if handle.adopted_claim is None else handle.adopted_claim
 

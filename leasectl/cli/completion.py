@@ -61,7 +61,7 @@ def known_types(backend: str | None = None) -> Sequence[str]:
     url = choose_backend(backend).url
     with contextlib.suppress(LeaseError):
         kind = kind_of(url)
-        if kind.has_pools and kind.shares_transaction:
+        if kind.has_pools and not kind.remote:
             return read_only.pool_types(state_directory())
         return pool_types(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
     return []

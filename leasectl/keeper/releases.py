@@ -62,7 +62,7 @@ class Releases:
         if retry_at is not None and self._clock.elapsed() < retry_at:
             return retry_at
         handle = self._service.handles.load(target.handle_id)
-        if handle is None or kind_of_handle(handle).shares_transaction:
+        if handle is None or not kind_of_handle(handle).remote:
             return self.release_here(target)
         if self._threads is None:
             self._threads = RequestThreads(lambda server: self._open_release(), clock=self._clock)

@@ -55,7 +55,7 @@ class Renewals:
             due = self._renewed_at.get(key, 0.0) + _ttl(handle) / 3
         if now < due:
             return due
-        if kind_of_handle(handle).shares_transaction:
+        if not kind_of_handle(handle).remote:
             return self._note(handle, now, lambda: renew(self._service, whole(handle)))
         if self._threads is None:
             self._threads = RenewalThreads(self._service.state, clock=self._clock)

@@ -30,7 +30,7 @@ def adopt(service: Service, names: Sequence[str], *, foreign: list[str] | None) 
         NotAllowed: It is.
     """
     kind = kind_of(service.backend_url)
-    if kind.shares_transaction:
+    if not kind.remote:
         return ()  # nobody but our handles can hold anything
     if not kind.has_pools:
         now = service.clock.wall()
@@ -83,7 +83,7 @@ def _adopter(service: Service, claim_key: str, count: int) -> Handle:
 
 def _record(service: Service, handle: Handle, leases: Sequence[Lease]) -> Handle:
     with service.state.transaction():
-        service.handles.create(handle, on_server=True)
+        service.handles.create(handle, remote=True)
         for lease in leases:
             service.handles.arrived(handle, lease)
     return service.handles.require(handle.id)

@@ -53,7 +53,7 @@ class RecordJournal:
         self._handles = service.handles
         self._clock = service.clock
         self._again = again
-        self._on_server = not kind_of_handle(handle).shares_transaction
+        self._remote = kind_of_handle(handle).remote
         self._giving_back = GivingBack(service.state, release_key_of(handle))
 
     @property
@@ -63,7 +63,7 @@ class RecordJournal:
     @property
     def needs_keeper(self) -> bool:
         """Whether the keeper has something to do for the handle while it isn't released."""
-        return is_watched(self.handle._replace(waiter=this_process()), on_server=self._on_server)
+        return is_watched(self.handle._replace(waiter=this_process()), remote=self._remote)
 
     @property
     def next_acquisition(self) -> int:
@@ -75,12 +75,12 @@ class RecordJournal:
             if self._again is None:
                 now = self._clock.elapsed()
                 purge(self._service.state, now=now, limit=_PURGED_PER_ACQUIRE)
-                self._handles.create(self.handle, on_server=self._on_server)
+                self._handles.create(self.handle, remote=self._remote)
             else:
                 current = self._handles.require(self.handle.id)
                 self._again(current)
                 self.handle = self._handles.begin_again(
-                    current, this_process(), on_server=self._on_server
+                    current, this_process(), remote=self._remote
                 )
 
     def arrived(self, name: str) -> Lease | None:

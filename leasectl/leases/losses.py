@@ -34,7 +34,7 @@ class Losses:
                 return  # of another state directory, or an earlier acquisition
             if handle.state == "held":
                 self._drop_lost(handle, names)
-            elif handle.state == "acquiring" and kind_of_handle(handle).shares_transaction:
+            elif handle.state == "acquiring" and not kind_of_handle(handle).remote:
                 self._forget_dead_waiter(handle)
 
     def note_gone(self, handle: Handle, names: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ def recover(service: Service) -> None:
             return
         with contextlib.suppress(LeaseError):
             for target in due(service):
-                if kind_of_handle(handles.require(target.handle_id)).shares_transaction:
+                if not kind_of_handle(handles.require(target.handle_id)).remote:
                     release(service, target)
         if handles.any_watched():
             keeper_process.ensure(state)
@@ -51,7 +51,7 @@ def release_abandoned(service: Service) -> None:
 
 def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
     for handle in handles:
-        if is_abandoned(service, handle) and kind_of_handle(handle).shares_transaction:
+        if is_abandoned(service, handle) and not kind_of_handle(handle).remote:
             release(service, whole(handle))
 
 

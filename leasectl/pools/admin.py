@@ -41,7 +41,7 @@ class PoolService:
         with admin.atomic():
             pools = admin.pools(pool_type, expiries=True)
             handles = {claim_key_of(each): each for each in self._service.handles.active()}
-            shared = not kind_of(self._service.backend_url).shares_transaction
+            shared = kind_of(self._service.backend_url).remote
             return Overview(pools, handles, shared=shared)
 
     def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class LeaseWatch:
         self._renew_at = None if self._ttl is None else renewed_at + self._ttl / 3
         self._threads = (
             RenewalThreads(service.state, clock=clock)
-            if self._ttl is not None and not kind_of_handle(handle).shares_transaction
+            if self._ttl is not None and kind_of_handle(handle).remote
             else None
         )
         self._pipe = NamedPipe(service.state.runner_pipe(handle.id))

@@ -105,24 +105,24 @@ class Handles:
         )
         return found[0] if found else None
 
-    def create(self, handle: Handle, *, on_server: bool) -> None:
+    def create(self, handle: Handle, *, remote: bool) -> None:
         """Record a new request; its names file comes with the grant.
 
         Args:
             handle: The request.
-            on_server: What it gets lives on a server.
+            remote: What it gets lives on a server.
         """
         row = rows.encode_handle(handle)
-        row["watched"] = is_watched(handle, on_server=on_server)
+        row["watched"] = is_watched(handle, remote=remote)
         rows.insert(self._state.db, "handle", row)
 
-    def begin_again(self, handle: Handle, waiter: Process, *, on_server: bool) -> Handle:
+    def begin_again(self, handle: Handle, waiter: Process, *, remote: bool) -> Handle:
         """Start the next acquisition of a handle: nothing that was armed before applies to it.
 
         Args:
             handle: As just loaded, in this transaction.
             waiter: The process that acquires.
-            on_server: What it gets lives on a server.
+            remote: What it gets lives on a server.
         """
         self._clear(handle.id)
         self._unlink_pipes_of_the_dead(handle)
@@ -142,7 +142,7 @@ class Handles:
             "UPDATE handle SET state = 'acquiring', acquisition = ?, waiter = ?, "
             "runner = NULL, released_at = NULL, lost = 0, lost_replies = 0, cancelled = 0, "
             "unconfirmed = 0, watched = ? WHERE id = ?",
-            (begun.acquisition, waiter.encode(), is_watched(begun, on_server=on_server), begun.id),
+            (begun.acquisition, waiter.encode(), is_watched(begun, remote=remote), begun.id),
         )
         return begun
 
@@ -189,7 +189,7 @@ class Handles:
             (
                 rows.encode_process(guard),
                 rows.encode_process(runner),
-                is_watched(handle._replace(guard=guard, waiter=None), on_server=False),
+                is_watched(handle._replace(guard=guard, waiter=None), remote=False),
                 handle.id,
                 handle.acquisition,
             ),
@@ -314,7 +314,7 @@ class Handles:
             ) from error
 
 
-def is_watched(handle: Handle, *, on_server: bool) -> bool:
+def is_watched(handle: Handle, *, remote: bool) -> bool:
     """Tell whether the keeper has something to do for this handle while it isn't released.
 
     An acquisition from a server needs it from the start: should its process be killed, no other
@@ -322,10 +322,10 @@ def is_watched(handle: Handle, *, on_server: bool) -> bool:
 
     Args:
         handle: As it is, or is about to be.
-        on_server: Its leases live on a server; counts only while it is acquired.
+        remote: Its leases live on a server; counts only while it is acquired.
     """
     delayed = handle.request.release_after_seconds is not None
-    under_way = on_server and handle.waiter is not None
+    under_way = remote and handle.waiter is not None
     followed = handle.guard is not None or handle.runner is not None
     return followed or delayed or under_way or renews_itself(handle)
 

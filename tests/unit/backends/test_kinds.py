@@ -119,7 +119,7 @@ def test_a_handle_that_adopted_a_claim_has_the_claims_own_key() -> None:
 def test_of_a_backend_that_only_another_version_knows_nothing_is_asked_here() -> None:
     handle = a_handle("boskos://server")
     kind = kind_of_handle(handle)
-    assert not kind.shares_transaction
+    assert kind.remote
     assert not kind.has_pools
     assert claim_key_of(handle) == "T-1/3"
 

@@ -108,7 +108,7 @@ def queue(service: Service, pool_type: str, number: int) -> list[Handle]:
                 acquisition=1,
                 waiter=this_process(),
             )
-            service.handles.create(handle, on_server=False)
+            service.handles.create(handle, remote=False)
             claimant = Claimant(handle.id, "test@host", handle.request, handle.waiter)
             engine.enqueue(claimant, engine.waiter(claimant))
             handles.append(handle)

@@ -70,14 +70,14 @@ def a_lease(name: str = "T--00", *, fence: int = 1, identity: str = "job/1/host/
 def held(state: State, handles: Handles, handle: Handle, *leases: Lease) -> Handle:
     """Bring a handle to the state held."""
     with state.transaction():
-        handles.create(handle, on_server=False)
+        handles.create(handle, remote=False)
         handles.grant(handle, leases, None)
     return handles.require(handle.id)
 
 
 def released(state: State, handles: Handles, handle: Handle, *, now: float) -> None:
     with state.transaction():
-        handles.create(handle, on_server=False)
+        handles.create(handle, remote=False)
         handles.grant(handle, (), None)
         handles.release(handle, now=now)
 
@@ -105,7 +105,7 @@ class TestRecords:
             request=request, guard=this_process(), waiter=this_process(), shared_dir="/x y"
         )
         with state.transaction():
-            handles.create(written, on_server=False)
+            handles.create(written, remote=False)
         assert handles.require(written.id) == written
 
     def test_a_grant_reads_back_in_the_order_of_fences(
@@ -114,7 +114,7 @@ class TestRecords:
         handle = a_handle(request=Request("T", count=2))
         leases = (a_lease("T--09", fence=1), a_lease("T--00", fence=2))
         with state.transaction():
-            handles.create(handle, on_server=False)
+            handles.create(handle, remote=False)
             handles.grant(handle, leases, 77.5)
         read = handles.require(handle.id)
         assert (read.state, read.leases, read.release_at) == ("held", leases, 77.5)
@@ -161,21 +161,21 @@ class TestAcquisitions:
         with state.transaction():
             handles.timers.arm(whole(handle), 5.0)
             handles.timers.arm(part(handle, "T--00"), 6.0)
-            again = handles.begin_again(handle, this_process(), on_server=False)
+            again = handles.begin_again(handle, this_process(), remote=False)
         assert handles.require(handle.id) == again
         assert (again.state, again.acquisition, again.leases) == ("acquiring", 2, ())
         assert again.guard == this_process()
         assert handles.timers.armed() == []
 
-    @pytest.mark.parametrize("on_server", [True, False])
+    @pytest.mark.parametrize("remote", [True, False])
     def test_a_further_one_from_a_server_is_watched_from_the_start_as_the_first_is(
-        self, state: State, handles: Handles, on_server: bool
+        self, state: State, handles: Handles, remote: bool
     ) -> None:
         handle = held(state, handles, a_handle(), a_lease())
         assert handles.watched() == []
         with state.transaction():
-            again = handles.begin_again(handle, this_process(), on_server=on_server)
-        assert handles.watched() == ([again] if on_server else [])
+            again = handles.begin_again(handle, this_process(), remote=remote)
+        assert handles.watched() == ([again] if remote else [])
 
     def test_telling_names_the_guard_and_ends_the_waiters_part(
         self, state: State, handles: Handles
@@ -199,7 +199,7 @@ class TestAcquisitions:
             if what == "released":
                 handles.release(handle, now=0)
             elif what == "acquired again":
-                handles.begin_again(handle, this_process(), on_server=False)
+                handles.begin_again(handle, this_process(), remote=False)
             else:
                 handles.forget(handle.id, handle.acquisition)
             assert not handles.announce(handle, guard=None, runner=None)
@@ -249,7 +249,7 @@ class TestDropping:
         over = handles.require(handle.id)
         assert (over.state, over.lost) == ("released", True)
         with state.transaction():
-            handles.begin_again(over, this_process(), on_server=False)
+            handles.begin_again(over, this_process(), remote=False)
         assert not handles.require(handle.id).lost
 
     def test_what_is_released_is_not_watched(self, state: State, handles: Handles) -> None:
@@ -333,14 +333,14 @@ class TestPurge:
 def test_a_keeper_is_needed_for_what_happens_without_a_command(
     handle: Handle, needed: bool
 ) -> None:
-    assert is_watched(handle, on_server=False) is needed
+    assert is_watched(handle, remote=False) is needed
 
 
 def test_a_keeper_is_needed_for_an_acquisition_from_a_server_until_it_is_announced() -> None:
     under_way = a_handle(waiter=Process("b", 1, 1, 1))
-    assert is_watched(under_way, on_server=True)
-    assert not is_watched(under_way, on_server=False)
-    assert not is_watched(a_handle(), on_server=True)
+    assert is_watched(under_way, remote=True)
+    assert not is_watched(under_way, remote=False)
+    assert not is_watched(a_handle(), remote=True)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_a_value_that_no_version_writes_is_reported_as_damage(
     state: State, handles: Handles, column: str, value: str
 ) -> None:
     with state.transaction() as db:
-        handles.create(a_handle(), on_server=False)
+        handles.create(a_handle(), remote=False)
         db.execute(f"UPDATE handle SET {column} = ?", (value,))
     with pytest.raises(CorruptState, match=r'bad record of "T-abcdef".*; if no job'):
         handles.load("T-abcdef")

@@ -172,8 +172,8 @@ def test_what_is_written_now_can_be_read_by_a_process_of_the_version_before(
 ) -> None:
     with opened(of_schema_2) as state, state.transaction():
         handles = Handles(state)
-        handles.create(handles.require("adopted")._replace(id="again"), on_server=True)
-        handles.create(handles.require("served")._replace(id="once more"), on_server=True)
+        handles.create(handles.require("adopted")._replace(id="again"), remote=True)
+        handles.create(handles.require("served")._replace(id="once more"), remote=True)
         rows = state.query("SELECT id, labels FROM handle WHERE id IN ('again', 'once more')")
         assert dict(map(tuple, rows)) == {
             "again": "adopted:owner=T-9/1",
