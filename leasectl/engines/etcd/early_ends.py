@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import math
 
-from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.answers import LeaseGone
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import KeyValue, absent, present, put
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import ClaimView

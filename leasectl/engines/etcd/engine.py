@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from leasectl.engines import refusals
 from leasectl.engines.contract import TicketExpired, TicketGone
 from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.answers import LeaseGone
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     absent,
     count,

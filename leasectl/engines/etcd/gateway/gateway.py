@@ -1,39 +1,30 @@
 """Requests to etcd's v3 JSON gateway: whichever member answers, within a deadline.
 
 Every request is made so that it may be repeated, because an answer that was lost says nothing.
-Reads change nothing; a lease is granted under an id of ours and "already exists" means that it is;
-a transaction has guards that it breaks itself, so that only one of its repetitions succeeds.
-Which one did is read back (`Outcome.answers` of a transaction that failed), never guessed.
-
-What it takes to be let in is here too: TLS, and a token for a user and password. etcd forgets a
-token five minutes after its last use, each member for itself, or when that member is started anew.
-So whoever is told that a token isn't valid authenticates anew and asks again.
+Reads change nothing; an etcd lease is made under an id of ours, and "already exists" means that it
+is there; a transaction has guards that it breaks itself, so that only one of its repetitions
+succeeds. Which one did is read back (`Outcome.answers` of one that failed), never guessed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Callable, NamedTuple
 
+from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
 from leasectl.engines.etcd.gateway.answers import (
     FailedPrecondition,
-    InvalidArgument,
     KeepAliveAnswer,
     LeaseGone,
-    PermissionDenied,
-    Unauthenticated,
     is_alive,
-    parse_answer,
     parse_keep_alive_answer,
 )
 from leasectl.engines.etcd.gateway.failures import Failures
 from leasectl.engines.etcd.gateway.requests import Json, Outcome, parse_outcome
-from leasectl.engines.etcd.gateway.user import read_user
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -42,20 +33,13 @@ from leasectl.errors import (
     NotAllowed,
 )
 from leasectl.http.exchange import Client
-from leasectl.http.messages import Call
-from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
+from leasectl.http.no_answer import NoAnswer
 from leasectl.http.trust import Trust
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
 
-__all__ = ["ATTEMPT_SECONDS", "Gateway", "LeaseGone", "Member", "NoAnswer", "new_etcd_lease_id"]
-
 ATTEMPT_SECONDS = 2.0
-_CONNECT_SECONDS = 1.0
-# Pools of many thousands of resources take a few MiB.
-_LONGEST_ANSWER_BYTES = 64 << 20
 _PAUSE_SECONDS = 0.1
-_KEEP_ALIVE = "/v3/lease/keepalive"
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
 
@@ -120,15 +104,14 @@ class Gateway:
         self._rest_seconds = rest_seconds
         self._rest = (0.0, "")  # until when on the elapsed clock, and why
         self._pause = pause
-        self._trust = trust
-        self._user_file = user_file
-        self._prefix = prefix
+        self._access = MemberAccess(
+            self.endpoints, clock=clock, trust=trust, user_file=user_file, prefix=prefix
+        )
         self._limits = threading.local()  # `until`: see `limited`
         self._lock = threading.Lock()
         # Under the lock, which nobody holds while waiting for a member:
         self._current = 0
         self._idle: list[Client] = []  # those that nobody uses
-        self._token: str | None = None  # None: not asked for; empty: etcd wants none
 
     @property
     def current(self) -> int:
@@ -195,7 +178,7 @@ class Gateway:
 
     def keep_alive(self, etcd_lease_id: int) -> bool:
         """Give an etcd lease its full time again; returns whether it was still there."""
-        answer, _ = self._ask(_KEEP_ALIVE, {"ID": str(etcd_lease_id)})
+        answer, _ = self._ask(KEEP_ALIVE, {"ID": str(etcd_lease_id)})
         return is_alive(answer)
 
     def time_left(self, etcd_lease_id: int) -> float:
@@ -212,7 +195,7 @@ class Gateway:
         endpoint = self.endpoints[member]
         try:
             with self.client() as client:
-                said = self._try(client, member, "/v3/maintenance/status", {}, seconds)
+                said = self._access.ask(client, member, "/v3/maintenance/status", {}, seconds)
         except NoAnswer as reason:
             return Member(endpoint, problem=str(reason), advice=reason.advice)
         # "0", or nothing at all, while there is none.
@@ -234,7 +217,7 @@ class Gateway:
             NoAnswer: None that counts.
         """
         body = {"ID": str(etcd_lease_id)}
-        return parse_keep_alive_answer(self._try(client, member, _KEEP_ALIVE, body, seconds))
+        return parse_keep_alive_answer(self._access.ask(client, member, KEEP_ALIVE, body, seconds))
 
     def leave(self, member: int) -> None:
         """Have requests go to the next member first, unless that one has been left already."""
@@ -243,41 +226,12 @@ class Gateway:
                 self._current = (member + 1) % len(self.endpoints)
 
     def client(self) -> Client:
-        """A client of its own, for a thread that is to disturb nobody.
-
-        A stream on it needs `headers` as well.
-        """
-        return Client(
-            clock=Clock(),  # a member takes its time by this machine's, whatever ours is
-            trust=self._trust,
-            connect_seconds=_CONNECT_SECONDS,
-            longest_bytes=_LONGEST_ANSWER_BYTES,
-        )
+        """As `MemberAccess.client`."""
+        return self._access.client()
 
     def headers(self, client: Client, member: int, seconds: float) -> dict[str, str]:
-        """What a stream at a member has to send along, to be asked for before each stream.
-
-        etcd looks at it when the stream begins and never again. It doesn't refuse a stream
-        with a token that isn't valid there: it says 200 and cancels the watch.
-
-        Args:
-            client: As `client` makes them; the stream's.
-            member: Which.
-            seconds: How long it may take to find out that the token is still valid at this
-                member, or to get one that is.
-
-        Raises:
-            NoAnswer: None that counts.
-            NotAllowed: etcd doesn't know the user.
-        """
-        if self._user_file is None:
-            return {}
-        until = self._clock.elapsed() + seconds
-        if self._token:
-            # With a token, even what does nothing is refused unless that is valid.
-            self._try(client, member, "/v3/kv/txn", {}, seconds)
-            return _headers(self._token)
-        return _headers(self._authenticate(client, member, self._user_file, until))
+        """As `MemberAccess.headers`."""
+        return self._access.headers(client, member, seconds)
 
     @contextlib.contextmanager
     def _idle_client(self) -> Iterator[Client]:
@@ -298,16 +252,21 @@ class Gateway:
         except (CorruptState, InvalidRequest, NotAllowed) as reason:
             raise AccessRefused(reason) from reason
 
-    def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
-        start = self._clock.elapsed()
-        rests_until, why = self._rest
-        if start < rests_until:
-            raise BackendUnreachable(why)
+    def _time_for(self, start: float) -> tuple[float, float]:
+        """When a request that begins now has to end, and how many seconds a member has for it."""
         deadline, attempt_seconds = start + self._deadline_seconds, self._attempt_seconds
         until = getattr(self._limits, "until", None)
         if until is not None:
             deadline = min(deadline, max(until, start + _LEAST_SECONDS))
             attempt_seconds = min(attempt_seconds, (deadline - start) / len(self.endpoints))
+        return deadline, attempt_seconds
+
+    def _ask_anybody(self, path: str, body: Json) -> tuple[Json, bool]:
+        start = self._clock.elapsed()
+        rests_until, why = self._rest
+        if start < rests_until:
+            raise BackendUnreachable(why)
+        deadline, attempt_seconds = self._time_for(start)
         failures = Failures()
         repeated = False
         with self._idle_client() as client:
@@ -321,7 +280,7 @@ class Gateway:
                         self._rest = (self._clock.elapsed() + self._rest_seconds, why)
                         raise BackendUnreachable(why)
                     try:
-                        return self._try(client, member, path, body, seconds), repeated
+                        return self._access.ask(client, member, path, body, seconds), repeated
                     except NoAnswer as reason:
                         repeated = repeated or reason.sent
                         lasting = lasting and reason.lasting
@@ -330,73 +289,3 @@ class Gateway:
                 if lasting and not client.is_outdated:
                     raise BackendUnreachable(failures.text())
                 self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
-
-    def _try(self, client: Client, member: int, path: str, body: Json, seconds: float) -> Json:
-        """Ask one member, with a new token if it doesn't take the one that we have."""
-        until = self._clock.elapsed() + seconds
-        if self._user_file is None:
-            try:
-                return self._post(client, member, path, body, None, until)
-            except Unauthenticated as refusal:
-                raise NotAllowed(
-                    f"{self.endpoints[member]}: {refusal}; "
-                    "name a file that holds user:password in LEASECTL_USER_FILE"
-                ) from refusal
-        token = self._token
-        if token is not None:
-            with contextlib.suppress(Unauthenticated):
-                return self._post(client, member, path, body, token, until)
-        token = self._authenticate(client, member, self._user_file, until)
-        try:
-            return self._post(client, member, path, body, token, until)
-        except Unauthenticated as refusal:
-            raise NoAnswer(str(refusal), sent=False) from refusal
-
-    def _authenticate(self, client: Client, member: int, user_file: str, until: float) -> str:
-        user = read_user(user_file)
-        body = {"name": user.name, "password": user.password}
-        try:
-            said = self._post(client, member, "/v3/auth/authenticate", body, None, until)
-        except FailedPrecondition:
-            said = {"token": ""}  # authentication isn't enabled
-        except InvalidArgument as refusal:
-            raise NotAllowed(
-                f"{self.endpoints[member]}: etcd doesn't take the user and password in {user_file}"
-            ) from refusal
-        except (NoAnswer, Unauthenticated) as reason:
-            why = reason if isinstance(reason, NoAnswer) else NoAnswer(str(reason))
-            raise NoAnswer(
-                f"no token: {why}", advice=why.advice, sent=False, lasting=why.lasting
-            ) from reason
-        token = str(said.get("token", ""))
-        if not token.isascii() or not token.isprintable():
-            raise NoAnswer("its token is none", sent=False)
-        with self._lock:
-            self._token = token
-        return token
-
-    def _post(
-        self, client: Client, member: int, path: str, body: Json, token: str | None, until: float
-    ) -> Json:
-        endpoint = self.endpoints[member]
-        seconds = until - self._clock.elapsed()
-        if seconds <= 0:
-            raise NoAnswer(NOT_IN_TIME, sent=False)
-        call = Call(
-            endpoint + path,
-            json.dumps(body).encode(),
-            {**_headers(token), "Content-Type": "application/json"},
-            only_now=path == _KEEP_ALIVE,  # one that is done late keeps what the dead left
-        )
-        answer = client.ask(call, seconds=seconds)
-        try:
-            return parse_answer(endpoint + path, answer)
-        except PermissionDenied as refusal:
-            raise NotAllowed(
-                f"{endpoint}: {refusal}; the user in LEASECTL_USER_FILE needs a role that may "
-                f"read and write all keys below {self._prefix}/"
-            ) from refusal
-
-
-def _headers(token: str | None) -> dict[str, str]:
-    return {"Authorization": token} if token else {}

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from leasectl.engines.etcd.gateway.gateway import NoAnswer
 from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.engines.etcd.waiting.targets import Watched
 from leasectl.errors import NotAllowed
+from leasectl.http.no_answer import NoAnswer
 from leasectl.text.printable import printable
 
 

@@ -16,12 +16,14 @@ import threading
 from collections import Counter
 from typing import Protocol
 
-from leasectl.engines.etcd.gateway.gateway import Gateway, LeaseGone, NoAnswer
+from leasectl.engines.etcd.gateway.answers import LeaseGone
+from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.lag import LagDetector
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.errors import LeaseError
 from leasectl.http.exchange import Client
+from leasectl.http.no_answer import NoAnswer
 from leasectl.system.clock import Clock
 
 _LONGEST_ANSWER_SECONDS = 5.0

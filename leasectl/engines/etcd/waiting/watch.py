@@ -13,13 +13,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from leasectl.engines.etcd.gateway.gateway import Gateway, NoAnswer
+from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.waiting.events import EventsLost, encode_watches, parse_line
 from leasectl.engines.etcd.waiting.listeners import Listener, Listeners
 from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
 from leasectl.errors import LeaseError
 from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Call
+from leasectl.http.no_answer import NoAnswer
 
 _HEADERS_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from leasectl.backends.opening import open_probe
-from leasectl.engines.etcd.gateway.gateway import Gateway, NoAnswer
+from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import encode, put, read
 from leasectl.engines.etcd.opening import open_gateway
 from leasectl.errors import (
@@ -31,6 +31,7 @@ from leasectl.errors import (
 )
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
+from leasectl.http.no_answer import NoAnswer
 from leasectl.http.settings import Settings
 from leasectl.http.trust import Trust
 from leasectl.system.clock import Clock

@@ -1,0 +1,183 @@
+"""One request to one member of a cluster, let in as the user whom a file names.
+
+What it takes to be let in: TLS, and a token for a user and password. etcd forgets a token five
+minutes after its last use, each member for itself, or when that member is started anew. So whoever
+is told that a token isn't valid authenticates anew and asks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+
+from leasectl.engines.etcd.gateway.answers import (
+    FailedPrecondition,
+    InvalidArgument,
+    PermissionDenied,
+    Unauthenticated,
+    parse_answer,
+)
+from leasectl.engines.etcd.gateway.requests import Json
+from leasectl.engines.etcd.gateway.user import read_user
+from leasectl.errors import NotAllowed
+from leasectl.http.exchange import Client
+from leasectl.http.messages import Call
+from leasectl.http.no_answer import NOT_IN_TIME, NoAnswer
+from leasectl.http.trust import Trust
+from leasectl.system.clock import Clock
+
+KEEP_ALIVE = "/v3/lease/keepalive"
+_CONNECT_SECONDS = 1.0
+# Pools of many thousands of resources take a few MiB.
+_LONGEST_ANSWER_BYTES = 64 << 20
+
+
+class MemberAccess:
+    """Asks the members of one cluster, one at a time. Threads may share it, with a client each.
+
+    Args:
+        endpoints: The members' base addresses, ``http://host:port``.
+        clock: Where times come from.
+        trust: For connections to ``https://``; nothing is read before the first.
+        user_file: Path of a file with ``user:password``, read whenever a token is needed; None
+            where etcd asks for none.
+        prefix: Below which a user needs to be allowed everything, for messages.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        clock: Clock,
+        trust: Trust | None,
+        user_file: str | None,
+        prefix: str,
+    ) -> None:
+        self._endpoints = tuple(endpoints)
+        self._clock = clock
+        self._trust = trust
+        self._user_file = user_file
+        self._prefix = prefix
+        # Of any thread: each is as good as the others.
+        self._token: str | None = None  # None: not asked for; empty: etcd wants none
+
+    def client(self) -> Client:
+        """A client of its own, for a thread that is to disturb nobody.
+
+        A stream on it needs `headers` as well.
+        """
+        return Client(
+            clock=Clock(),  # a member takes its time by this machine's, whatever ours is
+            trust=self._trust,
+            connect_seconds=_CONNECT_SECONDS,
+            longest_bytes=_LONGEST_ANSWER_BYTES,
+        )
+
+    def ask(self, client: Client, member: int, path: str, body: Json, seconds: float) -> Json:
+        """Ask one member, with a new token if it doesn't take the one that we have.
+
+        Args:
+            client: As `client` makes them; nobody else asks anything with it meanwhile.
+            member: Its number among the endpoints.
+            path: What is asked of it.
+            body: The JSON.
+            seconds: How long all that may take.
+
+        Raises:
+            NoAnswer: None that counts.
+            LeaseGone, FailedPrecondition, InvalidArgument, BackendUnreachable: As `parse_answer`.
+            NotAllowed: etcd doesn't know the user, or the user may not do this.
+            CorruptState, InvalidRequest: A file that is needed to ask can't be used.
+        """
+        until = self._clock.elapsed() + seconds
+        if self._user_file is None:
+            try:
+                return self._post(client, member, path, body, None, until)
+            except Unauthenticated as refusal:
+                raise NotAllowed(
+                    f"{self._endpoints[member]}: {refusal}; "
+                    "name a file that holds user:password in LEASECTL_USER_FILE"
+                ) from refusal
+        token = self._token
+        if token is not None:
+            with contextlib.suppress(Unauthenticated):
+                return self._post(client, member, path, body, token, until)
+        token = self._authenticate(client, member, self._user_file, until)
+        try:
+            return self._post(client, member, path, body, token, until)
+        except Unauthenticated as refusal:
+            raise NoAnswer(str(refusal), sent=False) from refusal
+
+    def headers(self, client: Client, member: int, seconds: float) -> dict[str, str]:
+        """What a stream at a member has to send along, to be asked for before each stream.
+
+        etcd looks at it when the stream begins and never again. It doesn't refuse a stream
+        with a token that isn't valid there: it says 200 and cancels the watch.
+
+        Args:
+            client: As `client` makes them; the stream's.
+            member: Which.
+            seconds: How long it may take to find out that the token is still valid at this
+                member, or to get one that is.
+
+        Raises:
+            NoAnswer: None that counts.
+            NotAllowed: etcd doesn't know the user.
+        """
+        if self._user_file is None:
+            return {}
+        until = self._clock.elapsed() + seconds
+        if self._token:
+            # With a token, even what does nothing is refused unless that is valid.
+            self.ask(client, member, "/v3/kv/txn", {}, seconds)
+            return _headers(self._token)
+        return _headers(self._authenticate(client, member, self._user_file, until))
+
+    def _authenticate(self, client: Client, member: int, user_file: str, until: float) -> str:
+        user = read_user(user_file)
+        body = {"name": user.name, "password": user.password}
+        try:
+            said = self._post(client, member, "/v3/auth/authenticate", body, None, until)
+        except FailedPrecondition:
+            said = {"token": ""}  # authentication isn't enabled
+        except InvalidArgument as refusal:
+            raise NotAllowed(
+                f"{self._endpoints[member]}: etcd doesn't take the user and password in {user_file}"
+            ) from refusal
+        except (NoAnswer, Unauthenticated) as reason:
+            why = reason if isinstance(reason, NoAnswer) else NoAnswer(str(reason))
+            raise NoAnswer(
+                f"no token: {why}", advice=why.advice, sent=False, lasting=why.lasting
+            ) from reason
+        token = str(said.get("token", ""))
+        if not token.isascii() or not token.isprintable():
+            raise NoAnswer("its token is none", sent=False)
+        self._token = token
+        return token
+
+    def _post(
+        self, client: Client, member: int, path: str, body: Json, token: str | None, until: float
+    ) -> Json:
+        endpoint = self._endpoints[member]
+        seconds = until - self._clock.elapsed()
+        if seconds <= 0:
+            raise NoAnswer(NOT_IN_TIME, sent=False)
+        call = Call(
+            endpoint + path,
+            json.dumps(body).encode(),
+            {**_headers(token), "Content-Type": "application/json"},
+            only_now=path == KEEP_ALIVE,  # one that is done late keeps what the dead left
+        )
+        answer = client.ask(call, seconds=seconds)
+        try:
+            return parse_answer(endpoint + path, answer)
+        except PermissionDenied as refusal:
+            raise NotAllowed(
+                f"{endpoint}: {refusal}; the user in LEASECTL_USER_FILE needs a role that may "
+                f"read and write all keys below {self._prefix}/"
+            ) from refusal
+
+
+def _headers(token: str | None) -> dict[str, str]:
+    return {"Authorization": token} if token else {}
