@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.opening import open_gateway
+from leasectl.http.settings import Settings
+from leasectl.system.clock import Clock
 from tests.kit.etcd.access import NAMES, Access
+from tests.kit.etcd.gateways import LONG, LetIn, WriteUserFile, address
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.marks import once_below
@@ -20,3 +28,31 @@ def store(etcd: EtcdServer, prefix: str) -> Access:
     access = Access(etcd.endpoints, prefix)
     access.pools.create_pool("T", NAMES)
     return access
+
+
+@pytest.fixture
+def user_file(tmp_path: Path) -> WriteUserFile:
+    def write(user: tuple[str, str]) -> str:
+        file = tmp_path / "user"
+        file.write_text(":".join(user) + "\n")
+        return str(file)
+
+    return write
+
+
+@pytest.fixture
+def let_in() -> Iterator[LetIn]:
+    """Opens gateways, and closes them."""
+    opened: list[Gateway] = []
+
+    def open_one(
+        server: EtcdServer | str, seconds: float = LONG, **settings: str | None
+    ) -> Gateway:
+        url = server if isinstance(server, str) else address(server)
+        given = Settings(**settings)  # type: ignore[arg-type]
+        opened.append(open_gateway(url, given, clock=Clock(), deadline_seconds=seconds))
+        return opened[-1]
+
+    yield open_one
+    for gateway in opened:
+        gateway.close()
