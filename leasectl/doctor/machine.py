@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import select
 import sys
 import tempfile
 from typing import Callable
@@ -13,6 +12,7 @@ from typing import Callable
 from leasectl import __version__
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
 from leasectl.errors import LeaseError
+from leasectl.system.poll import is_readable
 from leasectl.system.process import own_pid_namespace, this_process
 
 LEAST_FREE_BYTES = 1 << 20
@@ -77,12 +77,10 @@ def _told_of_a_death(pidfd_open: Callable[[int], int]) -> bool:
     try:
         fd = pidfd_open(child)
         try:
-            poll = select.poll()
-            poll.register(fd, select.POLLIN)
-            too_early = bool(poll.poll(0))
+            too_early = is_readable(fd, 0)
             os.close(write_fd)
             write_fd = -1
-            return not too_early and bool(poll.poll(_CHILD_SECONDS * 1000))
+            return not too_early and is_readable(fd, _CHILD_SECONDS)
         finally:
             os.close(fd)
     finally:

@@ -38,6 +38,39 @@ def test_sql_is_written_where_the_tables_are_known() -> None:
     assert statements("db.execute(f'SELECT x FROM {table}')") != []
 
 
+def imports_of(*names: str) -> Callable[[str], bool]:
+    """Whether a module imports one of these, wherever in it the import stands."""
+
+    def imports(source: str) -> bool:
+        found = set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found |= {f"{node.module}", *(f"{node.module}.{each.name}" for each in node.names)}
+        return bool(found & set(names))
+
+    return imports
+
+
+def test_only_one_folder_talks_to_the_network() -> None:
+    network = imports_of("socket", "ssl", "http.client", "httpcore", "httpx", "urllib.request")
+    of_server = {"server/connection.py", "server/delivery.py", "server/serving.py", "cli/serve.py"}
+    elsewhere = [name for name in where(network) if not name.startswith("http/")]
+    assert set(elsewhere) <= of_server  # whose connections others open
+    assert network("def f():\n    from http import client")
+
+
+def test_only_one_file_calls_poll() -> None:
+    assert where(lambda source: "select.poll(" in source) == ["system/poll.py"]
+    others = where(imports_of("asyncio", "selectors", "select.select", "select.epoll"))
+    assert {name.partition("/")[0] for name in others} == {"server"}
+
+
+def test_only_one_file_decides_when_to_try_again() -> None:
+    assert where(imports_of("tenacity")) == ["system/backoff.py"]
+
+
 def test_the_root_has_what_everybody_needs_and_nothing_else() -> None:
     there = {path.name for path in PACKAGE.iterdir() if path.is_file()}
     assert there == {"__init__.py", "__main__.py", "errors.py", "model.py", "py.typed"}
