@@ -85,6 +85,16 @@ def test_it_goes_on_where_it_was_and_picks_by_the_seed(root: Path, tmp_path: Pat
     assert "2 mutants, 1 to be judged" in more
 
 
+def test_survivors_can_be_judged_again_by_better_tests(root: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    mutate(root, "--jobs", "2", "--log", str(log))
+    better = TESTS + "    said = []\n    greet(20, said)\n    assert said == ['hello']\n"
+    (root / "test_it.py").write_text(better)
+    code, out = mutate(root, "--jobs", "2", "--again", str(log))
+    assert "3 mutants, 3 to be judged" in out
+    assert (code, out.splitlines()[-1].split(",")[0]) == (1, "1 of 3 killed")
+
+
 def test_tests_that_fail_anyway_judge_nothing(root: Path) -> None:
     (root / "test_it.py").write_text(TESTS.replace("(18)", "(17)"))
     code, out = mutate(root)
