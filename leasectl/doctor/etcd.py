@@ -68,7 +68,7 @@ def access(address: EtcdAddress, settings: Settings) -> Finding:
 def members(opened: Opened) -> Finding:
     """Does each member answer, and do they agree on a leader?"""
     found = [
-        opened.gateway.member(n, _MEMBER_SECONDS) for n in range(len(opened.gateway.endpoints))
+        opened.gateway.status(n, _MEMBER_SECONDS) for n in range(len(opened.gateway.endpoints))
     ]
     silent = [f"{each.endpoint}: {each.problem}" for each in found if each.problem]
     advice = advice_of(*(each.advice for each in found))

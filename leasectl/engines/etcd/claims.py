@@ -97,7 +97,7 @@ class EtcdClaims:
             The claim; None when the ticket, the pool or one of those chosen has changed.
 
         Raises:
-            LeaseGone: The etcd lease has run out.
+            EtcdLeaseGone: The etcd lease has run out.
         """
         assert view.pool is not None
         keys, claimant, grants = self._keys, ticket.claimant, view.grants

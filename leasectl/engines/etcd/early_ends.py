@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import math
 
-from leasectl.engines.etcd.gateway.answers import LeaseGone
+from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import KeyValue, absent, present, put
 from leasectl.engines.etcd.keys import ClaimId, Keys
@@ -80,7 +80,7 @@ class EarlyEnds:
         keys, keeping_id = self._keys, new_etcd_lease_id()
         seen, kept = keys.gone_seen(*claim_id), keys.gone_kept(*claim_id, keeping_id)
         self._gateway.grant(keeping_id, math.ceil(claim.lease_duration_seconds))
-        with contextlib.suppress(LeaseGone):  # who looks next begins it
+        with contextlib.suppress(EtcdLeaseGone):  # who looks next begins it
             self._gateway.commit(
                 [present(keys.held(*claim_id)), absent(seen)],
                 [put(seen, ""), put(kept, "", etcd_lease_id=keeping_id)],

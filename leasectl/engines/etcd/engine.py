@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from leasectl.engines import refusals
 from leasectl.engines.contract import TicketExpired, TicketGone
 from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.gateway.answers import LeaseGone
+from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     absent,
@@ -259,7 +259,7 @@ class EtcdEngine:
                 ],
                 [read(key)],
             )
-        except LeaseGone:
+        except EtcdLeaseGone:
             raise self._overdue(own) from None
         if outcome.succeeded:
             return outcome.revision
@@ -288,7 +288,7 @@ class EtcdEngine:
         renewed = own.renewed
         try:
             claim = self._claims.make(ticket, own.etcd_lease_id, renewed, view, chosen)
-        except LeaseGone:
+        except EtcdLeaseGone:
             raise self._overdue(own) from None
         except BackendUnreachable:
             own.doubt_claim()

@@ -86,7 +86,8 @@ class MemberAccess:
 
         Raises:
             NoAnswer: None that counts.
-            LeaseGone, FailedPrecondition, InvalidArgument, BackendUnreachable: As `parse_answer`.
+            EtcdLeaseGone, FailedPrecondition, InvalidArgument: As `parse_answer`.
+            BackendUnreachable: etcd can't do it at all, for whomever.
             NotAllowed: etcd doesn't know the user, or the user may not do this.
             CorruptState, InvalidRequest: A file that is needed to ask can't be used.
         """

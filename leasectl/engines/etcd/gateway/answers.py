@@ -20,7 +20,7 @@ _ALSO_UNAUTHENTICATED = ("user name is empty", "revision of auth store is old")
 _NO_SPACE = "database space exceeded"
 
 
-class LeaseGone(Exception):
+class EtcdLeaseGone(Exception):
     """The etcd lease that a request was about has expired or was revoked."""
 
 
@@ -65,7 +65,8 @@ def parse_answer(url: str, answer: Answer) -> Json:
 
     Raises:
         NoAnswer: None that counts.
-        LeaseGone, FailedPrecondition, Unauthenticated, PermissionDenied, LeaseError: etcd refuses.
+        EtcdLeaseGone, FailedPrecondition, Unauthenticated, PermissionDenied: etcd refuses.
+        LeaseError: It refuses, for a reason that people have to see.
     """
     try:
         said = json.loads(answer.text)
@@ -111,7 +112,7 @@ def _refusal(url: str, answer: Json) -> Exception:
         )
     code = answer.get("code", answer.get("grpc_code"))
     refusals: dict[object, Exception] = {
-        _NOT_FOUND: LeaseGone(text),
+        _NOT_FOUND: EtcdLeaseGone(text),
         _FAILED_PRECONDITION: FailedPrecondition(text),
         _PERMISSION_DENIED: PermissionDenied(text),
         _UNAUTHENTICATED: Unauthenticated(text),

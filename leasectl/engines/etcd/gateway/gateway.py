@@ -17,9 +17,9 @@ from typing import Callable, NamedTuple
 
 from leasectl.engines.etcd.gateway.access import KEEP_ALIVE, MemberAccess
 from leasectl.engines.etcd.gateway.answers import (
+    EtcdLeaseGone,
     FailedPrecondition,
     KeepAliveAnswer,
-    LeaseGone,
     is_alive,
     parse_keep_alive_answer,
 )
@@ -44,7 +44,7 @@ _PAUSE_SECONDS = 0.1
 _LEAST_SECONDS = 3.0
 
 
-class Member(NamedTuple):
+class MemberStatus(NamedTuple):
     """What one member says of itself.
 
     Args:
@@ -119,6 +119,7 @@ class Gateway:
         return self._current
 
     def close(self) -> None:
+        """End all connections, but for those of clients that were asked for."""
         with self._lock:
             idle, self._idle = self._idle, []
         for client in idle:
@@ -154,7 +155,7 @@ class Gateway:
             otherwise: The same, done when a guard doesn't hold.
 
         Raises:
-            LeaseGone: A key was to be attached to a lease that isn't there any more.
+            EtcdLeaseGone: A key was to be attached to a lease that isn't there any more.
             BackendUnreachable: No answer before the deadline, or none that could come.
             AccessRefused: etcd doesn't know the user, or the user may not do this, or a file that
                 is needed to ask can't be used.
@@ -173,7 +174,7 @@ class Gateway:
 
     def revoke(self, etcd_lease_id: int) -> None:
         """End an etcd lease and delete what is attached to it, if it is there."""
-        with contextlib.suppress(LeaseGone):
+        with contextlib.suppress(EtcdLeaseGone):
             self._ask("/v3/lease/revoke", {"ID": str(etcd_lease_id)})
 
     def keep_alive(self, etcd_lease_id: int) -> bool:
@@ -186,7 +187,7 @@ class Gateway:
         answer, _ = self._ask("/v3/lease/timetolive", {"ID": str(etcd_lease_id)})
         return max(0.0, float(answer.get("TTL", 0)))
 
-    def member(self, member: int, seconds: float) -> Member:
+    def status(self, member: int, seconds: float) -> MemberStatus:
         """Ask one member, within so many seconds, how it is.
 
         Raises:
@@ -197,10 +198,10 @@ class Gateway:
             with self.client() as client:
                 said = self._access.ask(client, member, "/v3/maintenance/status", {}, seconds)
         except NoAnswer as reason:
-            return Member(endpoint, problem=str(reason), advice=reason.advice)
+            return MemberStatus(endpoint, problem=str(reason), advice=reason.advice)
         # "0", or nothing at all, while there is none.
         has_leader = str(said.get("leader", "0")) != "0"
-        return Member(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
+        return MemberStatus(endpoint, printable(str(said.get("version", "unknown"))), has_leader)
 
     def keep_alive_at(
         self, client: Client, member: int, etcd_lease_id: int, seconds: float

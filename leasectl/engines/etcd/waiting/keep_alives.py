@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from typing import Protocol
 
-from leasectl.engines.etcd.gateway.answers import LeaseGone
+from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.lag import LagDetector
@@ -142,7 +142,7 @@ class KeepAlives:
         seconds = patience
         other = self._detector.choose_other(member, now=now, slack_seconds=_slack(ttl))
         if other is not None:
-            with contextlib.suppress(NoAnswer, LeaseError, LeaseGone):
+            with contextlib.suppress(NoAnswer, LeaseError, EtcdLeaseGone):
                 if self._ask(client, other, waiter.ticket, ttl, patience / 4):
                     return True
             # All that says nothing of the member.
@@ -158,7 +158,7 @@ class KeepAlives:
             self._watch.leave(member)
             self._wake_overdue()
             return False
-        except (LeaseError, LeaseGone):
+        except (LeaseError, EtcdLeaseGone):
             waiter.wake()  # it asks for itself, and gets the same answer
         return True
 
