@@ -1,13 +1,18 @@
-"""What tests of the service do, in this process and with a clock that is set by hand."""
+"""What tests of the service do, in this process and with a clock that is set by hand.
+
+There is no keeper: tests do themselves what it would do.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Thread
 from typing import Any, Callable, TypeVar
+
+import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
@@ -18,6 +23,7 @@ from leasectl.leases.recovery import due
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from tests.kit.support import ManualClock, eventually
 
@@ -125,3 +131,14 @@ class Desk:
         for thread in self._threads:
             thread.join(timeout=5)
         self.state.close()
+
+
+@pytest.fixture
+def desk(
+    state_dir: Path, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desk]:
+    """Handles in a state directory that nobody keeps."""
+    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
+    desk = Desk(state_dir, manual_clock)
+    yield desk
+    desk.close()

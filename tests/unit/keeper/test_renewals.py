@@ -1,0 +1,174 @@
+"""When the keeper renews, and what it does when that fails: in a time that moves by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import BackendUnreachable
+from leasectl.keeper import renewals as module
+from leasectl.keeper.log import Log
+from leasectl.keeper.renewals import Renewals, keeper_renews
+from leasectl.keeper.retries import key_of
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.release import release
+from leasectl.model import Handle, Process, Request, whole
+from leasectl.system.process import identify, this_process
+from tests.kit.desk import Desk
+from tests.kit.forking import ending, fork
+
+TTL = 30.0
+START = 1000.0  # of a manual clock
+
+
+@pytest.fixture
+def log(desk: Desk, tmp_path: Path) -> Path:
+    return tmp_path / "keeper.log"
+
+
+@pytest.fixture
+def renewals(desk: Desk, log: Path) -> Renewals:
+    desk.pool(1)
+    clock = desk.time.clock
+    return Renewals(desk.service, clock=clock, log=Log(str(log), clock))
+
+
+@pytest.fixture
+def handle(desk: Desk, renewals: Renewals) -> Handle:
+    """Of a lease with a ttl that follows a guard."""
+    return held(desk, Request("T", ttl_seconds=TTL))
+
+
+def held(desk: Desk, request: Request, *, runner: Process | None = None) -> Handle:
+    handle = acquire(desk.service, request, patience=Patience(), guard=this_process())
+    announce(desk.service, handle, runner=runner)
+    return desk.record(handle)
+
+
+def expiry(desk: Desk) -> float | None:
+    """When the lease runs out, as the pool has it."""
+    ((expires_at,),) = desk.state.query("SELECT expires_at FROM resource")
+    return None if expires_at is None else float(expires_at)
+
+
+def fail(*_: object) -> Handle:
+    raise BackendUnreachable("etcd doesn't answer")
+
+
+class TestEachThirdOfATtl:
+    def test_the_first_comes_at_once_and_gives_the_full_time(
+        self, desk: Desk, renewals: Renewals, handle: Handle
+    ) -> None:
+        desk.time.advance(20)
+        assert expiry(desk) == START + TTL
+        assert renewals.renew(handle) == START + 20 + TTL / 3
+        assert expiry(desk) == START + 20 + TTL
+
+    def test_the_next_comes_when_a_third_has_gone_and_not_before(
+        self, desk: Desk, renewals: Renewals, handle: Handle
+    ) -> None:
+        due = renewals.renew(handle)
+        desk.time.advance(TTL / 3 - 0.1)
+        assert renewals.renew(handle) == due == START + TTL / 3
+        assert expiry(desk) == START + TTL
+        desk.time.advance(0.1)
+        assert renewals.renew(handle) == START + 2 * TTL / 3
+        assert expiry(desk) == START + TTL / 3 + TTL
+
+    def test_what_is_forgotten_is_renewed_at_once(
+        self, desk: Desk, renewals: Renewals, handle: Handle
+    ) -> None:
+        renewals.renew(handle)
+        desk.time.advance(1)
+        renewals.keep_only([key_of(handle)])
+        renewals.renew(handle)
+        assert expiry(desk) == START + TTL
+        renewals.keep_only([])
+        renewals.renew(handle)
+        assert expiry(desk) == START + 1 + TTL
+
+    def test_the_next_acquisition_is_another_lease(
+        self, desk: Desk, renewals: Renewals, handle: Handle
+    ) -> None:
+        renewals.renew(handle)
+        desk.time.advance(1)
+        again = desk.reacquire(handle)
+        desk.time.advance(1)
+        renewals.renew(again)
+        assert expiry(desk) == START + 2 + TTL
+
+
+class TestFailures:
+    def test_each_is_tried_again_after_a_longer_pause_up_to_a_sixth_of_the_ttl(
+        self,
+        desk: Desk,
+        renewals: Renewals,
+        handle: Handle,
+        log: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(module, "renew", fail)
+        for pause in (1.0, 2.0, 4.0, TTL / 6, TTL / 6):
+            now = desk.time.clock.elapsed()
+            assert renewals.renew(handle) == now + pause
+            desk.time.advance(pause - 0.1)
+            assert renewals.renew(handle) == now + pause  # nothing was tried
+            desk.time.advance(0.1)
+        lines = log.read_text().splitlines()
+        assert len(lines) == 5
+        assert f"can't renew {handle.id}: etcd doesn't answer; next try in 1s" in lines[0]
+        assert lines[-1].endswith("next try in 5s")
+
+    def test_success_ends_them(
+        self, desk: Desk, renewals: Renewals, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(module, "renew", fail)
+            renewals.renew(handle)
+        desk.time.advance(1)
+        assert renewals.renew(handle) == START + 1 + TTL / 3
+        assert expiry(desk) == START + 1 + TTL
+        desk.time.advance(TTL / 3)
+        monkeypatch.setattr(module, "renew", fail)
+        assert renewals.renew(handle) == START + 1 + TTL / 3 + 1  # the first pause again
+
+    def test_what_is_lost_is_said_and_left(
+        self, desk: Desk, renewals: Renewals, handle: Handle, log: Path
+    ) -> None:
+        desk.time.advance(TTL + 1)
+        assert renewals.renew(handle) is None
+        (line,) = log.read_text().splitlines()
+        assert f"handle {handle.id} has lost its lease" in line
+        assert "next try" not in line
+        assert desk.record(handle).lost
+
+
+class TestWhoseBusinessItIs:
+    def test_that_of_a_handle_with_a_ttl_and_no_run(self, handle: Handle) -> None:
+        assert keeper_renews(handle)
+
+    def test_not_without_a_ttl(self, desk: Desk, renewals: Renewals) -> None:
+        assert not keeper_renews(held(desk, Request("T")))
+
+    def test_not_while_its_run_lives(self, desk: Desk, renewals: Renewals) -> None:
+        request = Request("T", ttl_seconds=TTL)
+        assert not keeper_renews(held(desk, request, runner=this_process()))
+
+    def test_that_of_a_run_that_has_died(self, desk: Desk, renewals: Renewals) -> None:
+        pid = fork(signal.pause)
+        runner = identify(pid)
+        os.kill(pid, signal.SIGKILL)
+        assert ending(pid) == -signal.SIGKILL
+        assert keeper_renews(held(desk, Request("T", ttl_seconds=TTL), runner=runner))
+
+    def test_not_when_it_was_given_back(self, desk: Desk, handle: Handle) -> None:
+        release(desk.service, whole(handle))
+        assert not keeper_renews(desk.record(handle))
+
+    def test_not_in_scope_test(self, desk: Desk, handle: Handle) -> None:
+        assert not keeper_renews(handle._replace(request=handle.request._replace(scope="test")))

@@ -1,0 +1,156 @@
+"""When `run` renews, and when it takes its lease for lost: in a time that moves by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import BackendUnreachable
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.release import release
+from leasectl.model import Handle, Request, whole
+from leasectl.run import lease_watch as module
+from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
+from leasectl.state import keeper_process
+from leasectl.system.process import this_process
+from tests.kit.desk import Desk
+
+TTL = 30.0
+START = 1000.0  # of a manual clock
+GIVE_UP = START + TTL - TTL / 5  # so that there is time to end the command
+
+
+@pytest.fixture(autouse=True)
+def keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one, and it lives."""
+    monkeypatch.setattr(keeper_process, "running", lambda state: this_process())
+
+
+@pytest.fixture
+def handle(desk: Desk) -> Handle:
+    desk.pool(1)
+    return acquired(desk, Request("T", ttl_seconds=TTL))
+
+
+def acquired(desk: Desk, request: Request) -> Handle:
+    handle = acquire(desk.service, request, patience=Patience(), followed=True)
+    announce(desk.service, handle, guard=this_process(), runner=this_process())
+    return desk.record(handle)
+
+
+@pytest.fixture
+def watch(desk: Desk, handle: Handle) -> Iterator[LeaseWatch]:
+    """Over a lease whose last renewal was sent now."""
+    watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+    yield watch
+    watch.close()
+
+
+def expiry(desk: Desk) -> float:
+    """When the lease runs out, as the pool has it."""
+    ((expires_at,),) = desk.state.query("SELECT expires_at FROM resource")
+    return float(expires_at)
+
+
+def look_at(desk: Desk, watch: LeaseWatch, time: float) -> None:
+    """Let it be that time, and look after the lease."""
+    desk.time.advance(time - desk.time.clock.elapsed())
+    watch.look(())
+
+
+def fail(*_: object) -> Handle:
+    raise BackendUnreachable("etcd doesn't answer")
+
+
+class TestRenewing:
+    def test_it_renews_when_a_third_of_the_ttl_has_gone_and_not_before(
+        self, desk: Desk, watch: LeaseWatch
+    ) -> None:
+        assert watch.until(START) == START + TTL / 3
+        look_at(desk, watch, START + TTL / 3 - 0.1)
+        assert expiry(desk) == START + TTL
+        look_at(desk, watch, START + TTL / 3)
+        assert expiry(desk) == START + TTL / 3 + TTL
+        assert watch.until(START + TTL / 3) == START + 2 * TTL / 3
+
+    def test_it_counts_from_the_sending(self, desk: Desk, handle: Handle) -> None:
+        watch = LeaseWatch(desk.service, handle, renewed_at=START - 5, clock=desk.time.clock)
+        assert watch.until(START) == START - 5 + TTL / 3
+        assert not watch.is_lost(GIVE_UP - 5.1)
+        assert watch.is_lost(GIVE_UP - 5)
+        watch.close()
+
+    def test_what_failed_is_tried_again_after_a_second(
+        self, desk: Desk, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(module, "renew", fail)
+            look_at(desk, watch, START + 10)
+            assert watch.until(START + 10) == START + 11
+        assert not watch.is_lost(START + 10)
+        look_at(desk, watch, START + 11)
+        assert expiry(desk) == START + 11 + TTL
+
+    def test_with_a_short_ttl_it_is_tried_again_sooner(
+        self, desk: Desk, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        short = handle._replace(request=handle.request._replace(ttl_seconds=3.0))
+        watch = LeaseWatch(desk.service, short, renewed_at=START, clock=desk.time.clock)
+        monkeypatch.setattr(module, "renew", fail)
+        look_at(desk, watch, START + 1)
+        assert watch.until(START + 1) == pytest.approx(START + 1.3)
+        watch.close()
+
+
+class TestLosing:
+    def test_a_lease_that_cant_be_renewed_is_lost_before_it_runs_out(
+        self, desk: Desk, watch: LeaseWatch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "renew", fail)
+        look_at(desk, watch, GIVE_UP - 0.1)
+        assert not watch.is_lost(GIVE_UP - 0.1)
+        assert watch.until(GIVE_UP - 0.1) == GIVE_UP  # it wakes up for that
+        assert watch.is_lost(GIVE_UP)
+        assert watch.until(GIVE_UP) == GIVE_UP - 0.1 + 1  # and then for the next try only
+        assert START + TTL - TTL / 10 < watch.kill_at(GIVE_UP) < START + TTL
+
+    def test_each_renewal_puts_that_off(self, desk: Desk, watch: LeaseWatch) -> None:
+        look_at(desk, watch, START + TTL / 3)
+        assert not watch.is_lost(GIVE_UP)
+        assert watch.is_lost(GIVE_UP + TTL / 3)
+
+    def test_one_that_was_taken_is_lost_at_once(
+        self, desk: Desk, handle: Handle, watch: LeaseWatch
+    ) -> None:
+        desk.service.pools.delete_pool("T", force=True)
+        assert not watch.is_lost(START)  # it hasn't looked
+        watch.look(watch.fds())
+        assert watch.is_lost(START)
+        assert watch.kill_at(START) == START + GRACE_AFTER_LOSS_SECONDS
+
+    def test_one_that_ran_out_is_found_lost_by_its_renewal(
+        self, desk: Desk, watch: LeaseWatch
+    ) -> None:
+        look_at(desk, watch, START + TTL + 1)
+        assert watch.is_lost(START)
+        assert watch.until(START) == GIVE_UP  # nothing to renew
+
+    def test_one_that_was_given_back_on_purpose_is_not_lost(
+        self, desk: Desk, handle: Handle, watch: LeaseWatch
+    ) -> None:
+        release(desk.service, whole(handle))
+        look_at(desk, watch, START + TTL / 3)
+        assert not watch.is_lost(START + 10 * TTL)
+        assert watch.until(START + TTL) is None
+
+    def test_one_without_a_ttl_never_runs_out(self, desk: Desk) -> None:
+        desk.pool(1, "U")
+        handle = acquired(desk, Request("U"))
+        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        look_at(desk, watch, START + 1e6)
+        assert not watch.is_lost(START + 1e6)
+        assert watch.until(START) is None
+        watch.close()
