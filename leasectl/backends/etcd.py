@@ -34,7 +34,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
         clock=opening.clock,
         deadline_seconds=opening.release_seconds,
         rest_seconds=opening.rest_seconds,
-        pause=signals.sleep,
+        pause=signals.pause,
     )
     opened = open_etcd(
         url, gateway, state_id=opening.state.state_id(), lost=opening.lost, clock=opening.clock

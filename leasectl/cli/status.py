@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ from leasectl.model import Handle, Lease, Overview, Pool, QueueEntry, Resource
 from leasectl.pools.admin import PoolService
 from leasectl.state.handles import renews_itself
 from leasectl.system.clock import boottime_seconds, rfc3339
-from leasectl.system.poll import Interrupt
+from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import own_pid_namespace
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import check_type
@@ -98,7 +97,7 @@ def _watch(service: Service, pool_type: str | None, as_json: bool) -> None:
     live = sys.stdout.isatty() and not as_json
     with SignalTrap() as trap:
         ends = (
-            Interrupt(trap.fd, select.POLLIN, trap.check),
+            Interrupt(trap.fd, READABLE, trap.check),
             # No event is asked for: a pipe without a reader reports an error all the same.
             Interrupt(1, 0, _end),
         )

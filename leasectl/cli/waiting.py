@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import math
 import os
-import select
 import sys
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ from leasectl.cli.output import note
 from leasectl.errors import Cancelled, LeaseError
 from leasectl.model import Process
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import Interrupt, sleep
+from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.process import open_pidfd
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration
@@ -85,12 +84,12 @@ class Reporter:
 
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
     """What ends a wait: a signal, the guard's death, and that nobody reads our answer any more."""
-    found = [Interrupt(trap.fd, select.POLLIN, trap.check)]
+    found = [Interrupt(trap.fd, READABLE, trap.check)]
     if guard is not None:
         pidfd = open_pidfd(guard)
         if pidfd is None:
             raise Cancelled(f"guard {guard.pid} has ended")
-        found.append(Interrupt(pidfd, select.POLLIN, lambda: _raise_guard_ended(guard)))
+        found.append(Interrupt(pidfd, READABLE, lambda: _raise_guard_ended(guard)))
     if fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         raise LeaseError("can't write to stdout: it is closed, so nobody would learn of the lease")
     # No event is asked for: a pipe without a reader reports an error all the same.

@@ -12,7 +12,6 @@ import re
 import sqlite3
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
@@ -22,11 +21,10 @@ from leasectl.state.database import SCHEMA_VERSION, unlink
 from leasectl.state.directory import State, check_directory
 from leasectl.state.handles import Handles
 from leasectl.state.soundness import examine
-from leasectl.system.clock import boottime_seconds
+from leasectl.system.lock_wait import flock_within
 from leasectl.text.wording import counted, listed
 
 LOCK_PATIENCE_SECONDS = 3.0
-_LOCK_PAUSE_SECONDS = 0.02
 _HANDLE_FILE = re.compile(r"(.+-[A-Za-z0-9]{6})(\.lock|\.new)?")
 
 
@@ -93,15 +91,9 @@ def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) 
     except OSError as error:
         return Finding(FAIL, f"{path}: {error.strerror}", "give yourself the rights", exit_code=73)
     try:
-        until = boottime_seconds() + patience_seconds
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return Finding(OK, f"{path} is free")
-            except BlockingIOError:
-                if boottime_seconds() >= until:
-                    return _stuck(path, os.fstat(fd))
-                time.sleep(_LOCK_PAUSE_SECONDS)
+        if flock_within(fd, patience_seconds):
+            return Finding(OK, f"{path} is free")
+        return _stuck(path, os.fstat(fd))
     finally:
         os.close(fd)
 

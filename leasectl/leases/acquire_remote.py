@@ -6,8 +6,6 @@ what had arrived is given back; what can't be given back now is left to the keep
 
 from __future__ import annotations
 
-import select
-
 from leasectl.backends.contract import Backend, Patience, Withdrawn
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
 from leasectl.leases import scope_test
@@ -19,7 +17,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state.pipes import tidy
 from leasectl.system.named_pipe import NamedPipe
-from leasectl.system.poll import Interrupt
+from leasectl.system.poll import READABLE, Interrupt
 
 
 def acquire_remote(
@@ -71,7 +69,7 @@ def _wait_for_grant(
         if record is None or record.cancelled:
             raise Cancelled(f"{journal.handle.id} was released while it waited")
 
-    interrupt = Interrupt(pipe.fd, select.POLLIN, check)
+    interrupt = Interrupt(pipe.fd, READABLE, check)
     patience = patience._replace(interrupts=(*patience.interrupts, interrupt))
     try:
         backend.acquire(claimant_of(journal), journal, patience)

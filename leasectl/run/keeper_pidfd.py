@@ -11,8 +11,8 @@ from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.system.clock import Clock
+from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import open_pidfd
-from leasectl.system.signals import lock_limit
 
 _TRY_AGAIN_SECONDS = 0.3
 

@@ -13,9 +13,9 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.system.clock import Clock, earliest
+from leasectl.system.lock_wait import lock_limit
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.request_threads import Outcome
-from leasectl.system.signals import lock_limit
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
 # How long a lock is waited for at a time: the command, its signals and its deadline need looking

@@ -7,7 +7,6 @@ whenever this process is killed, either the command never starts, or the lease f
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Sequence
 from typing import Callable
 
@@ -24,7 +23,7 @@ from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import ENDING, FORWARDED, Supervisor
 from leasectl.system.clock import Clock
-from leasectl.system.poll import Interrupt
+from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import identify, this_process
 from leasectl.system.signals import SignalDescriptor
 
@@ -101,7 +100,7 @@ class Runner:
             self._give_back(handle)
 
     def _acquire(self, patience: Patience) -> Handle | None:
-        interrupt = Interrupt(self._signals.fd, select.POLLIN, self._raise_if_ending)
+        interrupt = Interrupt(self._signals.fd, READABLE, self._raise_if_ending)
         try:
             self._raise_if_ending()
             self._before_acquire([interrupt])

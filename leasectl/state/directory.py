@@ -19,8 +19,8 @@ from typing import Callable
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import connect, create, errors_of, translate
 from leasectl.state.names_files import NOTE_BYTES, NamesFiles
+from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
-from leasectl.system.signals import flock_exclusive
 
 
 class State:

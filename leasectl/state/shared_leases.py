@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Callable
 
 from leasectl.errors import CorruptState, StateUnwritable
-from leasectl.system.signals import flock_exclusive
+from leasectl.system.lock_wait import flock_exclusive
 from leasectl.text.naming import is_name
 
 FILE_NAME = "leases"

@@ -6,6 +6,8 @@ import select
 from collections.abc import Collection, Generator, Sequence
 from typing import Callable, NamedTuple, TypeVar
 
+# The events of an `Interrupt` that is heard of when its descriptor can be read.
+READABLE = select.POLLIN
 # poll(2) counts on a clock that stops in suspend; a longer sleep is cut into such pieces.
 _LONGEST_SLEEP_SECONDS = 6 * 3600.0
 
@@ -15,7 +17,7 @@ class Interrupt(NamedTuple):
 
     Args:
         fd: A pollable descriptor.
-        events: A mask of poll(2) events; errors and hang-ups always count.
+        events: `READABLE`, or 0 for errors and hang-ups alone, which always count.
         raise_: Called then; raises what the wait ends with.
     """
 
@@ -90,7 +92,7 @@ def sleep(
     """
     poll = select.poll()
     for fd in wake_fds:
-        poll.register(fd, select.POLLIN)
+        poll.register(fd, READABLE)
     by_fd = {interrupt.fd: interrupt for interrupt in interrupts}
     for interrupt in interrupts:
         poll.register(interrupt.fd, interrupt.events)
@@ -112,7 +114,7 @@ def is_readable(fd: int, seconds: float | None = None) -> bool:
         seconds: How long to wait at most; None for no limit.
     """
     poll = select.poll()
-    poll.register(fd, select.POLLIN)
+    poll.register(fd, READABLE)
     return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 

@@ -13,13 +13,13 @@ from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
 
-Where = TypeVar("Where", bound=Hashable)
+Server = TypeVar("Server", bound=Hashable)
 Job = TypeVar("Job", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Outcome(Generic[Job]):
-    """What came of an errand.
+    """What came of a job.
 
     Args:
         job: Which it was.
@@ -36,26 +36,26 @@ class Outcome(Generic[Job]):
     def result(self) -> tuple[str, ...]:
         """What it returned, or raise why it failed."""
         if self.names is None:
-            raise self.error or LeaseError("an errand came to nothing")
+            raise self.error or LeaseError("a job came to nothing")
         return self.names
 
 
-class RequestThreads(Generic[Where, Job]):
-    """Runs errands, those to one place one after the other, those to different ones at once.
+class RequestThreads(Generic[Server, Job]):
+    """Does jobs, those at one server one after the other, those at different ones at once.
 
     Args:
-        begin: Called in a place's own thread before its first errand; returns what does one.
+        begin: Called in a server's own thread before its first job; returns what does one.
         clock: Where times come from.
     """
 
     def __init__(
-        self, begin: Callable[[Where], Callable[[Job], tuple[str, ...]]], *, clock: Clock
+        self, begin: Callable[[Server], Callable[[Job], tuple[str, ...]]], *, clock: Clock
     ) -> None:
         self._begin = begin
         self._clock = clock
         self._wakeup = Wakeup()
         self._outcomes: queue.SimpleQueue[Outcome[Job]] = queue.SimpleQueue()
-        self._asked: dict[Where, queue.SimpleQueue[Job | None]] = {}
+        self._queues: dict[Server, queue.SimpleQueue[Job | None]] = {}
         self._under_way: set[Job] = set()
 
     @property
@@ -63,18 +63,18 @@ class RequestThreads(Generic[Where, Job]):
         """A descriptor that can be read when there are outcomes."""
         return self._wakeup.fd
 
-    def send(self, where: Where, job: Job) -> None:
-        """Have an errand run, unless the same is under way."""
+    def send(self, server: Server, job: Job) -> None:
+        """Have a job done, unless the same is under way."""
         if job in self._under_way:
             return
         self._under_way.add(job)
-        if where not in self._asked:
-            asked: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        if server not in self._queues:
+            jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
             threading.Thread(
-                target=self._work, args=(where, asked), name="leasectl-errands", daemon=True
+                target=self._work, args=(server, jobs), name="leasectl-requests", daemon=True
             ).start()
-            self._asked[where] = asked
-        self._asked[where].put(job)
+            self._queues[server] = jobs
+        self._queues[server].put(job)
 
     @property
     def under_way(self) -> frozenset[Job]:
@@ -94,19 +94,19 @@ class RequestThreads(Generic[Where, Job]):
     def close(self) -> None:
         """Let the threads end, each after what it is at."""
         self._wakeup.close()
-        for asked in self._asked.values():
-            asked.put(None)
+        for jobs in self._queues.values():
+            jobs.put(None)
 
-    def _work(self, where: Where, asked: queue.SimpleQueue[Job | None]) -> None:
+    def _work(self, server: Server, jobs: queue.SimpleQueue[Job | None]) -> None:
         run: Callable[[Job], tuple[str, ...]] | None = None
         while True:
-            job = asked.get()
+            job = jobs.get()
             if job is None:
                 return
             sent_at = self._clock.elapsed()
             try:
                 if run is None:
-                    run = self._begin(where)
+                    run = self._begin(server)
                 outcome = Outcome(job, sent_at, run(job))
             except LeaseError as error:
                 outcome = Outcome(job, sent_at, error=error)

@@ -2,32 +2,29 @@
 
 A handler that raises wherever Python happens to be can strike between a commit and the line
 that remembers it. So while a `SignalTrap` is set, a signal is only noted and wakes whoever
-polls; the two places that can block without polling, the wait for `state.lock` and the pause before
-a server that doesn't answer is asked again, let the signal raise there.
+polls. Two places can block without polling: the wait for `state.lock` (`lock_wait`) lets the signal
+raise there, and the `pause` before a server that doesn't answer is asked again looks for it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import struct
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Callable, NoReturn
 
-from leasectl.errors import Interrupted, LeaseError, Unanswered
+from leasectl.errors import Interrupted, Unanswered
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-CLEAN_UP_SECONDS = 0.5
-_LOOK_SECONDS = 0.05
+_SIGSET_BYTES = 128
+_SIGINFO = struct.Struct("=Iii116x")
 
 _current: SignalTrap | SignalDescriptor | None = None
-_give_up_at: float | None = None
 
 
 class SignalTrap:
@@ -38,12 +35,13 @@ class SignalTrap:
     Attributes:
         fd: Becomes readable when a signal arrived.
         signum: The first signal that arrived, or None.
+        has_raised: It has been raised: what is going on is cleaning up.
     """
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.signum: int | None = None
-        self._has_raised = False
+        self.has_raised = False
         self._raise_at_once = False
         self._before: dict[int, Any] = {}
         self._wakeup_before = -1
@@ -69,7 +67,7 @@ class SignalTrap:
     def check(self) -> None:
         """Raise Interrupted when a signal has arrived."""
         if self.signum is not None:
-            self._has_raised = True
+            self.has_raised = True
             raise Interrupted(self.signum)
 
     def _note(self, signum: int, _frame: FrameType | None) -> None:
@@ -78,56 +76,26 @@ class SignalTrap:
         if self._raise_at_once:
             raise Interrupted(signum)
 
-    def flock(self, fd: int) -> None:
-        """Wait for an exclusive flock; a signal ends the wait with Interrupted.
-
-        Once it has, what is cleaned up afterwards may still take the lock, but not wait for long:
-        whoever holds it may be stopped, and a signal is to end this process.
-        """
-        if self._has_raised:
-            self._flock_soon(fd)
-            return
+    def interrupting(self, block: Callable[[], object]) -> None:
+        """Do what blocks without polling; a signal ends it with Interrupted, done or not."""
         self._raise_at_once = True
         try:
             self.check()
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            block()
         except Interrupted:
-            self._has_raised = True
+            self.has_raised = True
             raise
         finally:
             self._raise_at_once = False
 
-    def _flock_soon(self, fd: int) -> None:
-        deadline = time.monotonic() + CLEAN_UP_SECONDS
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    self.check()
-                time.sleep(0.01)
+
+def current() -> SignalTrap | SignalDescriptor | None:
+    """What signals are taken by in this process; None for their usual handlers."""
+    return _current
 
 
-def flock_exclusive(fd: int) -> None:
-    """Wait for an exclusive flock in the kernel's queue.
-
-    Raises:
-        Interrupted: A signal arrived while a `SignalTrap` is set, or one that ends a process waits
-            in a `SignalDescriptor`; the lock may be held or not.
-        LeaseError: It took longer than `lock_limit` allows; the lock may be held or not.
-    """
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        if _current is None:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        else:
-            _current.flock(fd)
-
-
-def sleep(seconds: float) -> None:
-    """Sleep for a moment between two tries of what may fail for long.
+def pause(seconds: float) -> None:
+    """Pause for a moment between two tries of what may fail for long.
 
     After a signal there is no second try: what is cleaned up on its account is asked for once.
 
@@ -144,21 +112,6 @@ def sleep(seconds: float) -> None:
         _current.check()
     except Interrupted as interrupted:
         raise Unanswered(interrupted.signum) from None
-
-
-@contextmanager
-def lock_limit(seconds: float) -> Iterator[None]:
-    """Have waits for a lock inside fail once so many seconds are over.
-
-    Only beside a `SignalDescriptor`: what has a command to look after can't wait for whoever holds
-    the lock and is stopped.
-    """
-    global _give_up_at
-    _give_up_at = time.monotonic() + seconds
-    try:
-        yield
-    finally:
-        _give_up_at = None
 
 
 class SignalDescriptor:
@@ -189,25 +142,6 @@ class SignalDescriptor:
             raise OSError(ctypes.get_errno(), "signalfd")
         _current = self
 
-    def flock(self, fd: int) -> None:
-        """Wait for an exclusive flock, looking now and then whether there is a reason to stop."""
-        waiting = True
-
-        def look(_signum: int, _frame: FrameType | None) -> None:
-            if waiting:
-                _check_lock_wait()
-
-        before = signal.signal(signal.SIGALRM, look)
-        signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
-        try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            finally:
-                waiting = False
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-
     def interrupt(self, signum: int) -> NoReturn:
         """Raise Interrupted by a signal that was read, here and from now on in each `check`."""
         self._interrupted_by = signum
@@ -217,7 +151,7 @@ class SignalDescriptor:
         """Raise Interrupted when a signal that ends processes waits, or was to `interrupt`."""
         if self._interrupted_by is not None:
             raise Interrupted(self._interrupted_by)
-        _check_arrived()
+        check_pending()
 
     def read(self) -> list[tuple[int, bool]]:
         """Take what has arrived: (signal, whether a process sent it rather than the terminal)."""
@@ -231,20 +165,11 @@ class SignalDescriptor:
             arrived.append((signum, code <= 0))  # SI_USER, SI_QUEUE, SI_TKILL; above: the kernel
 
 
-def _check_arrived() -> None:
+def check_pending() -> None:
+    """Raise Interrupted when a signal that ends processes is blocked and waits."""
     arrived = signal.sigpending().intersection(ENDING)
     if arrived:
         raise Interrupted(min(arrived))
-
-
-def _check_lock_wait() -> None:
-    _check_arrived()
-    if _give_up_at is not None and time.monotonic() >= _give_up_at:
-        raise LeaseError("another process holds state.lock for too long; is it stopped?")
-
-
-_SIGSET_BYTES = 128
-_SIGINFO = struct.Struct("=Iii116x")
 
 
 def die_of(signum: int) -> None:

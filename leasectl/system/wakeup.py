@@ -13,10 +13,10 @@ _ONE = (1).to_bytes(8, sys.byteorder)  # what an eventfd counts in; a pipe takes
 
 
 class Wakeup:
-    """A wake-up for one sleeper. Rung twice before it is heard is rung once.
+    """A wake-up for one sleeper. Set twice before it is cleared is set once.
 
     Attributes:
-        fd: Readable while it has been rung and not yet hushed.
+        fd: Readable while it is set.
     """
 
     def __init__(self) -> None:
@@ -28,19 +28,22 @@ class Wakeup:
         self._is_closed = False
 
     def set(self) -> None:
+        """End the sleep; from any thread, and also once it is closed, when nobody sleeps."""
         with self._lock, contextlib.suppress(BlockingIOError):  # it is full of wake-ups
             if not self._is_closed:  # or the number may be another file's by now
                 os.write(self._write_fd, _ONE)
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until it is rung; returns whether it was."""
+        """Sleep until it is set, or for so long; returns whether it is."""
         return is_readable(self.fd, seconds)
 
     def clear(self) -> None:
+        """Get ready for the next."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 4096)
 
     def close(self) -> None:
+        """Close its descriptor."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

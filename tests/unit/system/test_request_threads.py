@@ -1,4 +1,4 @@
-"""Errands that threads run."""
+"""Jobs that threads do, at one server each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from leasectl.system.clock import Clock
 from leasectl.system.request_threads import Outcome, RequestThreads
 
 
-class Places:
-    """Two places whose errands end when they are let."""
+class Servers:
+    """Two servers at which jobs end when they are let."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -24,12 +24,12 @@ class Places:
         self.let_go = {"fast": threading.Event(), "hangs": threading.Event()}
         self.let_go["fast"].set()
 
-    def begin(self, where: str) -> Callable[[str], tuple[str, ...]]:
-        self.begun.append(where)
+    def begin(self, server: str) -> Callable[[str], tuple[str, ...]]:
+        self.begun.append(server)
 
         def work(job: str) -> tuple[str, ...]:
             self.run.append(job)
-            self.let_go[where].wait(20)
+            self.let_go[server].wait(20)
             if job == "refused":
                 raise BackendUnreachable("nobody there")
             if job == "broken":
@@ -40,15 +40,15 @@ class Places:
 
 
 @pytest.fixture
-def places() -> Places:
-    return Places()
+def servers() -> Servers:
+    return Servers()
 
 
 @pytest.fixture
-def threads(places: Places) -> Iterator[RequestThreads[str, str]]:
-    threads = RequestThreads(places.begin, clock=Clock())
+def threads(servers: Servers) -> Iterator[RequestThreads[str, str]]:
+    threads = RequestThreads(servers.begin, clock=Clock())
     yield threads
-    for event in places.let_go.values():
+    for event in servers.let_go.values():
         event.set()
     threads.close()
 
@@ -58,34 +58,34 @@ def next_outcomes(threads: RequestThreads[str, str]) -> list[Outcome[str]]:
     return threads.outcomes()
 
 
-def test_one_that_hangs_holds_up_only_those_to_the_same_place(
-    threads: RequestThreads[str, str], places: Places
+def test_one_that_hangs_holds_up_only_those_at_the_same_server(
+    threads: RequestThreads[str, str], servers: Servers
 ) -> None:
     threads.send("hangs", "first")
     threads.send("hangs", "second")
     threads.send("fast", "third")
     (outcome,) = next_outcomes(threads)
     assert (outcome.job, outcome.result()) == ("third", ("third",))
-    places.let_go["hangs"].set()
+    servers.let_go["hangs"].set()
     jobs = [each.job for each in next_outcomes(threads)]
     while len(jobs) < 2:
         jobs += [each.job for each in next_outcomes(threads)]
     assert jobs == ["first", "second"]
-    assert sorted(places.begun) == ["fast", "hangs"]
+    assert sorted(servers.begun) == ["fast", "hangs"]
 
 
-def test_the_same_errand_is_not_sent_twice_at_once_but_again_afterwards(
-    threads: RequestThreads[str, str], places: Places
+def test_the_same_job_is_not_sent_twice_at_once_but_again_afterwards(
+    threads: RequestThreads[str, str], servers: Servers
 ) -> None:
     threads.send("hangs", "job")
     threads.send("hangs", "job")
     assert threads.under_way == {"job"}
-    places.let_go["hangs"].set()
+    servers.let_go["hangs"].set()
     next_outcomes(threads)
-    assert places.run == ["job"]
+    assert servers.run == ["job"]
     threads.send("hangs", "job")
     next_outcomes(threads)
-    assert places.run == ["job", "job"]
+    assert servers.run == ["job", "job"]
 
 
 def test_its_outcome_says_why_it_failed(threads: RequestThreads[str, str]) -> None:
@@ -102,26 +102,28 @@ def test_a_bug_in_it_is_an_outcome_too(threads: RequestThreads[str, str]) -> Non
         outcome.result()
 
 
-def test_the_time_is_that_of_the_sending(threads: RequestThreads[str, str], places: Places) -> None:
+def test_the_time_is_that_of_the_sending(
+    threads: RequestThreads[str, str], servers: Servers
+) -> None:
     clock = Clock()
     before = clock.elapsed()
     threads.send("hangs", "job")
-    while not places.run:
+    while not servers.run:
         pass
     sent = clock.elapsed()
-    places.let_go["hangs"].set()
+    servers.let_go["hangs"].set()
     (outcome,) = next_outcomes(threads)
     assert before <= outcome.sent_at <= sent
 
 
-def test_one_that_ends_after_the_close_writes_to_no_descriptor(places: Places) -> None:
-    threads = RequestThreads(places.begin, clock=Clock())
+def test_one_that_ends_after_the_close_writes_to_no_descriptor(servers: Servers) -> None:
+    threads = RequestThreads(servers.begin, clock=Clock())
     others = threading.enumerate()
     threads.send("hangs", "job")
     (thread,) = [each for each in threading.enumerate() if each not in others]
     threads.close()
     read_fd, write_fd = os.pipe()  # these have the numbers that were closed
-    places.let_go["hangs"].set()
+    servers.let_go["hangs"].set()
     thread.join(20)
     assert not thread.is_alive()
     assert not select.select([read_fd], [], [], 0)[0]

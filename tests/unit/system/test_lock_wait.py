@@ -1,0 +1,153 @@
+"""Waiting for a lock, and what ends the wait.
+
+What a process waits beside is one for all of it, so each waits in a process of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from leasectl.errors import Interrupted, LeaseError
+from leasectl.system.lock_wait import CLEAN_UP_SECONDS, flock_exclusive, flock_within, lock_limit
+from leasectl.system.signals import SignalDescriptor, SignalTrap
+from tests.kit.support import eventually
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Path:
+    path = tmp_path / "lock"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def held(lock: Path) -> Iterator[int]:
+    """The lock, in somebody else's hands."""
+    fd = os.open(lock, os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    yield fd
+    os.close(fd)
+
+
+class Waiter:
+    """A process that waits as a function says, and tells by its exit code what came of it."""
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self.since = time.monotonic()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 99
+            try:
+                wait()
+                code = 0
+            except Interrupted as interrupted:
+                code = 100 + interrupted.signum
+            except LeaseError:
+                code = 1
+            finally:
+                os._exit(code)
+
+    def is_asleep(self) -> bool:
+        return Path(f"/proc/{self.pid}/stat").read_text().split(") ")[1][0] == "S"
+
+    def signal(self, signum: int) -> None:
+        eventually(self.is_asleep)
+        os.kill(self.pid, signum)
+
+    def ending(self) -> int:
+        return os.WEXITSTATUS(os.waitpid(self.pid, 0)[1])
+
+
+def wait_for(path: Path) -> None:
+    flock_exclusive(os.open(path, os.O_RDWR))
+
+
+def beside_a_trap(path: Path) -> None:
+    with SignalTrap():
+        wait_for(path)
+
+
+def beside_a_descriptor(path: Path) -> None:
+    SignalDescriptor([signal.SIGTERM, signal.SIGUSR1])
+    wait_for(path)
+
+
+@pytest.mark.parametrize("wait", [wait_for, beside_a_trap, beside_a_descriptor])
+def test_a_free_lock_is_taken_and_another_waited_for(
+    lock: Path, held: int, wait: Callable[[Path], None]
+) -> None:
+    waiter = Waiter(lambda: wait(lock))
+    eventually(waiter.is_asleep)
+    fcntl.flock(held, fcntl.LOCK_UN)
+    assert waiter.ending() == 0
+    assert Waiter(lambda: wait(lock)).ending() == 0
+
+
+@pytest.mark.parametrize("wait", [beside_a_trap, beside_a_descriptor])
+def test_a_signal_ends_the_wait(lock: Path, held: int, wait: Callable[[Path], None]) -> None:
+    waiter = Waiter(lambda: wait(lock))
+    waiter.signal(signal.SIGTERM)
+    assert waiter.ending() == 100 + signal.SIGTERM
+
+
+def test_one_that_does_not_end_processes_does_not(lock: Path, held: int) -> None:
+    waiter = Waiter(lambda: beside_a_descriptor(lock))
+    waiter.signal(signal.SIGUSR1)
+    time.sleep(0.2)
+    fcntl.flock(held, fcntl.LOCK_UN)
+    assert waiter.ending() == 0
+
+
+def test_what_is_cleaned_up_after_a_signal_does_not_wait_for_long(lock: Path, held: int) -> None:
+    def clean_up() -> None:
+        with SignalTrap():
+            try:
+                wait_for(lock)
+            except Interrupted:
+                wait_for(lock)
+
+    waiter = Waiter(clean_up)
+    waiter.signal(signal.SIGTERM)
+    assert waiter.ending() == 100 + signal.SIGTERM
+    assert time.monotonic() - waiter.since >= CLEAN_UP_SECONDS
+
+
+def test_what_is_cleaned_up_after_a_signal_may_take_the_lock(lock: Path, held: int) -> None:
+    def clean_up() -> None:
+        with SignalTrap():
+            try:
+                wait_for(lock)
+            except Interrupted:
+                fcntl.flock(held, fcntl.LOCK_UN)  # a child's lock is its parent's
+                wait_for(lock)
+
+    waiter = Waiter(clean_up)
+    waiter.signal(signal.SIGTERM)
+    assert waiter.ending() == 0
+
+
+def test_a_limit_ends_the_wait_of_who_has_a_command_to_look_after(lock: Path, held: int) -> None:
+    def wait() -> None:
+        with lock_limit(0.1):
+            beside_a_descriptor(lock)
+
+    assert Waiter(wait).ending() == 1
+
+
+def test_a_lock_is_tried_for_so_long(lock: Path, held: int) -> None:
+    fd = os.open(lock, os.O_RDWR)
+    since = time.monotonic()
+    assert not flock_within(fd, 0.1)
+    assert time.monotonic() - since >= 0.1
+    threading.Timer(0.1, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
+    assert flock_within(fd, 10)
+    os.close(fd)

@@ -1,0 +1,85 @@
+"""Sleeping in one poll(2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import Interrupted
+from leasectl.system.clock import boottime_seconds
+from leasectl.system.named_pipe import NamedPipe
+from leasectl.system.poll import READABLE, Interrupt, is_readable, milliseconds, sleep
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[NamedPipe]:
+    pipe = NamedPipe(str(tmp_path / "pipe"))
+    yield pipe
+    pipe.close()
+
+
+def knock(pipe: NamedPipe) -> None:
+    os.close(os.open(pipe.path, os.O_WRONLY | os.O_NONBLOCK))
+
+
+class TestSleep:
+    def test_ends_when_the_time_has_come(self) -> None:
+        until = boottime_seconds() + 0.02
+        assert sleep(wake_fds=(), interrupts=(), until=until, now=boottime_seconds) == set()
+        assert boottime_seconds() >= until
+
+    def test_an_interrupt_comes_before_a_wake_up(self, pipe: NamedPipe) -> None:
+        read, write = os.pipe()
+        os.write(write, b"!")
+        knock(pipe)
+
+        def interrupt() -> None:
+            raise Interrupted(15)
+
+        with pytest.raises(Interrupted):
+            sleep(
+                wake_fds={pipe.fd},
+                interrupts=[Interrupt(read, READABLE, interrupt)],
+                until=None,
+                now=boottime_seconds,
+            )
+        os.close(read)
+        os.close(write)
+
+    def test_an_interrupt_that_asks_for_nothing_hears_of_errors(self) -> None:
+        read, write = os.pipe()
+
+        def interrupt() -> None:
+            raise Interrupted(13)
+
+        interrupts = [Interrupt(write, 0, interrupt)]
+        now = boottime_seconds()
+        assert sleep(wake_fds=(), interrupts=interrupts, until=now, now=boottime_seconds) == set()
+        os.close(read)
+        with pytest.raises(Interrupted):
+            sleep(wake_fds=(), interrupts=interrupts, until=None, now=boottime_seconds)
+        os.close(write)
+
+    @pytest.mark.parametrize(
+        ("until", "now", "timeout"),
+        [(None, 5.0, None), (5.0, 5.0, 0), (4.0, 5.0, 0), (5.0005, 5.0, 1), (1e9, 0.0, 21600000)],
+    )
+    def test_the_timeout_is_rounded_up_and_bounded(
+        self, until: float | None, now: float, timeout: int | None
+    ) -> None:
+        assert milliseconds(until, now) == timeout
+
+
+def test_one_descriptor_is_waited_for_as_long_as_was_said() -> None:
+    read, write = os.pipe()
+    assert not is_readable(read, 0)
+    before = boottime_seconds()
+    assert not is_readable(read, 0.05)
+    assert boottime_seconds() - before >= 0.05
+    os.write(write, b"!")
+    assert is_readable(read)
+    os.close(read)
+    os.close(write)
