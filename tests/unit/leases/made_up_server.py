@@ -1,0 +1,62 @@
+"""A made-up server in this process, which a test has fail, or look on, at a certain request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Callable
+
+import pytest
+
+from leasectl.backends import kinds
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
+from tests.kit import made_up_backend
+from tests.kit.desk import Desk
+from tests.kit.made_up_backend import KIND
+
+URL = "madeup://here"
+NAMES = ("T--00", "T--01", "T--02")
+Look = Callable[[Sequence[str]], object]
+
+
+class Server(PoolBackend):
+    """The made-up server.
+
+    Attributes:
+        before_release: Called with the names of each release, before it is carried out.
+        withdrawn: By which claim keys a request was taken out of the queue.
+        asked: The releases that came, each by claim key and names.
+    """
+
+    def __init__(self, engine: MemoryEngine, pools: MemoryPools, desk: Desk) -> None:
+        super().__init__(URL, engine, pools, clock=desk.time.clock, remote=True)
+        self.before_release: Look = lambda names: None
+        self.withdrawn: list[str] = []
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def withdraw(self, claim_key: str) -> None:
+        self.withdrawn.append(claim_key)
+        super().withdraw(claim_key)
+
+    def release(self, claim_key: str, names: Sequence[str]) -> Iterator[str]:  # type: ignore[override]
+        self.asked.append((claim_key, tuple(names)))
+        for name in names:
+            self.before_release([name])
+            yield from super().release(claim_key, [name])
+        if not names:
+            self.before_release([])
+            yield from super().release(claim_key, [])
+
+
+@pytest.fixture
+def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server with a pool T of three."""
+    store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
+    pools = MemoryPools(store)
+    pools.create_pool("T", NAMES)
+    server = Server(MemoryEngine(store), pools, desk)
+    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+    monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: server)
+    return server

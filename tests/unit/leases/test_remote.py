@@ -1,0 +1,329 @@
+"""The verbs on a server, where grant and record can't be one transaction."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import claim_key_of, release_key_of
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.errors import BackendUnreachable, LeaseLost, NotAllowed
+from leasectl.leases.acquire import acquire
+from leasectl.leases.adoption import adopt
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
+from leasectl.leases.journal import RecordJournal
+from leasectl.leases.recovery import due
+from leasectl.leases.release import finish, release
+from leasectl.leases.renew import note_renewal, renew
+from leasectl.leases.request import new_handle
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.state.releasing import GivingBack
+from leasectl.system.process import identify, this_process
+from tests.kit.desk import Desk
+from tests.kit.forking import ending, fork
+from tests.unit.leases.made_up_server import NAMES, URL, Look, Server
+
+
+@pytest.fixture
+def service(server: Server, desk: Desk) -> Service:
+    return desk.as_caller(desk.caller, URL)
+
+
+@pytest.fixture
+def handle(service: Service) -> Handle:
+    """Holds all three."""
+    handle = acquire(service, Request("T", 3), patience=Patience(wait_seconds=0))
+    announce(service, handle)
+    return handle
+
+
+@pytest.fixture
+def dead() -> Process:
+    """A process that lived."""
+    pid = fork(signal.pause)
+    process = identify(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert ending(pid) == -signal.SIGKILL
+    return process
+
+
+@pytest.fixture
+def alive() -> Iterator[Process]:
+    """Another process."""
+    pid = fork(signal.pause)
+    yield identify(pid)
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+
+
+def held(server: Server) -> list[str]:
+    (pool,) = server.pools.pools("T")
+    return [each.name for each in pool.resources if each.lease]
+
+
+def giving_back(service: Service, handle: Handle, name: str) -> list[Process]:
+    return GivingBack(service.state, release_key_of(handle)).processes(name)
+
+
+def start_giving_back(service: Service, handle: Handle, name: str, process: Process) -> None:
+    with service.state.transaction():
+        GivingBack(service.state, release_key_of(handle)).start([name], process)
+
+
+def unreachable_for(name: str) -> Look:
+    def look(names: Sequence[str]) -> None:
+        if name in names:
+            raise BackendUnreachable(f"no answer about {name}")
+
+    return look
+
+
+class TestRelease:
+    def test_it_is_on_record_while_it_is_under_way_and_not_afterwards(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        seen: list[list[list[Process]]] = []
+        server.before_release = lambda names: seen.append(
+            [giving_back(service, handle, name) for name in NAMES]
+        )
+        assert release(service, whole(handle)) == NAMES
+        us = [this_process()]
+        assert seen == [[us, us, us], [[], us, us], [[], [], us]]
+        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names, record.lost) == ("released", (), False)
+        assert held(server) == []
+
+    def test_what_cant_be_released_stays_in_the_record_with_all_behind_it(
+        self, server: Server, service: Service, handle: Handle, desk: Desk
+    ) -> None:
+        server.before_release = unreachable_for("T--01")
+        with pytest.raises(BackendUnreachable) as caught:
+            release(service, whole(handle))
+        assert caught.value.released == ("T--00",)
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names) == ("held", ("T--01", "T--02"))
+        assert desk.names_file(handle) == "T--01\nT--02"
+        # Nothing of this process is under way any more.
+        assert [giving_back(service, handle, name) for name in NAMES] == [[], [], []]
+        server.before_release = lambda names: None
+        assert release(service, whole(handle)) == ("T--01", "T--02")
+        assert desk.names_file(handle) == ""
+
+    def test_some_names_leave_the_others_in_the_names_file(
+        self, server: Server, service: Service, handle: Handle, desk: Desk
+    ) -> None:
+        target = ReleaseTarget(handle.id, 1, ("T--02", "T--00"))
+        assert release(service, target) == ("T--02", "T--00")
+        assert desk.names_file(handle) == "T--01"
+        assert service.handles.require(handle.id).names == ("T--01",)
+        assert held(server) == ["T--01"]
+
+    def test_what_the_server_had_lost_is_lost_and_not_released(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
+        assert release(service, whole(handle)) == ("T--00", "T--02")
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names, record.lost) == ("released", (), True)
+
+    def test_what_another_has_released_and_is_about_to_record_is_left_to_it(
+        self, server: Server, service: Service, handle: Handle, alive: Process
+    ) -> None:
+        start_giving_back(service, handle, "T--01", alive)
+        list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
+        assert release(service, whole(handle)) == ("T--00", "T--02")
+        record = service.handles.require(handle.id)
+        assert (record.state, record.names, record.lost) == ("held", ("T--01",), False)
+        assert giving_back(service, handle, "T--01") == [alive]
+
+    def test_what_a_dead_one_was_releasing_is_over(
+        self, server: Server, service: Service, handle: Handle, dead: Process
+    ) -> None:
+        start_giving_back(service, handle, "T--01", dead)
+        list(PoolBackend.release(server, claim_key_of(handle), ["T--01"]))
+        assert release(service, whole(handle)) == ("T--00", "T--02")
+        assert service.handles.require(handle.id).names == ()
+        assert giving_back(service, handle, "T--01") == []
+
+    def test_only_of_what_may_have_more_all_that_there_may_be_is_asked_for(
+        self, server: Server, service: Service, handle: Handle, dead: Process
+    ) -> None:
+        key = claim_key_of(handle)
+        with service.state.transaction():
+            service.handles.count_lost_replies(handle, 1)
+        release(service, whole(handle))
+        assert server.asked == [(key, NAMES), (key, ())]
+
+    def test_of_what_is_certain_no_more_is_asked_for(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        release(service, whole(handle))
+        assert server.asked == [(claim_key_of(handle), NAMES)]
+
+    def test_a_finished_handle_is_forgotten(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        assert finish(service, handle) == NAMES
+        assert service.handles.load(handle.id) is None
+        assert held(server) == []
+
+    def test_one_that_has_moved_on_is_not(self, service: Service, handle: Handle) -> None:
+        release(service, whole(handle))
+        with service.state.transaction():
+            again = service.handles.begin_again(
+                service.handles.require(handle.id), this_process(), remote=True
+            )
+        assert finish(service, handle) == ()
+        assert service.handles.require(handle.id).acquisition == again.acquisition == 2
+
+
+class TestReleaseOfWhoWaits:
+    @pytest.fixture
+    def waiting(self, service: Service, alive: Process) -> Handle:
+        """A request that another process waits for."""
+        waiting = new_handle(service, Request("T"), "T-waits")._replace(waiter=alive)
+        with service.state.transaction():
+            service.handles.create(waiting, remote=True)
+        return waiting
+
+    def test_it_cancels_and_takes_the_place_in_the_queue_away(
+        self, server: Server, service: Service, waiting: Handle
+    ) -> None:
+        assert release(service, whole(waiting)) == ()
+        assert service.handles.require(waiting.id).cancelled
+        assert server.withdrawn == [claim_key_of(waiting)]
+        assert server.asked == []  # the waiter gives back itself what it may have got
+
+    def test_it_has_cancelled_also_when_the_server_does_not_answer(
+        self, server: Server, service: Service, waiting: Handle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def unreachable(claim_key: str) -> None:
+            raise BackendUnreachable("no answer")
+
+        monkeypatch.setattr(server, "withdraw", unreachable)
+        assert release(service, whole(waiting)) == ()
+        assert service.handles.require(waiting.id).cancelled
+
+    def test_of_who_was_killed_all_that_it_may_have_got_is_given_back(
+        self, server: Server, service: Service, waiting: Handle, dead: Process
+    ) -> None:
+        with service.state.transaction() as db:
+            db.execute("UPDATE handle SET waiter = ?", (dead.encode(),))
+        release(service, whole(waiting))
+        assert server.asked == [(claim_key_of(waiting), ())]
+        assert not service.handles.require(waiting.id).cancelled
+
+
+class TestRenewals:
+    def test_a_renewal_is_in_the_record(self, service: Service, handle: Handle, desk: Desk) -> None:
+        desk.time.advance(3)
+        renewed = renew(service, whole(handle))
+        assert {each.renew_time for each in renewed.leases} == {desk.time.clock.wall()}
+
+    def test_what_is_not_among_what_is_held_has_been_lost(
+        self, service: Service, handle: Handle, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        woken: list[str] = []
+        monkeypatch.setattr(service.state, "wake", woken.append)
+        with pytest.raises(LeaseLost):
+            note_renewal(service, whole(handle), ["T--00", "T--02"])
+        record = service.handles.require(handle.id)
+        assert (record.names, record.lost) == (("T--00", "T--02"), True)
+        assert woken == [service.state.runner_pipe(handle.id)]
+
+    def test_what_is_just_being_given_back_is_not_lost(
+        self, service: Service, handle: Handle, alive: Process
+    ) -> None:
+        start_giving_back(service, handle, "T--01", alive)
+        assert note_renewal(service, whole(handle), ["T--00", "T--02"]).names == NAMES
+        assert not service.handles.require(handle.id).lost
+
+    def test_what_a_dead_one_was_giving_back_was_released(
+        self, service: Service, handle: Handle, dead: Process
+    ) -> None:
+        start_giving_back(service, handle, "T--01", dead)
+        renewed = note_renewal(service, whole(handle), ["T--00", "T--02"])
+        assert (renewed.names, renewed.lost) == (("T--00", "T--02"), False)
+
+    def test_what_comes_late_for_an_acquisition_changes_nothing_of_the_next(
+        self, service: Service, handle: Handle, desk: Desk
+    ) -> None:
+        release(service, whole(handle))
+        with pytest.raises(NotAllowed, match="holds nothing to renew"):
+            note_renewal(service, whole(handle), NAMES)
+        with pytest.raises(NotAllowed):
+            renew(service, whole(handle))
+
+
+class TestTheJournal:
+    @pytest.fixture
+    def journal(self, service: Service) -> RecordJournal:
+        journal = RecordJournal(service, new_handle(service, Request("T"), "T-new"))
+        journal.enqueuing()
+        return journal
+
+    def test_what_may_have_to_be_undone_counts_as_one_lost_reply(
+        self, service: Service, journal: RecordJournal
+    ) -> None:
+        journal.to_undo()
+        assert journal.unsettled
+        assert service.handles.require("T-new").lost_replies == 1
+        journal.to_undo()
+        assert service.handles.require("T-new").lost_replies == 1
+
+    def test_each_lost_reply_counts_and_what_was_found_counts_no_more(
+        self, service: Service, journal: RecordJournal
+    ) -> None:
+        journal.lost_reply()
+        journal.lost_reply()
+        assert service.handles.require("T-new").lost_replies == 2
+        journal.found()
+        assert service.handles.require("T-new").lost_replies == 0
+
+    def test_what_is_unsettled_stays_on_record_for_the_keeper(
+        self, service: Service, journal: RecordJournal
+    ) -> None:
+        journal.to_undo()
+        journal.gave_up()
+        assert service.handles.load("T-new") is not None
+
+    def test_what_the_keeper_is_to_give_back_is_due_at_once(
+        self, service: Service, journal: RecordJournal
+    ) -> None:
+        journal.to_undo()
+        journal.leave_to_keeper()
+        assert [target.handle_id for target in due(service)] == ["T-new"]
+
+
+class TestAdoption:
+    OTHER = Caller("job/2", "host")
+
+    def test_what_this_job_and_build_hold_elsewhere_is_adopted(
+        self, service: Service, handle: Handle, desk: Desk
+    ) -> None:
+        key = claim_key_of(handle)
+        with service.state.transaction():
+            service.handles.forget(handle.id, 1)  # it was another state directory's
+        (adopted,) = adopt(service, ["T--02", "T--00"], foreign=None)
+        assert (claim_key_of(adopted), set(adopted.names)) == (key, {"T--00", "T--02"})
+        assert set(release(service, whole(adopted))) == {"T--00", "T--02"}
+
+    def test_what_another_job_holds_is_not(
+        self, service: Service, handle: Handle, desk: Desk
+    ) -> None:
+        theirs = desk.as_caller(self.OTHER, URL)
+        with pytest.raises(NotAllowed, match="T--00"):
+            adopt(theirs, ["T--00"], foreign=None)
+        foreign: list[str] = []
+        assert list(adopt(theirs, ["T--00", "T--01"], foreign=foreign)) == []
+        assert foreign == ["T--00", "T--01"]
+
+    def test_what_nobody_holds_is_nobodys(self, service: Service) -> None:
+        assert list(adopt(service, ["T--00"], foreign=None)) == []

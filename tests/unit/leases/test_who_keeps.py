@@ -1,0 +1,145 @@
+"""When a verb starts the keeper, and when it is enough to wake the one that is there."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.delay import arm, leave_to_keeper
+from leasectl.leases.recovery import due
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Request, whole
+from leasectl.state import keeper_process
+from leasectl.state.directory import State
+from leasectl.system.process import this_process
+from tests.kit.desk import Desk
+from tests.unit.leases.made_up_server import URL, Server
+
+
+class Keeper:
+    """Stands in for the one of a state directory.
+
+    Attributes:
+        is_there: Whether one lives.
+        wakes, starts: How often one was woken, and was to be started unless there is one.
+        look: Called when one is to be started, to see how things stand.
+    """
+
+    def __init__(self) -> None:
+        self.is_there = False
+        self.wakes = 0
+        self.starts = 0
+        self.look: Callable[[], object] = lambda: None
+
+    def wake(self, state: State) -> bool:
+        self.wakes += 1
+        return self.is_there
+
+    def ensure(self, state: State) -> None:
+        self.starts += 1
+        self.look()
+
+
+@pytest.fixture
+def keeper(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Keeper:
+    keeper = Keeper()
+    monkeypatch.setattr(keeper_process, "wake", keeper.wake)
+    monkeypatch.setattr(keeper_process, "ensure", keeper.ensure)
+    desk.pool(2)
+    return keeper
+
+
+def granted(desk: Desk, *, guarded: bool = False) -> Handle:
+    guard = this_process() if guarded else None
+    return acquire(desk.service, Request("T"), patience=Patience(wait_seconds=0), guard=guard)
+
+
+class TestAnAcquisition:
+    def test_that_dies_where_no_keeper_is_needed_is_left_to_the_next_command(
+        self, desk: Desk, keeper: Keeper
+    ) -> None:
+        granted(desk)
+        assert (keeper.wakes, keeper.starts) == (0, 0)
+
+    def test_on_a_server_has_a_keeper_before_it_asks_for_anything(
+        self, desk: Desk, keeper: Keeper, server: Server
+    ) -> None:
+        service = desk.as_caller(desk.caller, URL)
+        seen: list[tuple[int, set[str]]] = []
+        keeper.look = lambda: seen.append((server.pools.pools("T")[0].held, service.handles.ids()))
+        keeper.is_there = True
+        acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+        assert seen == [(0, set())]
+        assert keeper.wakes == 1
+
+    def test_whose_keeper_went_away_meanwhile_starts_another(
+        self, desk: Desk, keeper: Keeper, server: Server
+    ) -> None:
+        service = desk.as_caller(desk.caller, URL)
+        acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+        assert keeper.starts == 2
+
+
+class TestAnAnnouncement:
+    def test_of_a_guard_wakes_the_keeper_that_is_there(self, desk: Desk, keeper: Keeper) -> None:
+        handle = granted(desk)
+        keeper.is_there = True
+        announce(desk.service, handle, guard=this_process())
+        assert (keeper.wakes, keeper.starts) == (1, 0)
+
+    def test_of_a_guard_starts_one_where_there_is_none(self, desk: Desk, keeper: Keeper) -> None:
+        announce(desk.service, granted(desk), guard=this_process())
+        assert (keeper.wakes, keeper.starts) == (1, 1)
+
+    def test_of_what_nobody_guards_needs_none(self, desk: Desk, keeper: Keeper) -> None:
+        announce(desk.service, granted(desk))
+        assert (keeper.wakes, keeper.starts) == (0, 0)
+
+
+class TestADelayedRelease:
+    @pytest.fixture
+    def handle(self, desk: Desk, keeper: Keeper) -> Handle:
+        handle = granted(desk)
+        announce(desk.service, handle)
+        return handle
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_is_the_keepers(
+        self, desk: Desk, keeper: Keeper, handle: Handle, is_there: bool
+    ) -> None:
+        keeper.is_there = is_there
+        arm(desk.service, whole(handle), 10)
+        assert (keeper.wakes, keeper.starts) == (1, 1 if is_there else 2)
+        desk.time.advance(9.9)
+        assert due(desk.service) == []
+        desk.time.advance(0.1)
+        assert due(desk.service) == [whole(handle)]
+
+    def test_of_what_has_gone_is_nobodys(self, desk: Desk, keeper: Keeper, handle: Handle) -> None:
+        arm(desk.service, whole(handle)._replace(acquisition=2), 10)
+        assert (keeper.wakes, keeper.starts) == (0, 0)
+
+
+class TestAReleaseThatFailed:
+    def service(self, desk: Desk) -> Service:
+        return desk.as_caller(desk.caller, URL)
+
+    def test_is_the_keepers_at_once_where_it_would_go_on_renewing(
+        self, desk: Desk, keeper: Keeper, server: Server
+    ) -> None:
+        service = self.service(desk)
+        handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+        announce(service, handle)
+        assert leave_to_keeper(service, whole(handle))
+        assert due(service) == [whole(handle)]
+        assert service.handles.require(handle.id).request.release_after_seconds is None
+
+    def test_is_not_where_the_lease_ends_by_itself(self, desk: Desk, keeper: Keeper) -> None:
+        handle = granted(desk)
+        announce(desk.service, handle)
+        assert not leave_to_keeper(desk.service, whole(handle))
+        assert due(desk.service) == []
