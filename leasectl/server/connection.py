@@ -15,6 +15,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from leasectl.server.delivery import GONE, Wire, has_arrived, look_at
+from leasectl.system.backoff import Backoff, Pauses
 
 # Where a request's scope has its connection.
 SCOPE_KEY = "leasectl.connection"
@@ -27,8 +28,7 @@ _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
-_FIRST_LOOK_SECONDS = 0.001
-_LONGEST_PAUSE_SECONDS = 0.25
+_LOOKS = Backoff(first_seconds=0.001, longest_seconds=0.25)
 # An acknowledged answer counts as read when the client closes in good order, sends something, or
 # has not reset the connection for so long: whoever is killed with the answer unread resets it.
 _ALIVE_SECONDS = 0.25
@@ -99,14 +99,13 @@ class Connection(H11Protocol):
     async def has_delivered(self) -> bool:
         """Wait until it is known what became of the answer that was just written."""
         self._stirred.clear()
-        pause = _FIRST_LOOK_SECONDS
+        pauses = Pauses(_LOOKS)
         while True:
             buffered = 0 if self._at_the_end else self.transport.get_write_buffer_size()
             arrived = has_arrived(self.look(), buffered=buffered)
             if arrived is not None:
                 return arrived and await self._is_read()
-            await self._stir_or(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            await self._stir_or(pauses.next())
 
     async def _is_read(self) -> bool:
         """Tell whether what was acknowledged was read as well, as far as that shows."""

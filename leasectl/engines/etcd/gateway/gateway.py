@@ -35,11 +35,12 @@ from leasectl.errors import (
 from leasectl.http.exchange import Client
 from leasectl.http.no_answer import NoAnswer
 from leasectl.http.trust import Trust
+from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
 
 ATTEMPT_SECONDS = 2.0
-_PAUSE_SECONDS = 0.1
+_BACKOFF = Backoff(first_seconds=0.1, longest_seconds=0.1)  # between two rounds of all members
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
 
@@ -270,6 +271,7 @@ class Gateway:
         deadline, attempt_seconds = self._time_for(start)
         failures = Failures()
         repeated = False
+        pauses = Pauses(_BACKOFF)
         with self._idle_client() as client:
             while True:
                 lasting = True
@@ -289,4 +291,4 @@ class Gateway:
                         self.leave(member)
                 if lasting and not client.is_outdated:
                     raise BackendUnreachable(failures.text())
-                self._pause(min(_PAUSE_SECONDS, max(0.0, deadline - self._clock.elapsed())))
+                self._pause(min(pauses.next(), max(0.0, deadline - self._clock.elapsed())))

@@ -21,9 +21,10 @@ from leasectl.errors import LeaseError
 from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer
+from leasectl.system.backoff import Backoff, Pauses
 
 _HEADERS_SECONDS = 2.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
+_BACKOFF = Backoff(first_seconds=0.05, longest_seconds=1.0)
 
 
 class EtcdWatch:
@@ -86,7 +87,7 @@ class EtcdWatch:
     # The thread
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        pauses = Pauses(_BACKOFF)
         with self._gateway.client() as client:
             while True:
                 with self._changed:
@@ -97,20 +98,19 @@ class EtcdWatch:
                     revisions = dict(self._listeners.revisions)
                 try:
                     self._follow(client, generation, member, revisions)
-                    pause = _FIRST_PAUSE_SECONDS
+                    pauses.begin_anew()
                 except EventsLost:
                     self._have_all_look(generation)
                 except LeaseError:
                     with self._changed:
-                        self._pause(generation, pause)
-                    pause = _LONGEST_PAUSE_SECONDS
+                        self._pause(generation, pauses.next())
+                    pauses.skip_to_the_longest()
                     # Those who wait ask for themselves, and get the same answer.
                     self._have_all_look(generation)
                 except NoAnswer:
                     with self._changed:
                         if self._generation == generation:
-                            self._leave_soon(generation, pause)
-                            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                            self._leave_soon(generation, pauses.next())
 
     def _pause(self, generation: int, pause: float) -> None:
         """Wait, unless the stream is to be made anew before; with the lock held."""
