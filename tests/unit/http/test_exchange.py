@@ -19,6 +19,7 @@ from leasectl.errors import Interrupted
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
+from leasectl.http.transport import Sending
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
@@ -137,6 +138,31 @@ class TestInTime:
         found.set()
         assert server.ended.wait(5)
         assert heard == []
+
+    def test_what_was_sent_before_the_connection_was_cut_counts_as_sent(
+        self, serve: StartPeculiar, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However late: it may be carried out."""
+        cut, found, sent = Sending.cut, threading.Event(), threading.Event()
+        look_up = socket.getaddrinfo
+
+        def look_up_late(*args: Any, **options: Any) -> Any:
+            found.wait(30)
+            return look_up(*args, **options)
+
+        def hear(_connection: socket.socket) -> None:
+            sent.set()
+
+        def cut_late(sending: Sending) -> None:
+            found.set()
+            sent.wait(30)
+            cut(sending)
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up_late)
+        monkeypatch.setattr(Sending, "cut", cut_late)
+        with pytest.raises(NotInTime) as raised:
+            ask(client, serve(hear), 0.1)
+        assert raised.value.sent
 
     def test_an_answer_that_does_not_end_is_given_up_before_memory_is_full(
         self, serve: StartPeculiar, client: Client
