@@ -67,7 +67,7 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
     if isinstance(error, httpx.TimeoutException):
         return NoAnswer(NOT_IN_TIME, sent=sent, said=said)
     tls = _tls_error(error)
-    reason = (tls.reason or "") if tls else ""
+    reason = getattr(tls, "reason", None) or ""  # which OpenSSL gives its own errors only
     short = reason.replace("_", " ").lower() or _ERRNO.sub("", str(error)).rstrip(".")
     detail = printable(short or type(error).__name__, longest=80)
     text, advice, lasting = detail, "", isinstance(error, httpx.InvalidURL)

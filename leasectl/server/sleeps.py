@@ -33,7 +33,7 @@ async def sleep_through_async(
         wanted = next(steps)
         while True:
             try:
-                woken = await _sleep(wanted, now)
+                woken = await _wait_in_loop(wanted, now)
             except BaseException as reason:
                 wanted = steps.throw(reason)
             else:
@@ -43,7 +43,7 @@ async def sleep_through_async(
         return result
 
 
-async def _sleep(wanted: Sleep, now: Callable[[], float]) -> set[int]:
+async def _wait_in_loop(wanted: Sleep, now: Callable[[], float]) -> set[int]:
     """Sleep until a descriptor has something to say, or the time has come."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()

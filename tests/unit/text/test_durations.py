@@ -6,7 +6,6 @@ import pytest
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import LONGEST_SECONDS, format_duration, format_seconds, parse_duration
-from leasectl.text.printable import printable
 
 
 @pytest.mark.parametrize(
@@ -95,14 +94,3 @@ def test_what_is_shown_of_a_round_duration_reads_back(seconds: float) -> None:
 )
 def test_fractions_are_shown_of_what_is_short(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
-
-
-def test_foreign_text_is_made_safe_for_one_line_of_a_terminal() -> None:
-    assert printable("a\nb\x1b[31m\x00é") == "a\\nb\\x1b[31m\\x00é"
-    assert printable("\u202e\u2028") == "\\u202e\\u2028"
-
-
-def test_foreign_text_is_cut() -> None:
-    assert printable("x" * 60) == "x" * 60
-    assert printable("x" * 61) == "x" * 59 + "…"
-    assert len(printable("\n" * 1000)) == 60
