@@ -70,23 +70,33 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
     reason = getattr(tls, "reason", None) or ""  # which OpenSSL gives its own errors only
     short = reason.replace("_", " ").lower() or _ERRNO.sub("", str(error)).rstrip(".")
     detail = printable(short or type(error).__name__, longest=80)
-    text, advice, lasting = detail, "", isinstance(error, httpx.InvalidURL)
     if isinstance(tls, ssl.SSLCertVerificationError):
-        text = f"its certificate isn't trusted ({printable(tls.verify_message.rstrip('.'))})"
-        if tls.verify_code in _OTHER_NAME:
-            advice = "use a name that it has"
-        else:
-            advice = "name the file with its CA in LEASECTL_CA_FILE"
-        lasting = True
-    elif "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
-        text = f"it wants a certificate of ours that it trusts ({detail})"
-        advice = "name one in LEASECTL_CERT_FILE, and its key in LEASECTL_KEY_FILE"
-        lasting = True
-    elif isinstance(tls, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER":
+        return _untrusted(tls, sent=sent, said=said)
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        return NoAnswer(
+            f"it wants a certificate of ours that it trusts ({detail})",
+            advice="name one in LEASECTL_CERT_FILE, and its key in LEASECTL_KEY_FILE",
+            sent=sent,
+            lasting=True,
+            said=said,
+        )
+    advice = ""
+    if isinstance(tls, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER":
         advice = "without TLS its address is etcd://"
     elif isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
         advice = "with TLS its address is etcds://"
-    return NoAnswer(text, advice=advice, sent=sent, lasting=lasting, said=said)
+    lasting = isinstance(error, httpx.InvalidURL)
+    return NoAnswer(detail, advice=advice, sent=sent, lasting=lasting, said=said)
+
+
+def _untrusted(error: ssl.SSLCertVerificationError, *, sent: bool, said: str) -> NoAnswer:
+    if error.verify_code in _OTHER_NAME:
+        advice = "use a name that it has"
+    else:
+        advice = "name the file with its CA in LEASECTL_CA_FILE"
+    why = printable(error.verify_message.rstrip("."))
+    text = f"its certificate isn't trusted ({why})"
+    return NoAnswer(text, advice=advice, sent=sent, lasting=True, said=said)
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

@@ -112,6 +112,7 @@ class Transport:
             _shut(connected, socket.SHUT_RDWR)
 
     def close(self) -> None:
+        """End all connections."""
         with self._lock:
             if self._library is not None:
                 self._library.close()

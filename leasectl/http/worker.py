@@ -17,6 +17,7 @@ class Worker(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        """The thread itself."""
         # Or those that the main thread blocks later, to read them, would be taken here.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while True:

@@ -17,7 +17,7 @@ _LONGEST_SLEEP_SECONDS = 3600.0
 async def sleep_through_async(
     steps: Generator[Sleep, set[int], Result], *, now: Callable[[], float]
 ) -> Result:
-    """Do the naps of a generator one after the other: `sleep_through` as a coroutine.
+    """Do the sleeps of a generator one after the other: `sleep_through` as a coroutine.
 
     Cancelling it throws CancelledError into the generator, which puts everything right before
     the cancellation goes on.

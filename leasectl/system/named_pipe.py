@@ -61,6 +61,7 @@ class NamedPipe:
         self.renew()
 
     def close(self) -> None:
+        """Close it for good, and take it out of its folder."""
         os.close(self.fd)
         self.remove()
 

@@ -29,7 +29,7 @@ class Interrupt(NamedTuple):
 class Sleep(NamedTuple):
     """A sleep that somebody else is asked to do: until a descriptor can be read, or until a time.
 
-    What waits is written as a generator of naps that gets sent the descriptors which ended each,
+    What waits is written as a generator of sleeps that gets sent the descriptors which ended each,
     so that it waits as well in a process of its own as beside thousands of others in one.
     """
 
@@ -46,7 +46,7 @@ def sleep_through(
     interrupts: Sequence[Interrupt],
     now: Callable[[], float],
 ) -> Result:
-    """Do the naps of a generator one after the other, blocking.
+    """Do the sleeps of a generator one after the other, blocking.
 
     Args:
         steps: What waits.

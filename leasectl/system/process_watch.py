@@ -52,4 +52,5 @@ class ProcessWatch:
         return set(self._pidfds.values())
 
     def close(self) -> None:
+        """Watch nobody any more."""
         self.update(())
