@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener, TicketGone
-from leasectl.engines.local.store import FreeResource, LocalStore
-from leasectl.engines.local.waiter import PipeWaiter, Waiters
+from leasectl.engines.local.store import LocalStore
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from leasectl.engines.local.waiter import PipeWaiter, Waiters
 
 
 class LocalEngine:
@@ -30,7 +35,7 @@ class LocalEngine:
         self._clock = clock
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._queues = self._store.queues
-        self._waiters = Waiters(state)
+        self._waiters: Waiters | None = None
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()
@@ -42,10 +47,14 @@ class LocalEngine:
         return self._queues.is_waited_for(pool_type)
 
     def waiter(self, claimant: Claimant) -> PipeWaiter:
+        if self._waiters is None:
+            from leasectl.engines.local.waiter import Waiters  # a release needs none
+
+            self._waiters = Waiters(self._state)
         return self._waiters.get()
 
     def enqueue(self, claimant: Claimant, waiter: PipeWaiter) -> Ticket:
-        number = self._store.possible(claimant.request).last_ticket + 1
+        number = self._store.possible(claimant.request)["last_ticket"] + 1
         self._queues.put(claimant, number, waiter.name)
         return Ticket(number, claimant)
 
@@ -68,7 +77,7 @@ class LocalEngine:
     def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
         claimant = ticket.claimant
         request = claimant.request
-        grant = self._store.possible(request).last_grant + 1
+        grant = self._store.possible(request)["last_grant"] + 1
         self._store.expire(request.type)
         resources = self._store.free_resources(request)
         if len(resources) < request.count:
@@ -104,11 +113,11 @@ class LocalEngine:
         return self._store.renew(claim_key)
 
 
-def _lease(ticket: Ticket, resource: FreeResource, *, fence: int, grant: int, now: float) -> Lease:
+def _lease(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:
     claimant = ticket.claimant
-    is_handed_on = resource.last_holder not in (None, claimant.holder_identity)
+    is_handed_on = resource["holder_identity"] not in (None, claimant.holder_identity)
     return Lease(
-        name=resource.name,
+        name=resource["name"],
         fence=fence,
         ticket=ticket.number,
         grant=grant,
@@ -116,6 +125,6 @@ def _lease(ticket: Ticket, resource: FreeResource, *, fence: int, grant: int, no
         acquire_time=now,
         renew_time=now,
         lease_duration_seconds=claimant.request.ttl_seconds,
-        lease_transitions=resource.lease_transitions + is_handed_on,
+        lease_transitions=resource["lease_transitions"] + is_handed_on,
         labels=claimant.request.labels,
     )

@@ -51,7 +51,7 @@ class LocalPools:
             return tuple(Pool(each, self._resources(each), self._queue(each)) for each in types)
 
     def standing(self, pool_type: str, ticket: int) -> Standing:
-        capacity = self._store.pool(pool_type).capacity
+        capacity = self._store.pool(pool_type)["capacity"]
         values = {"type": pool_type, "ticket": ticket, "now": self._clock.elapsed()}
         (counts,) = self._state.query(
             "SELECT (SELECT count(*) FROM ticket WHERE type = :type AND number < :ticket) AS ahead,"

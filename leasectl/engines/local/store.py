@@ -5,8 +5,8 @@ Every method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -17,22 +17,6 @@ from leasectl.state.rows import encode_labels
 from leasectl.system.clock import Clock
 
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
-
-
-class PoolRow(NamedTuple):
-    """A pool, and the last numbers that it has given."""
-
-    capacity: int
-    last_ticket: int
-    last_grant: int
-
-
-class FreeResource(NamedTuple):
-    """A resource that may be claimed, and whose it was last."""
-
-    name: str
-    lease_transitions: int
-    last_holder: str | None
 
 
 class LocalStore:
@@ -53,50 +37,51 @@ class LocalStore:
         self._clock = clock
         self.queues = LocalQueues(state, lost=lost, clock=clock)
 
-    def pool(self, pool_type: str) -> PoolRow:
-        """A pool; NotFound when there is none of that type."""
+    def pool(self, pool_type: str) -> sqlite3.Row:
+        """A pool's capacity, and the numbers of its last ticket and its last grant.
+
+        Raises:
+            NotFound: There is none of that type.
+        """
         rows = self._state.query(
             "SELECT capacity, last_ticket, last_grant FROM pool WHERE type = ?", pool_type
         )
         if not rows:
             raise refusals.no_pool(pool_type, self.pool_types())
-        (row,) = rows
-        return PoolRow(row["capacity"], row["last_ticket"], row["last_grant"])
+        return rows[0]
 
     def pool_types(self) -> list[str]:
         """All types, in order."""
         rows = self._state.query("SELECT type FROM pool ORDER BY type")
         return [row["type"] for row in rows]
 
-    def possible(self, request: Request) -> PoolRow:
-        """The pool that could satisfy a request; raises for what none ever could."""
+    def possible(self, request: Request) -> sqlite3.Row:
+        """The pool that could satisfy a request, as `pool`; raises for what none ever could."""
         pool = self.pool(request.type)
-        if request.count > pool.capacity:
-            raise refusals.too_few(request.type, pool.capacity, request.count)
+        if request.count > pool["capacity"]:
+            raise refusals.too_few(request.type, pool["capacity"], request.count)
         if request.name is not None and not self._state.query(
             "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name, request.type
         ):
             raise refusals.no_resource(request.type, request.name)
         return pool
 
-    def free_resources(self, request: Request) -> list[FreeResource]:
-        """What could be claimed, least recently acquired first; no more than is asked for."""
+    def free_resources(self, request: Request) -> list[sqlite3.Row]:
+        """What could be claimed, least recently acquired first; no more than is asked for.
+
+        Each has its name, how often it has changed hands, and its last holder's identity.
+        """
         select = "SELECT name, lease_transitions, holder_identity FROM resource WHERE "
         if request.name is not None:
-            rows = self._state.query(
+            return self._state.query(
                 select + "name = ? AND type = ? AND owner IS NULL", request.name, request.type
             )
-        else:
-            # The fence of the last grant is also the order in which they were last acquired.
-            rows = self._state.query(
-                select + "type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?",
-                request.type,
-                request.count,
-            )
-        return [
-            FreeResource(row["name"], row["lease_transitions"], row["holder_identity"])
-            for row in rows
-        ]
+        # The fence of the last grant is also the order in which they were last acquired.
+        return self._state.query(
+            select + "type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?",
+            request.type,
+            request.count,
+        )
 
     def draw_fences(self, count: int) -> range:
         """Fences that nobody was ever given."""
