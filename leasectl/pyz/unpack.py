@@ -4,14 +4,13 @@ All is written under a lock, beside where it is to be, and put in place by one r
 either is complete or isn't there, and of many first starts at once one does the work and the
 others wait for it. Where nothing can be written, leasectl runs straight from the archive.
 
-The lock is the kernel's, on the private folder itself: filelock is in the archive, and to run it
-from there takes as long as a tenth of the unpacking.
+The lock is filelock's, from the archive: at a first start there is time for it. Its file stays:
+were it removed, two could each hold a lock of that name.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib.util
 import marshal
 import os
@@ -32,10 +31,13 @@ from leasectl.errors import StateUnwritable
 # What a folder of ours is called: as unpacked, while that is under way, and when it was replaced.
 UNPACKED = re.compile(r"(?P<boot>[0-9a-f-]{36})\.[0-9a-f]{32}\.[a-z]+-\d+\.\d")
 LEFT_OVER = re.compile(r"(new|old)\.[0-9a-f]{16}")
+LOCK_NAME = "lock"
 
 # Sources, as much again for what is compiled from them, and something to spare for others.
 _ROOM_FACTOR = 4
 _PATIENCE_SECONDS = 30.0
+# Who waits for the lock looks that often whether that is still needed.
+_LOOK_SECONDS = 0.02
 _UNCHECKED_HASH = 1  # the flags field of PEP 552: valid whatever the source looks like
 
 
@@ -56,14 +58,14 @@ def unpack(archive: str, folder: str) -> bool:
     umask = os.umask(0o077)
     try:
         with _interrupt_at_once(), contextlib.suppress(OSError, zipfile.BadZipFile):
-            lock = _open_private(private)
-            try:
-                if _locked(lock, unless=folder) and not is_complete(folder):
+            _make_private(private)
+            if not os.listdir(private):  # and so nothing to tidy up, and nobody to wait for
+                _check_room(private, archive)
+            with _lock(private, unless=folder) as is_locked:
+                if is_locked and not is_complete(folder):
                     _remove_what_nobody_uses(private, boot=os.path.basename(folder)[:36])
                     _unpack(archive, folder)
                 return is_complete(folder)
-            finally:
-                os.close(lock)
     except StateUnwritable as error:
         sys.stderr.write(f"leasectl: {error}\n")
         sys.exit(error.exit_code)
@@ -76,12 +78,12 @@ def is_complete(folder: str) -> bool:
     return os.path.lexists(os.path.join(folder, "complete"))
 
 
-def _open_private(private: str) -> int:
-    """Open the private folder, made if need be.
+def _make_private(private: str) -> None:
+    """Make the private folder, unless it is there.
 
     Raises:
         StateUnwritable: It isn't a folder, or not ours alone.
-        OSError: It can't be made or opened.
+        OSError: It can't be made.
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(private, 0o700)
@@ -100,21 +102,33 @@ def _open_private(private: str) -> int:
             f"{where} is open to others (mode {mode:04o}), who may have changed what is in it; "
             f"remove it {other}"
         )
-    return os.open(private, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def _locked(lock: int, *, unless: str) -> bool:
-    """Lock, and say so; or wait until somebody else has unpacked the folder, or seems stuck."""
+@contextmanager
+def _lock(private: str, *, unless: str) -> Iterator[bool]:
+    """Lock, and say so; or wait until somebody else has unpacked the folder, or seems stuck.
+
+    Raises:
+        OSError: There can't be a lock.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(os.path.join(private, LOCK_NAME), mode=0o600)
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            if is_complete(unless):
-                return False
-            time.sleep(0.02)
-    return False
+    try:
+        while time.monotonic() < deadline:
+            try:
+                lock.acquire(timeout=0)
+                break
+            except NotImplementedError as error:  # a file system without flock
+                raise OSError(str(error)) from error
+            except Timeout:
+                if is_complete(unless):
+                    break
+                time.sleep(_LOOK_SECONDS)
+        yield lock.is_locked
+    finally:
+        lock.release()
 
 
 def _remove_what_nobody_uses(private: str, *, boot: str) -> None:
@@ -132,8 +146,8 @@ def _remove_what_nobody_uses(private: str, *, boot: str) -> None:
 def _unpack(archive: str, folder: str) -> None:
     beside = os.path.join(os.path.dirname(folder), f"new.{secrets.token_hex(8)}")
     try:
+        _check_room(os.path.dirname(folder), archive)
         with zipfile.ZipFile(archive) as source:
-            _check_room(os.path.dirname(folder), source)
             for name in source.namelist():
                 if name != "__main__.py":
                     _write(name, source.read(name), beside, folder)
@@ -145,10 +159,11 @@ def _unpack(archive: str, folder: str) -> None:
         raise
 
 
-def _check_room(private: str, source: zipfile.ZipFile) -> None:
+def _check_room(private: str, archive: str) -> None:
     """Refuse to fill up a disk that others need, at every start anew."""
     disk = os.statvfs(private)
-    needed = _ROOM_FACTOR * sum(member.file_size for member in source.infolist())
+    with zipfile.ZipFile(archive) as source:
+        needed = _ROOM_FACTOR * sum(member.file_size for member in source.infolist())
     # Some file systems don't know how large they are.
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < needed:
         raise OSError("too little room")

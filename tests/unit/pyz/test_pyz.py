@@ -28,7 +28,7 @@ from packaging.utils import canonicalize_name
 
 import leasectl
 from leasectl.pyz import unpack
-from leasectl.pyz.unpack import LEFT_OVER, UNPACKED
+from leasectl.pyz.unpack import LEFT_OVER, LOCK_NAME, UNPACKED
 from tests.kit.support import Cli, Finished, eventually
 
 ROOT = Path(__file__).parents[3]
@@ -97,8 +97,12 @@ class Pyz(Cli):
     @property
     def folder(self) -> Path:
         """The one folder that was unpacked."""
-        (folder,) = self.private.iterdir()
+        (folder,) = self.unpacked()
         return folder
+
+    def unpacked(self) -> list[Path]:
+        """All that is in the private folder beside its lock."""
+        return [path for path in self.private.iterdir() if path.name != LOCK_NAME]
 
     def make_private(self) -> None:
         self.private.mkdir(mode=0o700)
@@ -389,7 +393,7 @@ class TestTheUnpackedFolder:
         build(pyz.archive, root=copy)
         assert pyz.ok("--version") == "leasectl 9.8.7\n"
         # A keeper of the other version may still run from there.
-        assert first.exists() and len(list(pyz.private.iterdir())) == 2
+        assert first.exists() and len(pyz.unpacked()) == 2
 
     def test_a_start_that_is_killed_leaves_nothing_that_is_taken_for_whole(self, pyz: Pyz) -> None:
         for milliseconds in (40, 80, 120, 160, 200):
@@ -460,13 +464,13 @@ class TestTheUnpackedFolder:
         limited = ["bash", "-c", 'ulimit -f 100; exec "$@"', "bash", *pyz.command("--version")]
         finished = pyz.spawn(limited).finish()
         assert finished == Finished(0, f"leasectl {leasectl.__version__}\n", "")
-        assert list(pyz.private.iterdir()) == []
+        assert pyz.unpacked() == []
 
     def test_who_waits_for_a_stuck_first_start_is_not_stuck_for_ever(
         self, pyz: Pyz, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pyz.make_private()
-        stuck = os.open(pyz.private, os.O_RDONLY)
+        stuck = os.open(pyz.private / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(stuck, fcntl.LOCK_EX)
         monkeypatch.setattr(unpack, "_PATIENCE_SECONDS", 0.1)
         assert not unpack.unpack(str(pyz.archive), str(pyz.private / "folder"))
