@@ -1,2 +1,11 @@
-"""One module per command: parse, call the service, print. The only place that prints, exits and
-reads the environment."""
+"""The command line: the only place that prints, exits and reads the environment.
+
+`app` finds the command in ``COMMANDS``, imports its module, and turns whatever is raised into one
+line and an exit code. A command's module has its name (`acquire`, `pool_create`) and reads thus:
+parse by `options`, open the service by `context`, call a verb of `leasectl.leases`,
+`leasectl.pools` or `leasectl.run`, print by `output`. Who waits does so inside `waiting.reported`,
+which shows progress; what was acquired is printed before it is announced (`handle_output`). What
+several commands show has modules of its own: `status_table`, `status_json`, `table`.
+
+A command pays only for what it uses: what others need is imported inside functions.
+"""

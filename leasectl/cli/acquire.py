@@ -6,16 +6,14 @@ from typing import Any
 
 import click
 
-from leasectl.backends.kinds import kind_of_handle
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.output import emit, emit_lines, note
-from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
+from leasectl.cli.handle_output import HandleForm, print_and_announce
+from leasectl.cli.output import note
+from leasectl.cli.waiting import interrupts, reported, sleep_jitter
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce, take_back
-from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, Request, Scope
+from leasectl.model import Process, Scope
 from leasectl.system.process import identify
 from leasectl.system.signals import SignalTrap
 
@@ -61,7 +59,7 @@ def command(
     jitter_seconds: float,
     scope: Scope,
     guard_pid: int | None,
-    output: str,
+    output: HandleForm,
     optional: bool,
     quiet: bool,
     backend: str | None,
@@ -78,7 +76,12 @@ def command(
     try:
         with SignalTrap() as trap:
             service = open_service(backend)
-            _acquire(service, request, trap, guard_pid, wait_seconds, jitter_seconds, output, quiet)
+            guard = None if guard_pid is None else _guard(guard_pid)
+            ends = interrupts(trap, guard)
+            sleep_jitter(jitter_seconds, ends)
+            with reported(request.type, wait_seconds, ends, quiet=quiet) as patience:
+                handle = acquire(service, request, patience=patience, guard=guard)
+            print_and_announce(service, handle, trap, output)
     except InvalidRequest:
         raise
     except LeaseError as error:
@@ -88,64 +91,6 @@ def command(
         if isinstance(error, NoLease) and conflict_code is not None:
             error.exit_code = conflict_code
         raise
-
-
-def _acquire(
-    service: Service,
-    request: Request,
-    trap: SignalTrap,
-    guard_pid: int | None,
-    wait_seconds: float | None,
-    jitter_seconds: float,
-    output: str,
-    quiet: bool,
-) -> None:
-    guard = None if guard_pid is None else _guard(guard_pid)
-    ends = interrupts(trap, guard)
-    sleep_jitter(jitter_seconds, ends)
-    reporter = Reporter(request.type, wait_seconds)
-    try:
-        handle = acquire(
-            service, request, patience=reporter.patience(ends, quiet=quiet), guard=guard
-        )
-    finally:
-        reporter.clear()
-    tell(service, handle, trap, output)
-
-
-def tell(service: Service, handle: Handle, trap: SignalTrap, output: str = "handle") -> None:
-    """Print what was had, and only then let it outlive this process; else give it back."""
-    try:
-        trap.check()
-        if kind_of_handle(handle).grants_nothing:
-            note(f"dry run (backend {handle.backend}): nothing is leased")
-        _print(service, handle, output)
-        announce(service, handle)
-    except BaseException:
-        take_back(service, handle)
-        raise
-
-
-def _print(service: Service, handle: Handle, output: str) -> None:
-    path = service.state.names_path(handle.id)
-    if output == "handle":
-        emit(f"{path}\n")
-    elif output == "names":
-        emit_lines(handle.names)
-    elif output == "csv":
-        emit(",".join(handle.names) + "\n")
-    elif output == "json":
-        from leasectl.cli.cat import emit_handle_json
-
-        emit_handle_json(service, handle)
-    else:
-        import shlex
-
-        fences = ",".join(handle.fences)
-        emit(
-            f"LEASECTL_HANDLE={shlex.quote(path)}\n"
-            f"LEASECTL_NAMES={','.join(handle.names)}\nLEASECTL_FENCE={fences}\n"
-        )
 
 
 def _guard(pid: int) -> Process:

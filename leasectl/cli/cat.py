@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import time
+from typing import Literal
 
 import click
 
 from leasectl.cli import options
 from leasectl.cli.context import open_service
-from leasectl.cli.output import emit, emit_json, emit_lines, lease_fields
+from leasectl.cli.handle_output import print_handle_json
+from leasectl.cli.output import emit, emit_lines
 from leasectl.errors import NotFound
-from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names
-from leasectl.model import Handle
-from leasectl.system.clock import boottime_seconds, rfc3339
+
+NamesForm = Literal["plain", "csv", "json"]
 
 EXAMPLE = """\b
 Example:
@@ -31,7 +31,7 @@ Example:
     show_default=True,
     help="plain: a name a line; csv: one line; json: all that is known of the handle.",
 )
-def command(*, handle: str, form: str) -> None:
+def command(*, handle: str, form: NamesForm) -> None:
     """Print what a handle holds now; nothing if it holds nothing."""
     if not handle:
         return
@@ -43,27 +43,8 @@ def command(*, handle: str, form: str) -> None:
         )
     names = tuple(read_names(handle)) if record is None else record.names
     if record is not None and form == "json":
-        emit_handle_json(service, record)
+        print_handle_json(service, record)
     elif form == "csv":
         emit(",".join(names) + "\n" if names else "")
     else:
         emit_lines(names)
-
-
-def emit_handle_json(service: Service, handle: Handle) -> None:
-    """Print all that is known of a handle."""
-    left = None if handle.release_at is None else handle.release_at - boottime_seconds()
-    guard_pid = handle.guard.pid if handle.guard else None
-    emit_json(
-        {
-            "handle": service.state.names_path(handle.id),
-            "backend": handle.backend,
-            "type": handle.request.type,
-            "count": handle.request.count,
-            "scope": handle.request.scope,
-            "state": handle.state,
-            "acquisition": handle.acquisition,
-            "release_at": None if left is None else rfc3339(time.time() + left),
-            "leases": [lease_fields(lease, guard_pid=guard_pid) for lease in handle.leases],
-        }
-    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasectl.cli import options
+from leasectl.cli import options, pool_options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
@@ -29,8 +29,6 @@ Examples:
   leasectl pool apply -f - <boskos-resources.yaml
 """
 
-quiet = click.option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
-
 
 @click.command(epilog=EXAMPLE)
 @click.option(
@@ -44,7 +42,7 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Don't say on stderr wh
     help="The list, in YAML or JSON; -: stdin.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@quiet
+@pool_options.quiet
 @options.backend
 def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: str | None) -> None:
     """Make pools what a file says, in the form of Boskos' resources.
@@ -147,11 +145,5 @@ def _warn_of_the_rest(change: PoolChange) -> None:
             )
 
 
-def examples(names: Sequence[str]) -> str:
-    """Show which, of some names: the first and the last."""
-    between = " and " if len(names) == 2 else " … "
-    return names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
-
-
 def _examples(names: Sequence[str]) -> str:
-    return f" ({examples(names)})" if names else ""
+    return f" ({pool_options.examples(names)})" if names else ""

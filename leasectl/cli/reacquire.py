@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from leasectl.cli import options
-from leasectl.cli.acquire import tell
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.waiting import Reporter, interrupts, sleep_jitter
+from leasectl.cli.handle_output import print_and_announce
+from leasectl.cli.waiting import interrupts, reported, sleep_jitter
 from leasectl.errors import NoLease
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.targets import Targets
@@ -46,13 +46,11 @@ def command(
             raise no_handle_of_ours(handle, service, "reacquired")
         ends = interrupts(trap, record.guard)
         sleep_jitter(jitter_seconds, ends)
-        reporter = Reporter(record.request.type, wait_seconds)
         try:
-            held = reacquire(service, record.id, patience=reporter.patience(ends, quiet=quiet))
+            with reported(record.request.type, wait_seconds, ends, quiet=quiet) as patience:
+                held = reacquire(service, record.id, patience=patience)
         except NoLease as error:
             error.args = (f"{error}; the handle holds nothing now",)
             error.exit_code = error.exit_code if conflict_code is None else conflict_code
             raise
-        finally:
-            reporter.clear()
-        tell(service, held, trap)
+        print_and_announce(service, held, trap)

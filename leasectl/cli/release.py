@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 from leasectl.cli import options
@@ -48,7 +50,7 @@ def command(
     *,
     handle: str | None,
     names: tuple[str, ...] | None,
-    scope: str | None,
+    scope: Literal["test"] | None,
     everything: bool,
     delay: float | None,
     detach: bool,

@@ -10,7 +10,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note
-from leasectl.cli.waiting import Reporter, sleep_jitter
+from leasectl.cli.waiting import reported, sleep_jitter
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
@@ -107,7 +107,6 @@ def command(
         optional=optional,
         environ=dict(os.environ),
     )
-    reporter = Reporter(plan.request.type, wait_seconds)
     runner = Runner(
         lambda: open_service(backend),
         plan,
@@ -115,12 +114,11 @@ def command(
         warn=note,
     )
     try:
-        ending = runner.run(reporter.patience((), quiet=quiet))
+        with reported(plan.request.type, wait_seconds, (), quiet=quiet) as patience:
+            ending = runner.run(patience)
     except NoLease as error:
         error.exit_code = error.exit_code if conflict_code is None else conflict_code
         raise
-    finally:
-        reporter.clear()
     if ending.signum is not None:
         die_of(ending.signum)
     return ending.code or 0

@@ -6,7 +6,8 @@ import fcntl
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.cli.output import note
@@ -22,7 +23,32 @@ TERMINAL_REPORT_SECONDS = 1.0
 LOG_REPORT_SECONDS = 60.0
 
 
-class Reporter:
+@contextmanager
+def reported(
+    pool_type: str, wait_seconds: float | None, interrupts: Sequence[Interrupt], *, quiet: bool
+) -> Iterator[Patience]:
+    """Wait inside with the `Patience` that this gives; its progress is shown meanwhile.
+
+    Args:
+        pool_type: What is waited for.
+        wait_seconds: For how long at most; None for no limit.
+        interrupts: What ends the wait.
+        quiet: Show nothing, and so never wake up to do so.
+    """
+    reporter = _Reporter(pool_type, wait_seconds)
+    try:
+        yield Patience(
+            wait_seconds=wait_seconds,
+            interrupts=tuple(interrupts),
+            report=None if quiet else reporter.report,
+            warn=note,
+            report_seconds=TERMINAL_REPORT_SECONDS if reporter.is_live else LOG_REPORT_SECONDS,
+        )
+    finally:
+        reporter.clear()
+
+
+class _Reporter:
     """Progress of one wait: a live line on a terminal, else a line at the start and one a minute.
 
     Args:
@@ -33,29 +59,19 @@ class Reporter:
     def __init__(self, pool_type: str, wait_seconds: float | None) -> None:
         self._pool_type = pool_type
         self._wait_seconds = wait_seconds
-        self._live = sys.stderr.isatty()
+        self.is_live = sys.stderr.isatty()
         self._shown = False
-
-    def patience(self, interrupts: Sequence[Interrupt], *, quiet: bool) -> Patience:
-        """The `Patience` of this wait; a quiet one reports nothing, and so never wakes up."""
-        return Patience(
-            wait_seconds=self._wait_seconds,
-            interrupts=tuple(interrupts),
-            report=None if quiet else self._report,
-            warn=note,
-            report_seconds=TERMINAL_REPORT_SECONDS if self._live else LOG_REPORT_SECONDS,
-        )
 
     def clear(self) -> None:
         """Take the live line away."""
-        if self._live and self._shown:
+        if self.is_live and self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
             self._shown = False
 
-    def _report(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
         line = self._line(progress)
-        if not self._live:
+        if not self.is_live:
             note(line)
             return
         columns = os.get_terminal_size(sys.stderr.fileno()).columns

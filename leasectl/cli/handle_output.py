@@ -1,0 +1,71 @@
+"""What is printed of a handle, and when what was acquired may outlive the process that did it."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from leasectl.backends.kinds import kind_of_handle
+from leasectl.cli.output import emit, emit_json, emit_lines, lease_fields, note
+from leasectl.leases.announce import announce, take_back
+from leasectl.leases.service import Service
+from leasectl.model import Handle
+from leasectl.system.clock import boottime_seconds, rfc3339
+from leasectl.system.signals import SignalTrap
+
+HandleForm = Literal["handle", "names", "csv", "json", "env"]
+
+
+def print_and_announce(
+    service: Service, handle: Handle, trap: SignalTrap, form: HandleForm = "handle"
+) -> None:
+    """Print what was had, and only then let it outlive this process; else give it back."""
+    try:
+        trap.check()
+        if kind_of_handle(handle).grants_nothing:
+            note(f"dry run (backend {handle.backend}): nothing is leased")
+        print_handle(service, handle, form)
+        announce(service, handle)
+    except BaseException:
+        take_back(service, handle)
+        raise
+
+
+def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
+    """Print a handle: its path, what it holds, all that is known of it, or lines for ``eval``."""
+    path = service.state.names_path(handle.id)
+    if form == "handle":
+        emit(f"{path}\n")
+    elif form == "names":
+        emit_lines(handle.names)
+    elif form == "csv":
+        emit(",".join(handle.names) + "\n")
+    elif form == "json":
+        print_handle_json(service, handle)
+    else:
+        import shlex
+
+        fences = ",".join(handle.fences)
+        emit(
+            f"LEASECTL_HANDLE={shlex.quote(path)}\n"
+            f"LEASECTL_NAMES={','.join(handle.names)}\nLEASECTL_FENCE={fences}\n"
+        )
+
+
+def print_handle_json(service: Service, handle: Handle) -> None:
+    """Print all that is known of a handle."""
+    left = None if handle.release_at is None else handle.release_at - boottime_seconds()
+    guard_pid = handle.guard.pid if handle.guard else None
+    emit_json(
+        {
+            "handle": service.state.names_path(handle.id),
+            "backend": handle.backend,
+            "type": handle.request.type,
+            "count": handle.request.count,
+            "scope": handle.request.scope,
+            "state": handle.state,
+            "acquisition": handle.acquisition,
+            "release_at": None if left is None else rfc3339(time.time() + left),
+            "leases": [lease_fields(lease, guard_pid=guard_pid) for lease in handle.leases],
+        }
+    )

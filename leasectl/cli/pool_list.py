@@ -1,0 +1,36 @@
+"""``leasectl pool list``: which pools there are."""
+
+from __future__ import annotations
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.context import open_service
+from leasectl.cli.output import note, show, show_json
+from leasectl.cli.status_facts import pool_counts
+from leasectl.cli.status_table import pools_table
+from leasectl.cli.table import output_width
+from leasectl.pools.admin import PoolService
+from leasectl.text.suggestions import NO_POOLS
+
+EXAMPLE = """\b
+Examples:
+  leasectl pool list
+  leasectl pool list --json
+"""
+
+
+@click.command(epilog=EXAMPLE)
+@options.json_output
+@options.backend
+def command(*, as_json: bool, backend: str | None) -> None:
+    """List pools, and how many resources are free and held."""
+    service = open_service(backend)
+    pools = PoolService(service).show()
+    if as_json:
+        counts = [{"type": pool.type, **pool_counts(pool)} for pool in pools]
+        show_json({"backend": service.backend_url, "pools": counts})
+    elif pools:
+        show(pools_table(pools, output_width()))
+    else:
+        note(NO_POOLS)

@@ -1,0 +1,74 @@
+"""What the commands of ``leasectl pool`` share: options, and what they say was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.output import note
+from leasectl.errors import InvalidRequest
+from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
+from leasectl.text.printable import printable
+from leasectl.text.wording import counted
+
+pool_argument = click.argument(
+    "pool_type", type=check_type, metavar="TYPE", shell_complete=options.complete_types
+)
+new_pool_argument = click.argument("pool_type", type=check_type, metavar="TYPE")
+count = click.option(
+    "-c",
+    "--count",
+    type=int,
+    metavar="N",
+    help="So many resources, named TYPE--00, TYPE--01 and so on.",
+)
+names = click.option(
+    "--names", metavar="A,B", help="Resources of these names, with commas between them."
+)
+quiet = click.option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
+
+
+def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, ...]:
+    """What ``--count`` or ``--names`` ask for; InvalidRequest when it is both, or neither."""
+    if (count is None) == (names is None):
+        raise InvalidRequest("say which resources: either --count N or --names A,B")
+    if names is not None:
+        return distinct_names(names)
+    assert count is not None
+    if not 1 <= count <= MOST_AT_ONCE:
+        raise InvalidRequest(f"--count {count}: it can be 1 to {MOST_AT_ONCE} at a time")
+    return count
+
+
+def distinct_names(text: str) -> tuple[str, ...]:
+    """Read names that make or end something: an empty one is a variable that was never set."""
+    names = tuple(text.split(","))
+    if "" in names:
+        raise InvalidRequest(f'--names "{printable(text)}": one of the names is empty')
+    for name in names:
+        check_name(name)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidRequest(f'--names: "{twice}" is in it twice')
+    if len(names) > MOST_AT_ONCE:
+        raise InvalidRequest(f"--names: at most {MOST_AT_ONCE} at a time")
+    return names
+
+
+def described(names: Sequence[str]) -> str:
+    """How many resources, and which."""
+    return f"{counted(len(names), 'resource')}, {examples(names)}"
+
+
+def examples(names: Sequence[str]) -> str:
+    """Show which, of some names: the first and the last."""
+    between = " and " if len(names) == 2 else " … "
+    return names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
+
+
+def say_done(quiet: bool, text: str) -> None:
+    """Tell people what was done, unless they don't want to hear."""
+    if not quiet:
+        note(text)

@@ -1,0 +1,34 @@
+"""``leasectl pool remove``: take resources out of a pool."""
+
+from __future__ import annotations
+
+import click
+
+from leasectl.cli import options, pool_options
+from leasectl.cli.context import open_service
+
+EXAMPLE = """\b
+Example:
+  leasectl pool remove azure--install --names azure--install--01
+"""
+
+
+@click.command(epilog=EXAMPLE)
+@pool_options.pool_argument
+@click.option(
+    "--names", required=True, metavar="A,B", help="Which resources, with commas between them."
+)
+@click.option("--force", is_flag=True, help="Take a held resource from its holder.")
+@pool_options.quiet
+@options.backend
+def command(*, pool_type: str, names: str, force: bool, quiet: bool, backend: str | None) -> None:
+    """Take resources out of a pool: all that are named, or none.
+
+    A resource that is held isn't removed (exit code 77) unless forced: then its holder has lost
+    its lease, and a command under "leasectl run" is told so.
+    """
+    wanted = pool_options.distinct_names(names)
+    open_service(backend).pools.remove_resources(pool_type, wanted, force=force)
+    pool_options.say_done(
+        quiet, f'removed from pool "{pool_type}": {pool_options.described(wanted)}'
+    )

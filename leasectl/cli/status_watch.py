@@ -1,0 +1,125 @@
+"""``leasectl status --watch``: show it again whenever something changes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Union
+
+from leasectl.cli.output import ReaderGone, emit, emit_json, note
+from leasectl.cli.status_json import overview_fields
+from leasectl.cli.status_table import overview_text
+from leasectl.cli.table import output_width, shorten
+from leasectl.errors import BackendUnreachable
+from leasectl.leases.service import Service
+from leasectl.model import Overview
+from leasectl.pools.admin import PoolService
+from leasectl.system.clock import boottime_seconds, rfc3339
+from leasectl.system.poll import READABLE, Interrupt
+from leasectl.system.signals import SignalTrap
+from leasectl.text.suggestions import NO_POOLS
+
+LONGEST_REFRESH_SECONDS = 2.0
+LOOK_SECONDS = 0.2
+
+# How things are, or why that can't be told.
+_Found = Union[Overview, BackendUnreachable]
+
+
+class _Ended(Exception):
+    """Nobody looks any more."""
+
+
+def show_again(service: Service, pool_type: str | None, *, as_json: bool) -> None:
+    """Show the overview until a signal comes or nobody reads it any more.
+
+    Args:
+        service: On the backend whose pools are shown.
+        pool_type: The one to show; None for all.
+        as_json: One object a line, each time that something has changed.
+
+    Raises:
+        LeaseError: Things can't be told the first time.
+    """
+    live = sys.stdout.isatty() and not as_json
+    with SignalTrap() as trap:
+        ends = (
+            Interrupt(trap.fd, READABLE, trap.check),
+            # No event is asked for: a pipe without a reader reports an error all the same.
+            Interrupt(1, 0, _end),
+        )
+        shown: _Found | None = None
+        try:
+            while True:
+                found = _look(service, pool_type, is_first=shown is None)
+                if live:
+                    emit(_screen(_body(found)))
+                else:
+                    _write_change(service, found, shown, as_json=as_json)
+                shown = found
+                _sleep_until_changed(service, ends)
+        except (ReaderGone, _Ended):
+            return
+
+
+def _look(service: Service, pool_type: str | None, *, is_first: bool) -> _Found:
+    """How things are, or, later than the first time, why that can't be told."""
+    try:
+        return PoolService(service).overview(pool_type)
+    except BackendUnreachable as error:
+        if is_first:
+            raise
+        return error
+
+
+def _end() -> None:
+    raise _Ended
+
+
+def _write_change(service: Service, found: _Found, shown: _Found | None, *, as_json: bool) -> None:
+    """Write down how things are, if they differ from what was shown before."""
+    if isinstance(found, BackendUnreachable):
+        if not isinstance(shown, BackendUnreachable):
+            note(str(found))
+    elif found != shown:
+        emit_json(overview_fields(service, found)) if as_json else emit(_dated(found))
+
+
+def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
+    """Sleep until another process has changed the records, at most for the refresh time."""
+    from leasectl.cli.waiting import pause
+
+    before = service.state.data_version()
+    until = boottime_seconds() + LONGEST_REFRESH_SECONDS
+    while boottime_seconds() < until:
+        pause(LOOK_SECONDS, ends)
+        if service.state.data_version() != before:
+            return
+
+
+def _dated(overview: Overview) -> str:
+    text = overview_text(overview, output_width()) if overview.pools else "no pools\n"
+    return f"{rfc3339(time.time())}\n{text}\n"
+
+
+def _body(found: _Found) -> str:
+    if isinstance(found, BackendUnreachable):
+        from textwrap import fill
+
+        return fill(str(found), output_width() or 80)
+    return overview_text(found, output_width()) if found.pools else f"{NO_POOLS}\n"
+
+
+def _screen(body: str) -> str:
+    """What replaces all that is on a terminal; what doesn't fit its height is counted."""
+    import shutil
+
+    columns, rows = shutil.get_terminal_size()
+    at = time.strftime("%H:%M:%S")
+    heading = f"leasectl status at {at}; Ctrl-C ends it"
+    lines = [shorten(heading, columns, cut="end"), "", *body.splitlines()]
+    if len(lines) > rows - 1:
+        kept = max(1, rows - 2)
+        lines = [*lines[:kept], shorten(f"… {len(lines) - kept} more lines", columns, cut="end")]
+    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
