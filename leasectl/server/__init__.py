@@ -1,1 +1,11 @@
-"""`leasectl serve`: the lease proxy's protocol in front of a backend. Needs leasectl[serve]."""
+"""``leasectl serve``: the lease proxy's protocol in front of pools. Needs leasectl[serve].
+
+`serving` has the process: one event loop in one thread, which thousands of clients wait in. A
+request comes in by a client's `connection`, which knows when the client goes away; `api` has the
+paths and `responses` the forms of what is answered. `served_leases` waits for leases on behalf of
+clients (each wait is a generator of sleeps, done by `sleeps`) and gives them back. How a grant
+looks as a record is in `grants`; whether its answer arrived, as far as the kernel knows, in
+`delivery`; what clients have given up and may still arrive, in `withdrawn_keys`. Beside that:
+`health`, `metrics`, `notices` for the operator, and the `keeper_watch`, for leases outlive the
+server.
+"""

@@ -21,13 +21,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.request import LARGEST_COUNT
-from leasectl.server.answers import Answer, Granted, names_answer, quoted, refusal
-from leasectl.server.connection import SCOPE_KEY, Connection
-from leasectl.server.desk import Desk, NotReleased
+from leasectl.server.connection import SCOPE_KEY, ClientConnection
 from leasectl.server.grants import LONGEST_KEY, is_key
 from leasectl.server.health import Health
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
+from leasectl.server.responses import GrantResponse, LeaseResponse, names_response, quoted, refusal
+from leasectl.server.served_leases import NotReleased, ServedLeases
 from leasectl.text.naming import LONGEST_TYPE, is_name
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -38,18 +38,18 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(
-    desk: Desk, meter: Meter, health: Health, *, token: str | None, notices: Notices
+    leases: ServedLeases, meter: Meter, health: Health, *, token: str | None, notices: Notices
 ) -> ASGIApp:
     """Make the ASGI application.
 
     Args:
-        desk: What does the work.
+        leases: What does the work.
         meter: What ``/metrics`` shows beside the pools.
         health: What ``/healthz`` tells.
         token: Clients have to show it as a bearer token; None: no need.
         notices: What the server's operator is told by.
     """
-    api = _Api(desk, meter, health, notices)
+    api = _Api(leases, meter, health, notices)
 
     def at(path: str, method: str, handler: Handler, *, open_: bool = False) -> Route:
         return Route(path, _Endpoint(method, handler, None if open_ else token, notices))
@@ -111,8 +111,10 @@ def _shows(request: Request, token: str) -> bool:
 class _Api:
     """What the paths do."""
 
-    def __init__(self, desk: Desk, meter: Meter, health: Health, notices: Notices) -> None:
-        self._desk = desk
+    def __init__(
+        self, leases: ServedLeases, meter: Meter, health: Health, notices: Notices
+    ) -> None:
+        self._leases = leases
         self._meter = meter
         self._health = health
         self._notices = notices
@@ -122,7 +124,7 @@ class _Api:
         answer = await self._acquire(request, key)
         return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
 
-    async def _acquire(self, request: Request, key: str | None) -> Answer:
+    async def _acquire(self, request: Request, key: str | None) -> LeaseResponse:
         pool_type = request.query_params.get("type", "")
         count = request.query_params.get("count") or "1"
         if not pool_type:
@@ -132,12 +134,12 @@ class _Api:
         if key is not None and not is_key(key):
             return _bad_key()
         if int(count) == 0:
-            return names_answer([])
-        connection: Connection = request.scope[SCOPE_KEY]
+            return names_response([])
+        connection: ClientConnection = request.scope[SCOPE_KEY]
         try:
             if not is_name(pool_type) or len(pool_type) > LONGEST_TYPE:
                 raise NotFound(pool_type)
-            handle = await self._desk.acquire(
+            handle = await self._leases.acquire(
                 pool_type,
                 int(count),
                 client=request.client.host if request.client else "",
@@ -148,8 +150,8 @@ class _Api:
             self._notices.failed(_name(request), error)
             status, reason = _why_not(error)
             return refusal(status, f"Failed to acquire lease {quoted(pool_type)}: {reason}")
-        return Granted(
-            handle.names, connection, lambda delivered: self._desk.answered(handle, delivered)
+        return GrantResponse(
+            handle.names, connection, lambda delivered: self._leases.answered(handle, delivered)
         )
 
     async def release(self, request: Request) -> Response:
@@ -163,11 +165,11 @@ class _Api:
         answer = self._release(request, names, key)
         return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
 
-    def _release(self, request: Request, names: list[str], key: str | None) -> Answer:
+    def _release(self, request: Request, names: list[str], key: str | None) -> LeaseResponse:
         try:
             if key is not None and not names:
-                self._desk.withdraw(key)
-            self._desk.release(names, key=key)
+                self._leases.withdraw(key)
+            self._leases.release(names, key=key)
         except NotReleased as error:
             self._notices.failed(_name(request), error.reason)
             done = " ".join(error.released)
@@ -175,16 +177,16 @@ class _Api:
         except LeaseError as error:
             self._notices.failed(_name(request), error)
             return refusal(500, f"Failed to release: {error}")
-        return Answer(status_code=204)
+        return LeaseResponse(status_code=204)
 
     async def healthz(self, request: Request) -> Response:
-        if self._desk.is_closing:
+        if self._leases.is_closing:
             return refusal(503, "shutting down")
         await self._health.check()
         return PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:
-        text = self._meter.text(self._desk.service.pools.pools())
+        text = self._meter.text(self._leases.service.pools.pools())
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
@@ -199,7 +201,7 @@ def _why_not(error: LeaseError) -> tuple[int, str]:
     return 500, str(error)
 
 
-def _bad_key() -> Answer:
+def _bad_key() -> LeaseResponse:
     return refusal(400, f"{IDEMPOTENCY_KEY} is not 1 to {LONGEST_KEY} printable ASCII characters")
 
 
@@ -209,7 +211,7 @@ async def _body(request: Request) -> bytes:
     Raises:
         ValueError: It is too long, or its client went away before it was there.
     """
-    connection: Connection = request.scope[SCOPE_KEY]
+    connection: ClientConnection = request.scope[SCOPE_KEY]
     reading = asyncio.ensure_future(_read(request))
     await asyncio.wait((reading, connection.gone), return_when=asyncio.FIRST_COMPLETED)
     if not reading.done():

@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from leasectl.server.delivery import GONE, Wire, has_arrived, look_at
+from leasectl.server.delivery import GONE, TcpState, has_arrived, look_at
 from leasectl.system.backoff import Backoff, Pauses
 
 # Where a request's scope has its connection.
@@ -34,7 +34,7 @@ _LOOKS = Backoff(first_seconds=0.001, longest_seconds=0.25)
 _ALIVE_SECONDS = 0.25
 
 
-class Connection(H11Protocol):
+class ClientConnection(H11Protocol):
     """uvicorn's connection, open as long as one half of it is.
 
     Attributes:
@@ -52,7 +52,7 @@ class Connection(H11Protocol):
         self.app = app
         self.gone: asyncio.Future[None] = self.loop.create_future()
         self._stirred = asyncio.Event()
-        self._at_the_end: Wire | None = None
+        self._at_the_end: TcpState | None = None
         self._was_reset = False
 
     # ---- what the event loop calls
@@ -89,7 +89,7 @@ class Connection(H11Protocol):
 
     # ---- what answers are sent by
 
-    def look(self) -> Wire:
+    def look(self) -> TcpState:
         """How the connection is, or was at its end."""
         if self._at_the_end is None:
             with contextlib.suppress(OSError):

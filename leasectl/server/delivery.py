@@ -18,7 +18,7 @@ _TCP_CLOSE = 7
 _STATE_BYTES = 1
 
 
-class Wire(NamedTuple):
+class TcpState(NamedTuple):
     """A TCP connection at one instant.
 
     Args:
@@ -30,27 +30,27 @@ class Wire(NamedTuple):
     pending: int
 
 
-GONE = Wire(closed=True, pending=0)
+GONE = TcpState(closed=True, pending=0)
 
 
-def look_at(connection: socket.socket) -> Wire:
+def look_at(connection: socket.socket) -> TcpState:
     """Ask the kernel how a connection is; OSError when it is no longer open here."""
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _STATE_BYTES)[0]
     # SIOCOUTQ, see tcp(7), has the number of the terminals' TIOCOUTQ.
     (pending,) = struct.unpack("=i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))
-    return Wire(state == _TCP_CLOSE, pending)
+    return TcpState(state == _TCP_CLOSE, pending)
 
 
-def has_arrived(wire: Wire, *, buffered: int) -> bool | None:
+def has_arrived(tcp: TcpState, *, buffered: int) -> bool | None:
     """Tell whether all that was written has arrived at the other side's kernel.
 
     Args:
-        wire: The connection now.
+        tcp: The connection now.
         buffered: Bytes that our kernel hasn't even been given.
 
     Returns:
         None while it is still on its way.
     """
-    if wire.closed:
+    if tcp.closed:
         return False
-    return None if wire.pending or buffered else True
+    return None if tcp.pending or buffered else True

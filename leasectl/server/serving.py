@@ -17,12 +17,12 @@ from starlette.types import ASGIApp
 from leasectl.errors import CantListen
 from leasectl.leases.service import Service
 from leasectl.server.api import make_app
-from leasectl.server.connection import Connection
-from leasectl.server.desk import Desk
+from leasectl.server.connection import ClientConnection
 from leasectl.server.health import Health
 from leasectl.server.keeper_watch import KeeperWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
+from leasectl.server.served_leases import ServedLeases
 from leasectl.system.clock import Clock
 
 BACKLOG = 4096
@@ -99,7 +99,7 @@ def serve(
     clock, meter = Clock(), Meter()
     notices = Notices(warn, clock=clock)
     watch = KeeperWatch(service, notices)
-    desk = Desk(
+    leases = ServedLeases(
         service,
         acquire_seconds=acquire_seconds,
         clock=clock,
@@ -107,14 +107,14 @@ def serve(
         notices=notices,
         keeper_watch=watch,
     )
-    app = make_app(desk, meter, Health(service.state, probe), token=token, notices=notices)
-    asyncio.run(_serve(app, bound, desk, watch, ready, notices))
+    app = make_app(leases, meter, Health(service.state, probe), token=token, notices=notices)
+    asyncio.run(_serve(app, bound, leases, watch, ready, notices))
 
 
 async def _serve(
     app: ASGIApp,
     bound: socket.socket,
-    desk: Desk,
+    leases: ServedLeases,
     watch: KeeperWatch,
     ready: Callable[[], None],
     notices: Notices,
@@ -124,7 +124,7 @@ async def _serve(
     def end() -> None:
         server.force_exit = server.should_exit
         server.should_exit = True
-        desk.close()
+        leases.close()
 
     def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # Such as too many open files, which asyncio tells once for each place in the backlog.
@@ -153,7 +153,7 @@ def _most_clients() -> int:
 def _config(app: ASGIApp, most_clients: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=Connection,
+        http=ClientConnection,
         ws="none",
         interface="asgi3",
         lifespan="off",

@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from leasectl.server.answers import Granted
-from leasectl.server.connection import SCOPE_KEY, Connection
+from leasectl.server.connection import SCOPE_KEY, ClientConnection
+from leasectl.server.responses import GrantResponse
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
@@ -24,13 +24,15 @@ class _Meeting:
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
         self.verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.connection: Connection | None = None
+        self.connection: ClientConnection | None = None
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         self.connection = scope[SCOPE_KEY]
         self.asked.set()
         await self.answer.wait()
-        await Granted(["T--00"], scope[SCOPE_KEY], self.verdict.set_result)(scope, receive, send)
+        await GrantResponse(["T--00"], scope[SCOPE_KEY], self.verdict.set_result)(
+            scope, receive, send
+        )
 
     async def client(self, *headers: bytes) -> socket.socket:
         """Connect and ask."""
@@ -38,8 +40,8 @@ class _Meeting:
         config = uvicorn.Config(self.app, interface="asgi3", log_config=None, lifespan="off")
         config.load()
 
-        def protocol() -> Connection:
-            return Connection(config=config, server_state=ServerState(), app_state={})
+        def protocol() -> ClientConnection:
+            return ClientConnection(config=config, server_state=ServerState(), app_state={})
 
         server = await loop.create_server(protocol, "127.0.0.1", 0)
         client = socket.socket()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from leasectl.server.delivery import Wire, has_arrived
+from leasectl.server.delivery import TcpState, has_arrived
 from tests.kit.faults.raw_client import RawClient
 from tests.kit.serving import Serve, Serving, first_line, held, resources, states
 from tests.kit.support import Cli, eventually
@@ -18,18 +18,18 @@ GONE = (OSError, http.client.HTTPException)
 
 
 @pytest.mark.parametrize(
-    ("wire", "buffered", "verdict"),
+    ("tcp", "buffered", "verdict"),
     [
-        (Wire(closed=False, pending=160), 0, None),
-        (Wire(closed=False, pending=0), 61, None),
-        (Wire(closed=False, pending=0), 0, True),
-        (Wire(closed=True, pending=160), 0, False),
-        (Wire(closed=True, pending=0), 61, False),
-        (Wire(closed=True, pending=0), 0, False),
+        (TcpState(closed=False, pending=160), 0, None),
+        (TcpState(closed=False, pending=0), 61, None),
+        (TcpState(closed=False, pending=0), 0, True),
+        (TcpState(closed=True, pending=160), 0, False),
+        (TcpState(closed=True, pending=0), 61, False),
+        (TcpState(closed=True, pending=0), 0, False),
     ],
 )
-def test_what_the_kernel_knows(wire: Wire, buffered: int, verdict: bool | None) -> None:
-    assert has_arrived(wire, buffered=buffered) is verdict
+def test_what_the_kernel_knows(tcp: TcpState, buffered: int, verdict: bool | None) -> None:
+    assert has_arrived(tcp, buffered=buffered) is verdict
 
 
 def ask_and_leave(server: Serving, pool_type: str, how: str, **headers: str) -> None:
@@ -91,14 +91,14 @@ def test_a_delivered_answer_is_confirmed_with_nothing_further_said(
 # A server that kills itself at a certain point.
 _DIES_AT = """
 import os, signal, sys
-from leasectl.server import answers, desk
+from leasectl.server import responses
 from leasectl.state.handles import Handles
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv.pop(1) == "granted":
     Handles.answered = die
 else:
-    answers.Granted.__call__ = die
+    responses.GrantResponse.__call__ = die
 from leasectl.cli.app import main
 main()
 """

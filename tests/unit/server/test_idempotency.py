@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasectl.server.grants import covers
-from leasectl.server.withdrawn import Withdrawn
+from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.system.clock import Clock
 from tests.kit.serving import Serve, Serving, held, waiting
 from tests.kit.support import Cli, ManualClock, eventually
@@ -175,7 +175,7 @@ class TestRelease:
 
 def test_a_withdrawn_key_is_forgotten_in_time() -> None:
     time = ManualClock()
-    withdrawn = Withdrawn(clock=Clock(*time.clock))
+    withdrawn = WithdrawnKeys(clock=Clock(*time.clock))
     withdrawn.add("a/1")
     assert withdrawn.covers("a/1")
     assert withdrawn.covers("a/1/0")

@@ -9,29 +9,29 @@ from typing import Callable
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from leasectl.server.connection import Connection
+from leasectl.server.connection import ClientConnection
 from leasectl.text.printable import printable
 
 
-class Answer(Response):
+class LeaseResponse(Response):
     """An answer of the protocol."""
 
-    def with_header(self, name: str, value: str) -> Answer:
+    def with_header(self, name: str, value: str) -> LeaseResponse:
         """The same, with one header more."""
         self.headers[name] = value
         return self
 
 
-def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> Answer:
+def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> LeaseResponse:
     """An answer that says why not; as of Go's `http.Error`, its text ends a line."""
     lines = "\n".join(printable(line, longest=4000) for line in text.split("\n"))
     more = {"X-Content-Type-Options": "nosniff", **(headers or {})}
-    return Answer(f"{lines}\n", status, more, media_type="text/plain")
+    return LeaseResponse(f"{lines}\n", status, more, media_type="text/plain")
 
 
-def names_answer(names: Sequence[str]) -> Answer:
+def names_response(names: Sequence[str]) -> LeaseResponse:
     """An answer that lists names."""
-    return Answer(_names_body(names), media_type="application/json")
+    return LeaseResponse(_names_body(names), media_type="application/json")
 
 
 def quoted(text: str) -> str:
@@ -39,7 +39,7 @@ def quoted(text: str) -> str:
     return json.dumps(printable(text, longest=200), ensure_ascii=False)
 
 
-class Granted(Answer):
+class GrantResponse(LeaseResponse):
     """An answer that tells of a grant, and finds out whether it has arrived.
 
     The client has all of it before this knows; only what the client sends next has to wait.
@@ -53,7 +53,7 @@ class Granted(Answer):
     def __init__(
         self,
         names: Sequence[str],
-        connection: Connection,
+        connection: ClientConnection,
         settle: Callable[[bool], None],
     ) -> None:
         super().__init__(_names_body(names), media_type="application/json")

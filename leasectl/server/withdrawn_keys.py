@@ -8,7 +8,7 @@ from leasectl.system.clock import Clock
 _REMEMBERED_SECONDS = 600.0
 
 
-class Withdrawn:
+class WithdrawnKeys:
     """The keys that were withdrawn in the last minutes.
 
     Args:

@@ -22,7 +22,7 @@ from leasectl.server.keeper_watch import KeeperWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
 from leasectl.server.sleeps import sleep_through_async
-from leasectl.server.withdrawn import Withdrawn
+from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 
@@ -64,7 +64,7 @@ class _Wait:
             self.task.cancel()
 
 
-class Desk:
+class ServedLeases:
     """The leases of all clients; everything happens in one thread.
 
     Args:
@@ -93,7 +93,7 @@ class Desk:
         self._notices = notices
         self._keeper_watch = keeper_watch
         self._waits: dict[str, _Wait] = {}
-        self._withdrawn = Withdrawn(clock=clock)
+        self._withdrawn = WithdrawnKeys(clock=clock)
         self._closing = False
 
     # ---- acquire
