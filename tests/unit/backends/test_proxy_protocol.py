@@ -82,6 +82,7 @@ def test_what_isnt_leased_is_as_good_as_released() -> None:
 
 def test_only_a_server_that_heeds_keys_undoes_what_came_with_one() -> None:
     assert is_undone(URL, answer(204, key="k"), "k")
+    assert is_undone(URL, answer(200, key="k"), "k")
     assert not is_undone(URL, answer(204), "k")
     assert not is_undone(URL, answer(400, key="k"), "k")
     with pytest.raises(Refused):

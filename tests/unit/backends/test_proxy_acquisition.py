@@ -1,0 +1,316 @@
+"""An acquisition from a lease proxy, answer by answer: in made-up time, and without a server."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from leasectl.backends.contract import Patience, Progress
+from leasectl.backends.proxy.acquisition import (
+    CONNECT_SECONDS,
+    FIRST_REPORT_SECONDS,
+    MOST_LOSSES,
+    UNDO_SECONDS,
+    Acquisition,
+)
+from leasectl.backends.proxy.connection import Connection, Loss, NotSent, TimeOver
+from leasectl.backends.proxy.protocol import Refused
+from leasectl.backends.proxy.releases import Releases
+from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NoLease
+from leasectl.http.messages import Answer
+from leasectl.model import Lease, Request
+from tests.kit.journal import NoJournal
+from tests.kit.support import ManualClock
+
+KEY = "T-1/1"
+
+
+def grant(*names: str, key: str | None = None) -> Answer:
+    text = '{"names": [' + ", ".join(f'"{name}"' for name in names) + "]}"
+    return Answer(200, text, {} if key is None else {"idempotency-key": key})
+
+
+class Proxy:
+    """Answers each request by one step; gives back what it is told to.
+
+    Attributes:
+        time: What steps may let pass.
+        keys: The key of each request.
+        given_back: Names, each with the key that it was given back under.
+        undone: Keys of which everything was to be undone; `heeds` says whether it was.
+    """
+
+    def __init__(self, *steps: object) -> None:
+        self.time = ManualClock(elapsed=1000.0)
+        self.steps = iter(steps)
+        self.keys: list[str] = []
+        self.given_back: list[tuple[str, str]] = []
+        self.undone: list[tuple[str, float | None]] = []
+        self.heeds: bool | Exception = False
+
+    def ask(self, path: str, *, headers: dict[str, str], **more: Any) -> Answer:
+        assert path == "/lease/acquire"
+        self.keys.append(headers["Idempotency-Key"])
+        step = next(self.steps)
+        if callable(step):
+            step = step(more)
+        if isinstance(step, BaseException):
+            raise step
+        assert isinstance(step, Answer)
+        return step
+
+    def give_back(self, name: str, key: str) -> None:
+        self.given_back.append((name, key))
+
+    def undo(self, key: str, *, seconds: float | None) -> bool:
+        self.undone.append((key, seconds))
+        if isinstance(self.heeds, Exception):
+            raise self.heeds
+        return self.heeds
+
+
+class Journal(NoJournal):
+    """What is on record.
+
+    Attributes:
+        names: What has arrived.
+        lost: How many answers are missing.
+    """
+
+    key = KEY
+
+    def __init__(self, being_given_back: Iterable[str] = ()) -> None:
+        self._being_given_back = list(being_given_back)
+        self.names: list[str] = []
+        self.lost = 0
+        self.unsettled = False
+
+    def arrived(self, name: str) -> Lease | None:
+        if name in self._being_given_back:
+            return None
+        self.names.append(name)
+        return Lease(name, 0, 0, 0, "T-1", 0, 0, None, 0)
+
+    def returned(self, name: str) -> None:
+        self.names.remove(name)
+
+    def lost_reply(self) -> None:
+        self.lost += 1
+
+    def found(self) -> None:
+        self.lost = 0
+
+    def to_undo(self) -> None:
+        self.unsettled = True
+
+
+class Try:
+    """One acquisition, and what was said of it."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        *,
+        count: int = 1,
+        wait: float | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.journal = journal or Journal()
+        self.warnings: list[str] = []
+        self.reports: list[Progress] = []
+        self.pauses: list[float] = []
+        patience = Patience(
+            wait_seconds=wait,
+            report=self.reports.append,
+            report_seconds=60.0,
+            warn=self.warnings.append,
+        )
+        self.acquisition = Acquisition(
+            "http://proxy",
+            cast(Connection, proxy),
+            cast(Releases, proxy),
+            request=Request("T", count),
+            journal=self.journal,
+            patience=patience,
+            clock=proxy.time.clock,
+        )
+
+        def pause(seconds: float) -> None:
+            self.pauses.append(seconds)
+            proxy.time.advance(seconds)
+
+        self.acquisition.pause = pause  # type: ignore[method-assign]
+
+    def take(self) -> Sequence[str]:
+        return [lease.name for lease in self.acquisition.take()]
+
+
+class TestGrants:
+    def test_each_request_has_a_key_of_its_own(self) -> None:
+        proxy = Proxy(grant("T--00"), grant("T--01"))
+        assert Try(proxy, count=2).take() == ["T--00", "T--01"]
+        assert proxy.keys == [f"{KEY}/0", f"{KEY}/1"]
+
+    @pytest.mark.parametrize("names", [("T--00", "T--01"), ("T--00/..",)])
+    def test_what_wasnt_asked_for_is_given_back(self, names: tuple[str, ...]) -> None:
+        proxy = Proxy(grant(*names))
+        with pytest.raises(BackendUnreachable, match="it was given back"):
+            Try(proxy).take()
+        assert proxy.given_back == [(name, f"{KEY}/0") for name in names]
+
+    def test_a_refusal_ends_it(self) -> None:
+        with pytest.raises(InvalidRequest, match="answered 400: no"):
+            Try(Proxy(Answer(400, "no", {}))).take()
+
+    def test_a_server_that_has_waited_long_enough_ends_it(self) -> None:
+        proxy = Proxy(Answer(500, "context deadline exceeded", {}))
+        with pytest.raises(NoLease, match=r'no lease of "T" within .*context deadline exceeded'):
+            Try(proxy).take()
+
+
+class TestLosses:
+    def test_it_is_said_and_asked_again_with_the_same_key(self) -> None:
+        proxy = Proxy(Loss("reset"), grant("T--00"))
+        acquisition = Try(proxy)
+        assert acquisition.take() == ["T--00"]
+        assert proxy.keys == [f"{KEY}/0"] * 2
+        assert acquisition.journal.lost == 1
+        assert "a lease of T may have been granted" in acquisition.warnings[0]
+
+    def test_a_server_that_heeds_keys_has_lost_nothing(self) -> None:
+        proxy = Proxy(Loss("reset"), grant("T--00", key=f"{KEY}/0"))
+        acquisition = Try(proxy)
+        acquisition.take()
+        assert acquisition.journal.lost == 0
+
+    def test_after_so_many_it_gives_up(self) -> None:
+        proxy = Proxy(*[Loss("reset")] * MOST_LOSSES, grant("T--00"))
+        with pytest.raises(BackendUnreachable, match="reset, 3 times; gave up"):
+            Try(proxy).take()
+        assert len(proxy.keys) == MOST_LOSSES
+        proxy = Proxy(*[Loss("reset")] * (MOST_LOSSES - 1), grant("T--00"))
+        assert Try(proxy).take() == ["T--00"]
+
+    @pytest.mark.parametrize(
+        ("heeds", "lost", "unsettled"),
+        [(True, 0, False), (False, 1, False), (BackendUnreachable("away"), 1, True)],
+    )
+    def test_when_it_fails_what_they_carried_is_undone_if_the_server_can(
+        self, heeds: bool | Exception, lost: int, unsettled: bool
+    ) -> None:
+        proxy = Proxy(Loss("reset"), Answer(400, "no", {}))
+        proxy.heeds = heeds
+        acquisition = Try(proxy)
+        with pytest.raises(InvalidRequest):
+            acquisition.take()
+        assert proxy.undone == [(KEY, UNDO_SECONDS)]
+        assert (acquisition.journal.lost, acquisition.journal.unsettled) == (lost, unsettled)
+
+    def test_without_one_there_is_nothing_to_undo(self) -> None:
+        proxy = Proxy(Answer(400, "no", {}))
+        with pytest.raises(InvalidRequest):
+            Try(proxy).take()
+        assert proxy.undone == []
+
+
+class TestLateAnswers:
+    """What comes when we have given up."""
+
+    def late(self, answer: Answer | None, journal: Journal | None = None) -> tuple[Proxy, Try]:
+        def give_up(more: dict[str, Any]) -> BaseException:
+            more["late"](answer)
+            return Interrupted(signal.SIGTERM)
+
+        proxy = Proxy(give_up)
+        acquisition = Try(proxy, journal=journal)
+        with pytest.raises(Interrupted):
+            acquisition.take()
+        return proxy, acquisition
+
+    def test_what_was_granted_is_on_record(self) -> None:
+        proxy, acquisition = self.late(grant("T--00"))
+        assert (acquisition.journal.names, proxy.given_back) == (["T--00"], [])
+
+    def test_what_cant_be_a_name_is_given_back_at_once(self) -> None:
+        proxy, acquisition = self.late(grant("a b", "T--00"))
+        assert proxy.given_back == [("a b", f"{KEY}/0")]
+        assert acquisition.journal.names == ["T--00"]
+
+    def test_so_is_what_an_older_release_might_hit(self) -> None:
+        proxy, acquisition = self.late(grant("T--00"), Journal(["T--00"]))
+        assert proxy.given_back == [("T--00", f"{KEY}/0")]
+        assert acquisition.journal.names == []
+
+    def test_a_refusal_is_what_was_wanted(self) -> None:
+        proxy, acquisition = self.late(Answer(500, '{"names": ["T--00"]}', {}))
+        assert (proxy.given_back, acquisition.journal.names) == ([], [])
+        assert (acquisition.journal.lost, acquisition.warnings) == (0, [])
+
+    def test_none_is_a_loss(self) -> None:
+        proxy, acquisition = self.late(None)
+        assert acquisition.journal.lost == 1
+        assert "may stay leased until the job ends" in acquisition.warnings[0]
+        assert proxy.undone == [(KEY, UNDO_SECONDS)]
+
+
+class TestAServerThatIsAway:
+    @pytest.mark.parametrize("error", [NotSent("refused"), Refused("busy")])
+    def test_is_tried_again_until_it_is_back(self, error: Exception) -> None:
+        proxy = Proxy(error, error, grant("T--00"))
+        acquisition = Try(proxy)
+        assert acquisition.take() == ["T--00"]
+        assert acquisition.warnings == [f"{error}; trying again"]  # once
+        assert len(acquisition.pauses) == 2
+
+    def test_is_given_up_after_a_while(self) -> None:
+        proxy = Proxy(*[NotSent("refused")] * 100)
+        acquisition = Try(proxy)
+        with pytest.raises(NotSent):
+            acquisition.take()
+        assert 0.5 * CONNECT_SECONDS < sum(acquisition.pauses) <= CONNECT_SECONDS
+
+    def test_one_that_was_there_for_a_while_gets_all_that_time_anew(self) -> None:
+        def goes_away_late(more: object) -> Exception:
+            proxy.time.advance(CONNECT_SECONDS + 0.1)
+            return Refused("restarting")
+
+        proxy = Proxy(goes_away_late, grant("T--00"))
+        assert Try(proxy).take() == ["T--00"]
+
+    def test_with_a_deadline_it_is_tried_until_then(self) -> None:
+        proxy = Proxy(*[NotSent("refused")] * 100)
+        acquisition = Try(proxy, wait=60)
+        with pytest.raises(NotSent):
+            acquisition.take()
+        assert 30 < sum(acquisition.pauses) <= 60
+
+    def test_at_the_deadline_there_is_no_lease(self) -> None:
+        def time_is_over(more: dict[str, Any]) -> Exception:
+            assert more["until"] == 1005.0
+            proxy.time.advance(5)
+            return TimeOver("over")
+
+        proxy = Proxy(time_is_over)
+        with pytest.raises(NoLease, match='no lease of "T" within 5s'):
+            Try(proxy, wait=5).take()
+
+
+def test_it_reports_after_a_second_and_then_each_minute() -> None:
+    ticks: list[float | None] = []
+
+    def wait(more: dict[str, Any]) -> Answer:
+        tick, now = more["tick"], proxy.time.clock.elapsed
+        for seconds in (0.5, 0.5, 30.0, 30.0):
+            proxy.time.advance(seconds)
+            ticks.append(tick(now()))
+        return grant("T--00")
+
+    proxy = Proxy(wait)
+    acquisition = Try(proxy)
+    acquisition.take()
+    first = 1000.0 + FIRST_REPORT_SECONDS
+    assert ticks == [first, first + 60, first + 60, first + 120]
+    assert [each.waited_seconds for each in acquisition.reports] == [1.0, 61.0]
