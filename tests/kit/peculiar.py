@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
-from typing import BinaryIO, Callable
+from typing import BinaryIO, Callable, Protocol
 
 import pytest
 
@@ -17,14 +18,21 @@ Conversation = Callable[[socket.socket], None]
 
 
 class Peculiar:
-    """A server that does to each connection what it is told, once a request has come."""
+    """A server that does to each connection what it is told, once a request has come.
 
-    def __init__(self, conversation: Conversation) -> None:
+    Args:
+        conversation: What it does.
+        context: For TLS; None for none.
+    """
+
+    def __init__(self, conversation: Conversation, context: ssl.SSLContext | None = None) -> None:
         self._conversation = conversation
+        self._context = context
         self.connections = 0
         self.ended = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        scheme = "http" if context is None else "https"
+        self.endpoint = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -36,6 +44,8 @@ class Peculiar:
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):
+            if self._context is not None:
+                client = self._context.wrap_socket(client, server_side=True)
             reader = client.makefile("rb")
             while _read_request(reader):
                 self._conversation(client)
@@ -45,7 +55,12 @@ class Peculiar:
         self._listener.close()
 
 
-StartPeculiar = Callable[[Conversation], Peculiar]
+class StartPeculiar(Protocol):
+    """Starts one such server."""
+
+    def __call__(
+        self, conversation: Conversation, context: ssl.SSLContext | None = None
+    ) -> Peculiar: ...
 
 
 @pytest.fixture
@@ -53,8 +68,8 @@ def serve() -> Iterator[StartPeculiar]:
     """Starts such servers, each on a port of its own."""
     servers: list[Peculiar] = []
 
-    def start(conversation: Conversation) -> Peculiar:
-        servers.append(Peculiar(conversation))
+    def start(conversation: Conversation, context: ssl.SSLContext | None = None) -> Peculiar:
+        servers.append(Peculiar(conversation, context))
         return servers[-1]
 
     yield start

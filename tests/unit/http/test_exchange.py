@@ -7,9 +7,11 @@ import re
 import select
 import signal
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -19,10 +21,14 @@ from leasectl.errors import Interrupted
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
+from leasectl.http.settings import Settings
+from leasectl.http.tls import client_context, client_files
 from leasectl.http.transport import Sending
+from leasectl.http.trust import Trust
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
+from tests.kit.certificates import Certificates, make_certificates
 from tests.kit.peculiar import (
     HEAD,
     SLOW,
@@ -42,9 +48,10 @@ LATE_SECONDS = 5.0
 LONGEST_BYTES = 5 << 20
 
 
-def new_client(*, keeps_connections: bool = True) -> Client:
+def new_client(*, keeps_connections: bool = True, trust: Trust | None = None) -> Client:
     return Client(
         clock=Clock(),
+        trust=trust,
         keeps_connections=keeps_connections,
         connect_seconds=1.0,
         longest_bytes=LONGEST_BYTES,
@@ -287,7 +294,9 @@ class Grants:
 
     def __call__(self, connection: socket.socket) -> None:
         self.asked.set()
-        if connection.recv(1) == b"" and self._delay_seconds is not None:
+        # By what TCP says: OpenSSL writes nothing more once it has read such an end, Go does.
+        ended = socket.socket.recv(connection, 1, socket.MSG_PEEK) == b""
+        if ended and self._delay_seconds is not None:
             time.sleep(self._delay_seconds)
             answer(connection)
 
@@ -389,6 +398,70 @@ def cut_soon(cut: Callable[[], None], after: threading.Event) -> None:
         cut()
 
     threading.Thread(target=run, daemon=True).start()
+
+
+class TestTls:
+    @pytest.fixture(scope="class")
+    def certificates(self, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+        return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+    @pytest.fixture
+    def context(self, certificates: Certificates) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*certificates.server)
+        return context
+
+    @pytest.fixture
+    def trusting(self, certificates: Certificates) -> Iterator[Client]:
+        settings = Settings(ca_file=certificates.ca.file)
+        trust = Trust(partial(client_context, settings), client_files(settings))
+        with new_client(keeps_connections=False, trust=trust) as client:
+            yield client
+
+    def test_a_server_is_asked_whose_certificate_is_trusted(
+        self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
+    ) -> None:
+        assert ask(trusting, serve(answer, context)).text == "{}"
+
+    def test_one_that_is_not_trusted_is_sent_nothing(
+        self, serve: StartPeculiar, context: ssl.SSLContext, certificates: Certificates
+    ) -> None:
+        heard: list[socket.socket] = []
+        with (
+            new_client(trust=Trust(ssl.create_default_context, ())) as client,
+            pytest.raises(NoAnswer, match="isn't trusted") as raised,
+        ):
+            ask(client, serve(heard.append, context))
+        assert not raised.value.sent
+        assert heard == []
+
+    def test_what_was_granted_meanwhile_still_arrives(
+        self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
+    ) -> None:
+        heard: list[Answer | None] = []
+        with pytest.raises(NotInTime):
+            server = serve(Grants(0.05), context)
+            trusting.ask(call_of(server), seconds=SECONDS, late=heard.append)
+        assert [each and each.text for each in heard] == ["{}"]
+
+    def test_one_that_drips_is_given_up(
+        self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
+    ) -> None:
+        server = serve(drip_head, context)
+        with pytest.raises(NotInTime):
+            ask(trusting, server, SECONDS)
+        assert server.ended.wait(5), "the connection was left to itself"
+
+    def test_a_stream_is_cut(
+        self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
+    ) -> None:
+        server = serve(say_lines, context)
+        stream = trusting.stream(call_of(server))
+        with pytest.raises(NoAnswer), stream as lines:
+            assert next(lines) == "first"
+            stream.cut()
+            list(lines)
+        assert server.ended.wait(5)
 
 
 class TestStreams:
