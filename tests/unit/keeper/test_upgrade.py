@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 import leasectl
+from leasectl.model import whole
+from leasectl.state import keeper_process
 from tests.kit.invariants import broken_invariants
 from tests.kit.support import Cli, Started, clean_environment, eventually
 
@@ -308,3 +310,19 @@ def test_a_keeper_of_another_version_from_elsewhere_is_left_alone_if_it_can_read
     assert (the_keeper(cli), starts(cli)) == (keeper, 1)
     one.ok("status")
     assert starts(cli) == 1
+
+
+def test_what_is_armed_by_who_asks_a_keeper_to_make_way_is_not_missed(cli: Cli) -> None:
+    """The wake-up goes to what the process was before, and nothing is committed yet."""
+    cli.pool("T")
+    acquire(cli, "--release-after", "1h")
+    handle = acquire(cli)
+    the_keeper(cli)
+    call_it_another_version(cli)
+    with cli.service() as service, service.state.transaction():
+        service.handles.timers.arm(whole(service.handles.require(handle)), 0.0)
+        assert keeper_process.wake(service.state)
+        eventually(lambda: starts(cli) == 2, what="it has become another")
+        time.sleep(0.3)  # in which it would do its first round, if it didn't wait
+        assert handle in cli.held().values()
+    eventually(lambda: handle not in cli.held().values(), what="it is released")
