@@ -1,0 +1,316 @@
+"""What a waiter does while the store doesn't answer, and when it gives up: in made-up time."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from leasectl.backends.contract import Patience, Progress, Turn
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.backends.pool.turn import ASK_AGAIN_SECONDS
+from leasectl.engines.contract import TicketExpired
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.memory.waiter import MemoryWaiter
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    Interrupted,
+    NoLease,
+    NotAllowed,
+    Unanswered,
+)
+from leasectl.model import Claimant, Request, Ticket
+from leasectl.system.poll import Sleep
+from tests.kit.journal import NoJournal
+from tests.kit.support import ManualClock
+
+START = 1000.0  # of a manual clock
+AWAY = BackendUnreachable("etcd doesn't answer")
+
+
+class Waiter(MemoryWaiter):
+    has_place = True
+
+
+class Engine(MemoryEngine):
+    """A store that can be away.
+
+    Attributes:
+        error: What looking ends with.
+        waiters: Of all turns.
+        asked: What it was asked to undo.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.error: BaseException | None = None
+        self.waiters: list[Waiter] = []
+        self.asked: list[str] = []
+
+    def waiter(self, claimant: Claimant) -> MemoryWaiter:
+        self.waiters.append(Waiter())
+        return self.waiters[-1]
+
+    def predecessor(self, ticket: Ticket) -> Ticket | None:
+        if self.error is not None:
+            raise self.error
+        return super().predecessor(ticket)
+
+    def dequeue(self, ticket: Ticket) -> None:
+        self.asked.append("dequeue")
+        super().dequeue(ticket)
+
+    def withdraw(self, claim_key: str) -> None:
+        self.asked.append(f"withdraw {claim_key}")
+        super().withdraw(claim_key)
+
+
+class Journal(NoJournal):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def to_undo(self) -> None:
+        self.said.append("to undo")
+
+    def gave_up(self) -> None:
+        self.said.append("gave up")
+
+
+class Line:
+    """A pool of one, somebody who holds it, and us behind.
+
+    Attributes:
+        warnings, reports: What we were told.
+    """
+
+    def __init__(self, time: ManualClock) -> None:
+        self.time = time
+        store = MemoryStore(clock=time.clock, lost=lambda claim_key, names: None)
+        self.pools = MemoryPools(store)
+        self.pools.create_pool("T", ["T--00"])
+        self.engine = Engine(store)
+        self.backend = PoolBackend("made-up:", self.engine, self.pools, clock=time.clock)
+        self.backend.acquire(
+            Claimant("holder", "job/1/host/holder", Request("T")), NoJournal(), Patience()
+        )
+        self.journal = Journal()
+        self.warnings: list[str] = []
+        self.reports: list[Progress] = []
+        self.engine.asked.clear()
+
+    def wait(self, wait: float | None = None, *, report_seconds: float | None = None) -> Turn:
+        """Ask for what is held."""
+        patience = Patience(wait_seconds=wait, warn=self.warnings.append)
+        if report_seconds is not None:
+            patience = patience._replace(report=self.reports.append, report_seconds=report_seconds)
+        return self.backend.turn(Claimant("me", "me", Request("T")), self.journal, patience)
+
+    def queue(self) -> list[str]:
+        (pool,) = self.pools.pools("T")
+        return [entry.claim_key for entry in pool.queue]
+
+
+@pytest.fixture
+def line(manual_clock: ManualClock) -> Iterator[Line]:
+    yield Line(manual_clock)
+
+
+def look(steps: Turn, line: Line, at: float) -> Sleep:
+    """Let it be that time, and have it look."""
+    line.time.advance(at - line.time.clock.elapsed())
+    return steps.send(set())
+
+
+class TestAnOutage:
+    def test_is_said_once_and_waited_out_with_a_look_each_second(self, line: Line) -> None:
+        steps = line.wait()
+        assert next(steps).until is None
+        line.engine.error = AWAY
+        for number in range(1, 4):
+            wanted = look(steps, line, START + number)
+            assert wanted.until == START + number + ASK_AGAIN_SECONDS
+        assert line.warnings == [
+            "waiting on, as the place in the queue should last: etcd doesn't answer"
+        ]
+        line.engine.error = None
+        assert look(steps, line, START + 4).until is None
+        assert line.queue() == ["me"]
+        line.backend.release("holder", ["T--00"])
+        with pytest.raises(StopIteration) as end:
+            steps.send(set())
+        assert [lease.name for lease in end.value.value] == ["T--00"]
+        assert line.journal.said == []
+
+    def test_of_a_second_one_it_is_told_again(self, line: Line) -> None:
+        steps = line.wait()
+        next(steps)
+        for second in (1, 3):
+            line.engine.error = AWAY
+            look(steps, line, START + second)
+            line.engine.error = None
+            look(steps, line, START + second + 1)
+        assert len(line.warnings) == 2
+        steps.close()
+
+    def test_is_over_with_the_place_in_the_queue(self, line: Line) -> None:
+        steps = line.wait()
+        next(steps)
+        line.engine.error = AWAY
+        look(steps, line, START + 1)
+        line.engine.waiters[-1].has_place = False
+        with pytest.raises(BackendUnreachable, match="doesn't answer"):
+            look(steps, line, START + 2)
+        assert line.journal.said == ["to undo", "gave up"]
+        assert line.engine.asked == []  # it was waited for long enough
+
+    def test_a_ticket_that_has_expired_ends_the_wait(self, line: Line) -> None:
+        steps = line.wait()
+        next(steps)
+        line.engine.error = TicketExpired("nothing was heard")
+        with pytest.raises(TicketExpired):
+            look(steps, line, START + 1)
+        assert line.warnings == []
+
+    def test_is_what_a_wait_ends_with_that_has_a_deadline(self, line: Line) -> None:
+        steps = line.wait(5)
+        next(steps)
+        line.engine.error = AWAY
+        assert look(steps, line, START + 4.5).until == START + 5
+        with pytest.raises(BackendUnreachable, match="doesn't answer"):
+            look(steps, line, START + 5)
+
+    def test_that_begins_at_the_deadline_ends_the_wait_unsaid(self, line: Line) -> None:
+        steps = line.wait(5)
+        next(steps)
+        line.engine.error = AWAY
+        with pytest.raises(BackendUnreachable, match="doesn't answer"):
+            look(steps, line, START + 5)
+        assert line.warnings == []
+
+
+class TestLeaving:
+    """What is asked of the store, and left to others, when the wait ends without leases."""
+
+    @pytest.mark.parametrize(
+        ("reason", "asked", "said"),
+        [
+            (Interrupted(signal.SIGTERM), ["dequeue"], ["gave up"]),
+            (NotAllowed("no"), ["dequeue"], ["gave up"]),
+            (AccessRefused(NotAllowed("no")), ["dequeue"], ["gave up"]),
+            (Unanswered(signal.SIGTERM), [], ["to undo", "gave up"]),
+            (BackendUnreachable("away"), [], ["to undo", "gave up"]),
+        ],
+        ids=lambda value: type(value).__name__,
+    )
+    def test_a_store_that_is_away_is_not_asked(
+        self, line: Line, reason: BaseException, asked: list[str], said: list[str]
+    ) -> None:
+        steps = line.wait()
+        next(steps)
+        with pytest.raises(type(reason)):
+            steps.throw(reason)
+        assert (line.engine.asked, line.journal.said) == (asked, said)
+
+    def test_of_one_that_was_asked_for_nothing_there_is_nothing_to_undo(self, line: Line) -> None:
+        steps = line.wait()
+        next(steps)
+        unasked = BackendUnreachable("away")
+        unasked.asked = False
+        with pytest.raises(BackendUnreachable):
+            steps.throw(unasked)
+        assert (line.engine.asked, line.journal.said) == ([], ["gave up"])
+
+    def test_a_ticket_that_cant_be_taken_away_is_left_to_the_keeper(
+        self, line: Line, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def away(ticket: Ticket) -> None:
+            raise AWAY
+
+        steps = line.wait()
+        next(steps)
+        monkeypatch.setattr(line.engine, "dequeue", away)
+        with pytest.raises(Interrupted):
+            steps.throw(Interrupted(signal.SIGTERM))
+        assert line.journal.said == ["to undo", "gave up"]
+
+    def test_one_of_which_nothing_was_heard_is_withdrawn_by_name(
+        self, line: Line, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(claimant: Claimant, waiter: MemoryWaiter) -> Ticket:
+            raise NotAllowed("no")
+
+        monkeypatch.setattr(line.engine, "enqueue", refuse)
+        with pytest.raises(NotAllowed):
+            next(line.wait())
+        assert line.engine.asked == ["withdraw me"]
+        assert line.journal.said == ["gave up"]
+
+
+class TestADeadline:
+    @pytest.mark.parametrize(
+        ("wait", "text"),
+        [
+            (0, 'no lease of "T": 1 of 1'),
+            (0.9, 'no lease of "T": 1 of 1'),
+            (1, 'no lease of "T" within 1s: 1 of 1'),
+            (90, 'no lease of "T" within 1m30s: 1 of 1'),
+        ],
+    )
+    def test_says_how_long_it_was_if_that_was_long(
+        self, line: Line, wait: float, text: str
+    ) -> None:
+        steps = line.wait(wait)
+        with pytest.raises(NoLease) as refused:
+            if wait:
+                assert next(steps).until == START + wait
+                look(steps, line, START + wait)
+            else:
+                next(steps)
+        assert str(refused.value).startswith(text)
+        assert line.queue() == []
+
+    def test_before_it_the_wait_goes_on(self, line: Line) -> None:
+        steps = line.wait(5)
+        next(steps)
+        assert look(steps, line, START + 4.9).until == START + 5
+        steps.close()
+
+
+class TestReports:
+    def test_come_at_the_start_and_then_as_often_as_wanted(self, line: Line) -> None:
+        steps = line.wait(report_seconds=10)
+        assert next(steps).until == START + 10
+        look(steps, line, START + 9.9)
+        assert [each.waited_seconds for each in line.reports] == [0.0]
+        assert look(steps, line, START + 10).until == START + 20
+        first, second = line.reports
+        assert second.waited_seconds == 10.0
+        assert (first.position, first.held, first.capacity) == (1, 1, 1)
+        assert second.longest_held_seconds == pytest.approx(10.0)
+        steps.close()
+
+    def test_there_is_none_in_an_outage(self, line: Line) -> None:
+        steps = line.wait(report_seconds=10)
+        next(steps)
+        line.engine.error = AWAY
+        look(steps, line, START + 5)
+        look(steps, line, START + 10)
+        assert len(line.reports) == 1
+        steps.close()
+
+
+def test_a_release_of_nothing_named_takes_a_request_out_of_the_queue_of_a_server(
+    line: Line,
+) -> None:
+    steps = line.wait()
+    next(steps)
+    assert line.queue() == ["me"]
+    backend = PoolBackend("made-up:", line.engine, line.pools, clock=line.time.clock, remote=True)
+    assert backend.release("me", ()) == ()
+    assert line.queue() == []
+    line.backend.release("me", ())  # on the embedded pool the record says whether it waits
+    steps.close()
