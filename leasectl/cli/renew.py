@@ -1,4 +1,4 @@
-"""``leasectl renew``: one heartbeat."""
+"""``leasectl renew``: give what a handle holds its full time again."""
 
 from __future__ import annotations
 

@@ -5,6 +5,5 @@ wakes it. Its `loop` sleeps in one poll(2): until a time, a wake-up, a signal, t
 that holds something, or a server's answer. Then it goes one of its `rounds`: takes what came of
 requests under way, gives back what the dead held and what is due by now (`releases`), and renews
 what nobody else renews (`renewals`). What failed is tried again ever more seldom (`retries`). Every
-event has a line in the `log`. It becomes another version when one is installed in the place of its
-own (`installed`), and ends in the transaction in which it finds that nothing needs it.
+event has a line in the `log`. It ends in the transaction in which it finds that nothing needs it.
 """

@@ -13,7 +13,6 @@ import signal
 from collections.abc import Sequence
 
 from leasectl.errors import LeaseError
-from leasectl.keeper.installed import Installed
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.model import Process
@@ -81,7 +80,6 @@ class _Loop:
         self._log = Log(state.path("keeper.log"), clock)
         self._pipe = NamedPipe(keeper_process.pipe_path(state))
         self._watch = ProcessWatch()
-        self._installed = Installed(clock=clock)
         self._service = open_service(state, clock)
         self._rounds = Rounds(self._service, clock=clock, log=self._log)
         self._has_begun = False
@@ -94,7 +92,7 @@ class _Loop:
             if signal.SIGTERM in arrived:
                 self._end_by_term()
                 return
-            if signal.SIGUSR1 in arrived or self._installed.is_another():
+            if signal.SIGUSR1 in arrived:
                 self._hand_over()
             try:
                 if not self._begin():

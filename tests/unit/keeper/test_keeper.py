@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -15,10 +14,8 @@ from pathlib import Path
 
 import pytest
 
-import leasectl
 from leasectl.backends.contract import Patience
 from leasectl.errors import StateUnwritable
-from leasectl.keeper.installed import SETTLED_SECONDS
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds
 from leasectl.leases.acquire import acquire
@@ -315,26 +312,6 @@ def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
     assert len(cli.held()) == 2
     holder.kill()
     eventually(lambda: len(cli.held()) == 1, what="the new one sees the guard die")
-
-
-def test_an_upgrade_in_place_makes_it_the_installed_version(
-    cli: Cli, pool: str, tmp_path: Path
-) -> None:
-    package = tmp_path / "site" / "leasectl"
-    shutil.copytree(Path(leasectl.__file__).parent, package)
-    cli.env["PYTHONPATH"] = str(package.parent)
-    acquired(cli, "--release-after", "1h")
-    keeper = the_keeper(cli)
-    upgraded = package / "upgraded.py"
-    shutil.copy(package / "__init__.py", upgraded)
-    upgraded.replace(package / "__init__.py")
-    nudge(cli)  # too early: others of its files may not be there yet
-    time.sleep(SETTLED_SECONDS)
-    assert "handing over" not in log(cli)
-    nudge(cli)
-    eventually(lambda: log(cli).count("] started") == 2, what="the new one starts")
-    assert cli.keepers() == [keeper]
-    assert not free(cli)
 
 
 def test_the_next_command_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
