@@ -6,7 +6,8 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Callable, NamedTuple, Protocol
 
-from leasectl.engines.contract import LostListener, PoolAdmin
+from leasectl.engines.contract import LostListener
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import Cancelled
 from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Lease, Process

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
 from leasectl.backends.kinds import no_pools
-from leasectl.engines.contract import PoolAdmin
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.model import Claimant, Lease
 from leasectl.state.directory import State
 

@@ -1,18 +1,20 @@
 """What the pool algorithm needs of a store.
 
-An engine keeps pools, tickets and claims, and tells of changes. It decides nothing: who may
-claim, and when, is `leasectl.backends.pool`. A ticket or claim whose owner is dead disappears
-without anybody's help; how an engine knows that (a process, a ttl) is its own affair.
+An engine keeps pools, tickets and claims, and tells of changes. Who waits for how long, and what
+is done when something fails, is up to `leasectl.backends.pool`; of the order an engine knows one
+rule, and keeps it inside the step that claims: nobody claims while a living ticket is before his.
+A ticket or claim whose owner is dead disappears without anybody's help; how an engine knows that
+(a process, a ttl) is its own affair.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
-from typing import Callable, Protocol, TypeVar
+from typing import Callable, NamedTuple, Protocol
 
 from leasectl.errors import BackendUnreachable
-from leasectl.model import Claimant, Lease, Pool, Process, Standing, Ticket
+from leasectl.model import Claimant, Lease, Process, Standing
 
 # Told of names that an owner lost without giving them back: expired, or taken by force. No names:
 # it died while it waited, and its ticket was taken away.
@@ -27,32 +29,73 @@ class TicketExpired(BackendUnreachable):
     """The ticket went by itself: the store had heard nothing of its waiter for too long."""
 
 
+class Outlook(NamedTuple):
+    """What came of trying to claim: the leases, or what there is to wait for.
+
+    Args:
+        leases: All that was asked for, and the ticket has gone; None, with nothing claimed, while
+            it isn't its turn or there is too little.
+        is_head: No living ticket is before it, so it waits for resources.
+        look_again_at: By then one has to look, as nobody tells of it that a claim expires; on the
+            engine's elapsed clock, None for never.
+    """
+
+    leases: tuple[Lease, ...] | None = None
+    is_head: bool = False
+    look_again_at: float | None = None
+
+
 class Waiter(Protocol):
-    """One waiter's ear."""
+    """One request, from before its ticket is put to its leases or its end.
+
+    Its steps are taken one after the other, by one thread. Those that ask a store aren't waited
+    for much beyond the time that `Engine.waiter` was given.
+    """
 
     @property
     def has_place(self) -> bool:
         """Whether its ticket may be in the queue still, as far as that can be told unasked."""
 
-    def open(self) -> None:
-        """Start listening, unless it does already: before anybody can see its ticket."""
+    def enqueue(self) -> None:
+        """Put a ticket at the end of the queue of the type that is asked for.
 
-    def listen(
-        self, *, predecessor: Ticket | None, processes: Sequence[Process]
-    ) -> tuple[frozenset[int], bool]:
-        """Tell what to sleep on until something may have changed for this ticket.
+        Raises:
+            NotFound: No such pool, or no such resource in it.
+            InvalidRequest: The pool could never satisfy the request.
+        """
+
+    def claim(self) -> Outlook:
+        """Claim all that is asked for, least recently acquired first, if it is the ticket's turn.
+
+        A claim takes the ticket away. If there is none, whatever changes from here on for this
+        ticket ends the next sleep. Tickets of the dead that are in its way are taken away.
+
+        Raises:
+            NotFound, InvalidRequest: The request can't be met any more, however long it waits.
+            TicketGone, TicketExpired: The ticket isn't in the queue any more.
+            BackendUnreachable: It may have been claimed; the next call finds that out.
+        """
+
+    def standing(self) -> Standing:
+        """How things stand for it, for people.
+
+        Raises:
+            NotFound: The pool has gone.
+        """
+
+    def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
+        """Tell what to sleep on until something may have changed since `claim`.
 
         Args:
-            predecessor: The ticket to wait for; None at the head, which waits for resources.
             processes: Their end is of interest as well.
 
         Returns:
-            Descriptors to poll for reading, and whether one of the processes, or the
-            predecessor's, has already ended.
+            Descriptors to poll for reading, and whether one of the processes, or that of the
+            ticket before it, has already ended.
         """
 
     def heard(self, woken: Set[int]) -> bool:
-        """Get ready for the next sleep; whoever calls this has to look again afterwards.
+        """Get ready for the next sleep; whoever calls this has to `claim` again afterwards.
 
         Args:
             woken: Those of the descriptors that had something to say.
@@ -61,14 +104,17 @@ class Waiter(Protocol):
             Whether a process has ended.
         """
 
+    def dequeue(self) -> None:
+        """Take the ticket away, if it is still there, and free what it may have become.
+
+        A store may have put it, or claimed, although nobody was told.
+        """
+
     def close(self) -> None:
         """Stop listening."""
 
 
-AWaiter = TypeVar("AWaiter", bound=Waiter)
-
-
-class Engine(Protocol[AWaiter]):
+class Engine(Protocol):
     """The store of one set of pools.
 
     Attributes:
@@ -81,97 +127,23 @@ class Engine(Protocol[AWaiter]):
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once where the store can do that, else each on its own."""
 
-    def limited(self, until: float | None) -> AbstractContextManager[object]:
-        """Steps inside aren't waited for much longer than that, where a server may not answer.
+    def waiter(self, claimant: Claimant, *, until: float | None) -> Waiter:
+        """What a claimant asks and waits with; nobody can see it yet.
 
         Args:
-            until: On the elapsed clock; None for as long as they take by themselves.
-        """
-
-    def has_queue(self, pool_type: str) -> bool:
-        """A hint whether a new ticket would have others before it."""
-
-    def waiter(self, claimant: Claimant) -> AWaiter:
-        """An ear for the ticket that the claimant is going to put."""
-
-    def enqueue(self, claimant: Claimant, waiter: AWaiter) -> Ticket:
-        """Put a ticket at the end of the queue of ``claimant.request.type``.
-
-        Args:
-            claimant: Who puts it.
-            waiter: As from `waiter`; open, or to be opened inside the same `atomic`.
+            claimant: Who asks, for what.
+            until: How long its steps may take a store that doesn't answer, on the elapsed clock;
+                None for as long as they take by themselves.
 
         Raises:
-            NotFound: No such pool, or no such resource in it.
-            InvalidRequest: The pool could never satisfy the request.
+            InvalidRequest: No such request can be met by this engine.
         """
-
-    def predecessor(self, ticket: Ticket) -> Ticket | None:
-        """The nearest living ticket before this one; dead ones are taken away.
-
-        Raises:
-            TicketGone: The ticket itself is no longer in the queue.
-            TicketExpired: Nor is it, and for want of a sign of life.
-        """
-
-    def claim(self, ticket: Ticket) -> tuple[Lease, ...] | None:
-        """Claim what the ticket asks for, least recently acquired first, and take the ticket away.
-
-        Returns:
-            All of the leases, or None, with nothing claimed, while there are too few.
-
-        Raises:
-            InvalidRequest: The pool has become too small ever to satisfy the request.
-            TicketGone, TicketExpired: The ticket isn't in the queue any more.
-            BackendUnreachable: It may have been claimed; the next call finds that out.
-        """
-
-    def next_expiry(self, pool_type: str) -> float | None:
-        """When the next claim of the pool expires that nobody would tell of, engine's clock."""
-
-    def dequeue(self, ticket: Ticket) -> None:
-        """Take a ticket away, if it is still there, or free what it was claimed with unheard of:
-        a store may have claimed although `claim` had to raise."""
 
     def withdraw(self, claim_key: str) -> None:
-        """Take away whatever ticket an owner has, and wake it."""
+        """Take away whatever tickets an owner has, and wake it."""
 
     def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Free an owner's claims, all or some; returns those that were its own."""
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
         """Give all of an owner's claims their full duration again; returns what it still holds."""
-
-
-class PoolAdmin(Protocol):
-    """What makes and shows pools."""
-
-    def atomic(self) -> AbstractContextManager[object]:
-        """Steps inside happen at once where the store can do that, else each on its own."""
-
-    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        """All pools, or the one; NotFound when there is no such type.
-
-        Args:
-            pool_type: Which; None for all.
-            expiries: Ask as well when each lease runs out, where that costs extra.
-        """
-
-    def standing(self, pool_type: str, ticket: int) -> Standing:
-        """What `Pool.standing` tells, without fetching the whole pool, where that takes long.
-
-        Raises:
-            NotFound: No such type.
-        """
-
-    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
-        """Make a pool; InvalidRequest when it is there or a name is taken."""
-
-    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        """Add free resources to a pool; InvalidRequest when a name is taken."""
-
-    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        """Take resources out; NotAllowed when one is held, unless forced: its lease is lost."""
-
-    def delete_pool(self, pool_type: str, *, force: bool) -> None:
-        """Remove a pool; NotAllowed when it is in use, unless forced: its leases are lost."""

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.opening import open_backend
-from leasectl.engines.contract import PoolAdmin
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.http.settings import RELEASE_SECONDS
 from leasectl.leases.caller import Caller
 from leasectl.leases.losses import Losses
@@ -61,7 +61,7 @@ class Service:
         return self._backend_at(self.backend_url, self.settings).pools
 
     def atomic(self) -> AbstractContextManager[object]:
-        """Releases inside happen at once, as far as the chosen backend can do that."""
+        """Steps inside happen at once, as far as the chosen backend can do that."""
         return self._backend_at(self.backend_url, self.settings).atomic()
 
     def backend_of(self, handle: Handle) -> Backend:

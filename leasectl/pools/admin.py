@@ -38,7 +38,7 @@ class PoolService:
         """
         release_abandoned(self._service)
         admin = self._service.pools
-        with admin.atomic():
+        with self._service.atomic():
             pools = admin.pools(pool_type, expiries=True)
             handles = {claim_key_of(each): each for each in self._service.handles.active()}
             shared = kind_of(self._service.backend_url).remote
@@ -54,7 +54,7 @@ class PoolService:
         admin = self._service.pools
         names: tuple[str, ...] = ()
         while True:
-            with admin.atomic():
+            with self._service.atomic():
                 (pool,) = admin.pools(pool_type)
                 before = names
                 names = next_names(pool_type, count, (each.name for each in pool.resources))
@@ -85,6 +85,6 @@ class PoolService:
         """
         release_abandoned(self._service)
         admin = self._service.pools
-        with admin.atomic():
+        with self._service.atomic():
             changes = plan(definitions, admin.pools())
             return changes if dry_run else carry_out(changes, admin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leasectl.engines.contract import PoolAdmin
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.model import Pool
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool

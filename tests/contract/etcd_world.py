@@ -32,7 +32,7 @@ class EtcdWorld:
         self._losses = LostFile(folder / "lost")
         self._keys = Keys(f"/test/{secrets.token_hex(8)}", "world")
         self._time = SharedClock()
-        self._gateway, self._engine, self.pools = self._open()
+        self._gateway, self.engine, self.pools = self._open()
         self._clients: list[_Client] = []
 
     def client(self) -> Client:
@@ -41,7 +41,7 @@ class EtcdWorld:
         return client
 
     def withdraw(self, client: Client) -> None:
-        self._engine.withdraw(client.claim_key)
+        self.engine.withdraw(client.claim_key)
 
     def let_pass(self, seconds: float) -> None:
         self._time.advance(seconds)

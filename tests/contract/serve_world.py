@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable
 
-from leasectl.engines.contract import PoolAdmin
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Lease, Request

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
-from leasectl.model import Lease, Pool, Request
+from leasectl.model import Claimant, Lease, Pool, Request
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from tests.contract.world import Client, Hold, World
@@ -645,19 +645,27 @@ class TestPools:
         for holder in holders:
             holder.acquire(ONE)
         holders[0].free()
-        waiters = [world.client() for _ in range(4)]
-        for waiter in waiters:
-            waiter.begin(Request("T", count=4))
-        waiters[1].kill()
+        waiters = []
+        for number in range(3):
+            request = Request("T", count=4)
+            waiters.append(world.engine.waiter(Claimant(f"w{number}", "w", request), until=None))
+            with world.engine.atomic():
+                waiters[-1].enqueue()
+            dead = world.client()
+            dead.begin(request)
+            dead.kill()
         eventually(lambda: len(the_pool(world).queue) == 3)
-        for place, entry in enumerate(the_pool(world).queue, start=1):
-            standing = world.pools.standing("T", entry.ticket)
+        for position, (waiter, entry) in enumerate(zip(waiters, the_pool(world).queue), start=1):
+            standing = waiter.standing()
             assert standing == the_pool(world).standing(entry.ticket)
-            assert (standing.position, standing.others) == (place, 2)
+            assert (standing.position, standing.others) == (position, 2)
             assert (standing.held, standing.capacity) == (2, 5)
             assert standing.longest_holder == oldest_holder(world)
-        with pytest.raises(NotFound):
-            world.pools.standing("V", 1)
+        world.pools.delete_pool("T", force=True)
+        for waiter in waiters:
+            with pytest.raises(NotFound):
+                waiter.standing()
+            waiter.close()
 
     def test_all_pools_are_listed_by_type(self, world: World) -> None:
         for pool_type in ("b", "c", "a"):

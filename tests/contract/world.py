@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Protocol
+from typing import Callable, Protocol
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.engines.contract import Engine, PoolAdmin
+from leasectl.engines.contract import Engine
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
 from tests.kit.journal import NoJournal
@@ -74,6 +75,10 @@ class World(Protocol):
     ttl_seconds: float
 
     @property
+    def engine(self) -> Engine:
+        """The store."""
+
+    @property
     def pools(self) -> PoolAdmin:
         """The store's pools."""
 
@@ -117,7 +122,7 @@ class Participant:
 
     def __init__(
         self,
-        engine: Engine[Any],
+        engine: Engine,
         pools: PoolAdmin,
         clock: Clock,
         *,

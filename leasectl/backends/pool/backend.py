@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
-from leasectl.engines.contract import Engine, PoolAdmin
+from leasectl.engines.contract import Engine
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
@@ -28,7 +28,7 @@ class PoolBackend:
     def __init__(
         self,
         url: str,
-        engine: Engine[Any],
+        engine: Engine,
         pools: PoolAdmin,
         *,
         clock: Clock,
@@ -63,4 +63,4 @@ class PoolBackend:
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         """What `acquire` does, as a generator of the sleeps in between."""
-        return PoolTurn(self._engine, self.pools, self._clock, claimant, journal, patience).take()
+        return PoolTurn(self._engine, self._clock, claimant, journal, patience).take()

@@ -13,7 +13,7 @@ from leasectl.backends.kinds import no_pools, pool_prefixes
 from leasectl.backends.proxy.acquisition import Acquisition
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.releases import Releases
-from leasectl.engines.contract import PoolAdmin
+from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import NotSupported
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock

@@ -6,10 +6,8 @@ made can't be seen before the last; names left behind by who died at it don't co
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from leasectl.engines import refusals
@@ -42,7 +40,7 @@ from leasectl.engines.etcd.records import (
 )
 from leasectl.engines.etcd.shown import ShownPools, pool_types
 from leasectl.errors import InvalidRequest
-from leasectl.model import Pool, Standing
+from leasectl.model import Pool
 from leasectl.system.clock import Clock
 
 _MAKING_SECONDS = 60
@@ -76,14 +74,8 @@ class EtcdPools:
         self._lost = lost
         self._shown = ShownPools(gateway, keys, clock=clock)
 
-    def atomic(self) -> AbstractContextManager[object]:
-        return contextlib.nullcontext()
-
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         return self._shown.pools(pool_type, expiries=expiries)
-
-    def standing(self, pool_type: str, ticket: int) -> Standing:
-        return self._shown.standing(pool_type, ticket)
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         self._check_untaken(pool_type, names)

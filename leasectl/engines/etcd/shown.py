@@ -62,7 +62,7 @@ class ShownPools:
         return tuple(self._show(each, expiries=expiries) for each in chosen)
 
     def standing(self, pool_type: str, ticket: int) -> Standing:
-        """As `PoolAdmin.standing`."""
+        """As `Waiter.standing`, of any ticket."""
         keys = self._keys
         pool, resources, frees, oldest, before, tickets = self._gateway.read(
             read(keys.pool(pool_type)),

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import QueueView
 from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind
-from leasectl.model import Request
+from leasectl.model import Claimant, Request, Ticket
 from leasectl.system.clock import Clock
 
 
@@ -24,13 +24,14 @@ class EtcdTicket:
     lease alive, `add_news` for whoever follows a watch.
 
     Args:
-        request: What it asks for.
+        claimant: Whose it is; what it asks for.
         keys: Where things are in etcd.
         etcd_lease_id: Of the etcd lease that it is going to be attached to.
         ttl_seconds: Of that etcd lease.
         clock: Where times come from.
 
     Attributes: written by its own methods only.
+        claimant: As given.
         etcd_lease_id: As given.
         ttl_seconds: As given.
         target: What its waiter has to listen for, by what was seen last.
@@ -39,20 +40,46 @@ class EtcdTicket:
     """
 
     def __init__(
-        self, request: Request, keys: Keys, *, etcd_lease_id: int, ttl_seconds: int, clock: Clock
+        self, claimant: Claimant, keys: Keys, *, etcd_lease_id: int, ttl_seconds: int, clock: Clock
     ) -> None:
+        self.claimant = claimant
         self.etcd_lease_id = etcd_lease_id
         self.ttl_seconds = ttl_seconds
         self.target = WatchTarget((), (), 0)
         self.is_head = False
         self.is_unsure = False
-        self._request = request
         self._keys = keys
         self._clock = clock
         self._sent_at = clock.elapsed()
+        self._number: int | None = None
         self._unused: QueueView | None = None  # what was seen when it came to the head
         self._too_little: QueueView | None = None  # what was seen there last
         self._news: tuple[KeyValue, ...] = ()
+
+    @property
+    def request(self) -> Request:
+        """What it asks for."""
+        return self.claimant.request
+
+    @property
+    def claim_id(self) -> ClaimId:
+        """What it is called once it is a claim."""
+        return ClaimId(self.request.type, self.etcd_lease_id)
+
+    @property
+    def is_put(self) -> bool:
+        """Whether it is known to have been put."""
+        return self._number is not None
+
+    @property
+    def ticket(self) -> Ticket:
+        """What it is called in the queue, once it has been put."""
+        assert self._number is not None, "it isn't known yet"
+        return Ticket(self._number, self.claimant)
+
+    def note_put(self, number: int) -> None:
+        """It has been put, and got that number."""
+        self._number = number
 
     # Its etcd lease
 
@@ -88,7 +115,7 @@ class EtcdTicket:
         """Listen for the end of the ticket before it, which was seen."""
         assert view.before is not None
         self.target = behind(
-            self._keys, self._request.type, self.etcd_lease_id, view.before.key, view.revision
+            self._keys, self.request.type, self.etcd_lease_id, view.before.key, view.revision
         )
 
     def reach_head(self, view: QueueView) -> None:
@@ -97,7 +124,7 @@ class EtcdTicket:
 
     def wait_at_head(self, view: QueueView) -> None:
         """Listen for resources, as there were too few to take."""
-        self.target = at_the_head(self._keys, self._request.type, self.etcd_lease_id, view.revision)
+        self.target = at_the_head(self._keys, self.request.type, self.etcd_lease_id, view.revision)
         self._too_little = view
 
     def take_view(self) -> QueueView | None:
@@ -139,7 +166,7 @@ class EtcdTicket:
         Returns:
             None when it can't be told, or when there isn't enough to take.
         """
-        request, news, self._news = self._request, self._news, ()
+        request, news, self._news = self.request, self._news, ()
         frees = self._keys.frees(request.type)
         is_about_frees = bool(news) and all(kv.key.startswith(frees) for kv in news)
         if self._too_little is None or request.name is not None or not is_about_frees:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.store import LocalStore
-from leasectl.model import Lease, Pool, QueueEntry, Resource, Standing
+from leasectl.model import Lease, Pool, QueueEntry, Resource
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
 from leasectl.state.rows import parse_labels
 from leasectl.system.clock import Clock
-
-# What has expired may not have been freed yet.
-_IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
 
 
 class LocalPools:
@@ -34,9 +30,6 @@ class LocalPools:
         self._clock = clock
         self._store = LocalStore(state, lost=lost, clock=clock)
 
-    def atomic(self) -> AbstractContextManager[object]:
-        return self._state.transaction()
-
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         with self._state.transaction():
             if pool_type is None:
@@ -49,27 +42,6 @@ class LocalPools:
                 self._store.queues.remove_dead_ones(each)
             tidy(self._state)
             return tuple(Pool(each, self._resources(each), self._queue(each)) for each in types)
-
-    def standing(self, pool_type: str, ticket: int) -> Standing:
-        capacity = self._store.pool(pool_type)["capacity"]
-        values = {"type": pool_type, "ticket": ticket, "now": self._clock.elapsed()}
-        (counts,) = self._state.query(
-            "SELECT (SELECT count(*) FROM ticket WHERE type = :type AND number < :ticket) AS ahead,"
-            " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
-            f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
-            **values,
-        )
-        longest = self._state.query(
-            f"SELECT holder_identity, acquire_time FROM resource WHERE {_IS_HELD} "
-            "ORDER BY acquire_time, name LIMIT 1",
-            **values,
-        )
-        standing = Standing(counts["ahead"] + 1, counts["others"], counts["held"], capacity)
-        for row in longest:
-            return standing._replace(
-                longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
-            )
-        return standing
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         with self._state.transaction() as db:

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.model import Lease, Request
+from leasectl.model import Lease, Request, Standing
 from leasectl.state.directory import State
 from leasectl.state.rows import encode_labels
 from leasectl.system.clock import Clock
 
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
+# What has expired may not have been freed yet.
+_IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
 
 
 class LocalStore:
@@ -156,6 +158,28 @@ class LocalStore:
         )
         for row in rows:
             self._expire(row["owner"], row["name"], pool_type)
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        """How things stand for a ticket, without a lock; NotFound when its pool has gone."""
+        capacity = self.pool(pool_type)["capacity"]
+        values = {"type": pool_type, "ticket": ticket, "now": self._clock.elapsed()}
+        (counts,) = self._state.query(
+            "SELECT (SELECT count(*) FROM ticket WHERE type = :type AND number < :ticket) AS ahead,"
+            " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
+            f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
+            **values,
+        )
+        longest = self._state.query(
+            f"SELECT holder_identity, acquire_time FROM resource WHERE {_IS_HELD} "
+            "ORDER BY acquire_time, name LIMIT 1",
+            **values,
+        )
+        standing = Standing(counts["ahead"] + 1, counts["others"], counts["held"], capacity)
+        for row in longest:
+            return standing._replace(
+                longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
+            )
+        return standing
 
     def _claims(self, claim_key: str, names: Sequence[str] | None) -> list[tuple[str, str]]:
         """The claims (name, type) that are an owner's still, after expiry; of some names or all."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 from leasectl.engines import refusals
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.store import MemoryStore, Stock, StockedPool
-from leasectl.model import Pool, QueueEntry, Resource, Standing
+from leasectl.model import Pool, QueueEntry, Resource
 
 
 class MemoryPools:
@@ -21,32 +20,10 @@ class MemoryPools:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
-    def atomic(self) -> AbstractContextManager[object]:
-        return self._store.lock
-
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         with self._store.lock:
             types = sorted(self._store.pools) if pool_type is None else [pool_type]
             return tuple(self._show(self._store.pool(each)) for each in types)
-
-    def standing(self, pool_type: str, ticket: int) -> Standing:
-        with self._store.lock:
-            pool = self._store.pool(pool_type)
-            self._store.expire(pool)
-            before = pool.queue.count_before(ticket)
-            standing = Standing(
-                position=1 + before,
-                others=before + len(pool.queue) - pool.queue.count_before(ticket + 1),
-                held=len(pool.held),
-                capacity=len(pool.stock),
-            )
-            longest = next(iter(pool.held.values()), None)
-            if longest is None or longest.lease is None:
-                return standing
-            return standing._replace(
-                longest_holder=longest.lease.holder_identity,
-                longest_since=longest.lease.acquire_time,
-            )
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:
@@ -85,9 +62,7 @@ class MemoryPools:
             if not force and (held or waiting):
                 raise refusals.pool_in_use(pool_type, held, waiting)
             self.remove_resources(pool_type, list(pool.stock), force=force)
-            for place in list(pool.queue):
-                self._store.leave(pool, place.ticket)
-                place.waiter.wake()
+            self._store.send_away(pool.queue)
             del self._store.pools[pool_type]
 
     def _show(self, pool: StockedPool) -> Pool:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Callable
 
-from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.model import Ticket
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A ticket in a queue, since when (wall clock), and who waits with it."""
+    """A ticket in a queue, since when (wall clock), and what wakes who waits with it."""
 
     ticket: Ticket
     since: float
-    waiter: MemoryWaiter
+    wake: Callable[[], object]
 
 
 class Queue:
@@ -36,35 +36,29 @@ class Queue:
     def __iter__(self) -> Iterator[Place]:
         return (self._places[number] for number in self._numbers)
 
-    def __contains__(self, ticket: Ticket) -> bool:
+    def __contains__(self, place: Place) -> bool:
         # A pool that was made anew counts its tickets anew.
-        place = self._places.get(ticket.number)
-        return place is not None and place.ticket == ticket
+        return self._places.get(place.ticket.number) is place
 
     def append(self, place: Place) -> None:
         """Put a place at the end; its number is the largest."""
         self._places[place.ticket.number] = place
         self._numbers.append(place.ticket.number)
 
-    def remove(self, ticket: Ticket) -> Place:
-        """Take out the place of a ticket that is in the queue."""
-        del self._numbers[bisect_left(self._numbers, ticket.number)]
-        return self._places.pop(ticket.number)
+    def remove(self, place: Place) -> None:
+        """Take out a place that is in the queue."""
+        del self._numbers[self.count_before(place)]
+        del self._places[place.ticket.number]
 
     def first(self) -> Place | None:
         """The head; None when nobody waits."""
         return self._places[self._numbers[0]] if self._numbers else None
 
-    def before(self, ticket: Ticket) -> Place | None:
-        """The nearest place before a ticket; None at the head."""
-        position = bisect_left(self._numbers, ticket.number)
-        return self._places[self._numbers[position - 1]] if position else None
-
-    def behind(self, number: int) -> Place | None:
-        """The nearest place behind that of a ticket that is no longer in the queue."""
-        position = bisect_left(self._numbers, number)
+    def behind(self, place: Place) -> Place | None:
+        """The nearest place behind one that is no longer in the queue."""
+        position = self.count_before(place)
         return self._places[self._numbers[position]] if position < len(self) else None
 
-    def count_before(self, number: int) -> int:
-        """How many places have a smaller number."""
-        return bisect_left(self._numbers, number)
+    def count_before(self, place: Place) -> int:
+        """How many places are before one, which may have left the queue."""
+        return bisect_left(self._numbers, place.ticket.number)

@@ -10,9 +10,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Callable
 
 from leasectl.engines import refusals
-from leasectl.engines.contract import LostListener
+from leasectl.engines.contract import LostListener, TicketGone
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.ranking import Ranking
 from leasectl.model import Claimant, Lease, Ticket
@@ -58,12 +59,12 @@ class StockedPool:
         """Wake whoever is first in the queue."""
         head = self.queue.first()
         if head is not None:
-            head.waiter.wake()
+            head.wake()
 
     def wake_all(self) -> None:
         """Wake everybody in the queue."""
         for place in self.queue:
-            place.waiter.wake()
+            place.wake()
 
 
 class MemoryStore:
@@ -241,23 +242,45 @@ class MemoryStore:
 
     # Tickets
 
-    def queue_up(self, pool: StockedPool, place: Place) -> None:
-        """Put a ticket at the end of a pool's queue."""
-        pool.queue.append(place)
-        self._waiting.setdefault(place.ticket.claimant.claim_key, {})[place] = pool
+    def queue_up(self, claimant: Claimant, wake: Callable[[], object]) -> Place:
+        """Put a ticket at the end of the queue of the pool that could satisfy the request.
 
-    def leave(self, pool: StockedPool, ticket: Ticket) -> None:
+        Raises:
+            NotFound, InvalidRequest: As `possible`.
+        """
+        pool = self.possible(claimant)
+        pool.last_ticket += 1
+        place = Place(Ticket(pool.last_ticket, claimant), self.clock.wall(), wake)
+        pool.queue.append(place)
+        self._waiting.setdefault(claimant.claim_key, {})[place] = pool
+        return place
+
+    def pool_of(self, place: Place) -> StockedPool:
+        """The pool in whose queue a place is; TicketGone when it is in none any more."""
+        try:
+            return self._waiting[place.ticket.claimant.claim_key][place]
+        except KeyError:
+            raise TicketGone from None
+
+    def leave(self, place: Place) -> None:
         """Take a ticket out of the queue that it is in, and wake the next behind it."""
-        place = pool.queue.remove(ticket)
-        claim_key = ticket.claimant.claim_key
+        pool = self.pool_of(place)
+        pool.queue.remove(place)
+        claim_key = place.ticket.claimant.claim_key
         of_owner = self._waiting[claim_key]
         del of_owner[place]
         if not of_owner:
             del self._waiting[claim_key]
-        behind = pool.queue.behind(ticket.number)
+        behind = pool.queue.behind(place)
         if behind is not None:
-            behind.waiter.wake()
+            behind.wake()
 
-    def waiting(self, claim_key: str) -> list[tuple[Place, StockedPool]]:
-        """An owner's places, each with its pool."""
-        return list(self._waiting.get(claim_key, {}).items())
+    def send_away(self, places: Iterable[Place]) -> None:
+        """Take tickets out of their queues, and wake those who wait with them."""
+        for place in list(places):
+            self.leave(place)
+            place.wake()
+
+    def places_of(self, claim_key: str) -> Iterable[Place]:
+        """Where an owner waits."""
+        return self._waiting.get(claim_key, ())

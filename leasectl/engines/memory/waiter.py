@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence, Set
 from typing import Callable, Protocol
 
-from leasectl.model import Process, Ticket
+from leasectl.engines.contract import Outlook, TicketGone
+from leasectl.engines.memory.queue import Place
+from leasectl.engines.memory.store import MemoryStore, StockedPool
+from leasectl.model import Claimant, Lease, Process, Standing, Ticket
 from leasectl.system.process_watch import ProcessWatch
-from leasectl.system.wakeup import Wakeup
 
 
 class Bell(Protocol):
@@ -31,45 +34,102 @@ class Bell(Protocol):
 
 
 class MemoryWaiter:
-    """One waiter's ear.
+    """One request, as `Waiter`.
 
     Args:
-        new_wakeup: Makes what wakes it; called when it has to wait.
+        store: What is in the pools.
+        claimant: Who asks, for what.
+        new_bell: Makes what wakes it; called when it has to wait.
     """
 
-    def __init__(self, new_wakeup: Callable[[], Bell] = Wakeup) -> None:
-        self._new_wakeup = new_wakeup
-        self._wakeup: Bell | None = None
+    has_place = True
+
+    def __init__(
+        self, store: MemoryStore, claimant: Claimant, new_bell: Callable[[], Bell]
+    ) -> None:
+        self._store = store
+        self._claimant = claimant
+        self._new_bell = new_bell
+        self._bell: Bell | None = None
         self._processes = ProcessWatch()
+        self._place: Place | None = None
 
-    @property
-    def has_place(self) -> bool:
-        return True
+    def enqueue(self) -> None:
+        with self._store.lock:
+            self._place = self._store.queue_up(self._claimant, self._wake)
 
-    def open(self) -> None:
-        if self._wakeup is None:
-            self._wakeup = self._new_wakeup()
+    def claim(self) -> Outlook:
+        assert self._place is not None, "enqueue() comes first"
+        with self._store.lock:
+            pool = self._store.pool_of(self._place)
+            is_head = pool.queue.first() is self._place
+            leases = self._claim_from(pool, self._place) if is_head else None
+            if leases is not None:
+                return Outlook(leases)
+            if self._bell is None:
+                self._bell = self._new_bell()
+            first = pool.expiries.first() if is_head else None
+            return Outlook(is_head=is_head, look_again_at=None if first is None else first[0])
 
-    def wake(self) -> None:
-        """End its sleep; from any thread."""
-        if self._wakeup is not None:
-            self._wakeup.set()
+    def standing(self) -> Standing:
+        assert self._place is not None, "enqueue() comes first"
+        with self._store.lock:
+            pool = self._store.pool(self._claimant.request.type)
+            self._store.expire(pool)
+            standing = Standing(
+                position=1 + pool.queue.count_before(self._place),
+                others=len(pool.queue) - (self._place in pool.queue),
+                held=len(pool.held),
+                capacity=len(pool.stock),
+            )
+            longest = next(iter(pool.held.values()), None)
+            if longest is None or longest.lease is None:
+                return standing
+            return standing._replace(
+                longest_holder=longest.lease.holder_identity,
+                longest_since=longest.lease.acquire_time,
+            )
 
-    def listen(
-        self, *, predecessor: Ticket | None, processes: Sequence[Process]
-    ) -> tuple[frozenset[int], bool]:
-        assert self._wakeup is not None, "open() comes first"
+    def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
+        assert self._bell is not None, "claim() comes first"
         self._processes.update(processes)
-        return frozenset((self._wakeup.fd, *self._processes.fds())), self._processes.any_ended
+        return frozenset((self._bell.fd, *self._processes.fds())), self._processes.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
-        if self._wakeup is not None and self._wakeup.fd in woken:
-            self._wakeup.clear()
+        if self._bell is not None and self._bell.fd in woken:
+            self._bell.clear()
         ended = not woken.isdisjoint(self._processes.fds())
         self._processes.heard(woken)
         return ended
 
+    def dequeue(self) -> None:
+        with self._store.lock:
+            if self._place is not None:
+                with contextlib.suppress(TicketGone):
+                    self._store.leave(self._place)
+                self._free_claimed(self._place.ticket)
+
     def close(self) -> None:
         self._processes.close()
-        if self._wakeup is not None:
-            self._wakeup.close()
+        if self._bell is not None:
+            self._bell.close()
+
+    def _claim_from(self, pool: StockedPool, place: Place) -> tuple[Lease, ...] | None:
+        self._store.possible(self._claimant)
+        self._store.expire(pool)
+        chosen = self._store.take(pool, self._claimant)
+        if chosen is None:
+            return None
+        self._store.leave(place)
+        pool.last_grant += 1
+        return tuple(self._store.grant(each, place.ticket, pool.last_grant) for each in chosen)
+
+    def _free_claimed(self, ticket: Ticket) -> None:
+        for stock in self._store.claims(ticket.claimant.claim_key):
+            if stock.lease is not None and stock.lease.ticket == ticket.number:
+                self._store.free(stock)
+
+    def _wake(self) -> None:
+        """End its sleep; from any thread."""
+        if self._bell is not None:
+            self._bell.set()

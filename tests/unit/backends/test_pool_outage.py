@@ -10,7 +10,7 @@ import pytest
 from leasectl.backends.contract import Patience, Progress, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.turn import ASK_AGAIN_SECONDS
-from leasectl.engines.contract import TicketExpired
+from leasectl.engines.contract import Outlook, TicketExpired
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
@@ -19,12 +19,14 @@ from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
     Interrupted,
+    LeaseError,
     NoLease,
     NotAllowed,
     Unanswered,
 )
-from leasectl.model import Claimant, Request, Ticket
+from leasectl.model import Claimant, Request
 from leasectl.system.poll import Sleep
+from leasectl.system.wakeup import Wakeup
 from tests.kit.journal import NoJournal
 from tests.kit.support import ManualClock
 
@@ -35,11 +37,30 @@ AWAY = BackendUnreachable("etcd doesn't answer")
 class Waiter(MemoryWaiter):
     has_place = True
 
+    def __init__(self, engine: Engine, store: MemoryStore, claimant: Claimant) -> None:
+        super().__init__(store, claimant, Wakeup)
+        self._engine = engine
+
+    def enqueue(self) -> None:
+        if self._engine.refusal is not None:
+            raise self._engine.refusal
+        super().enqueue()
+
+    def claim(self) -> Outlook:
+        if self._engine.error is not None:
+            raise self._engine.error
+        return super().claim()
+
+    def dequeue(self) -> None:
+        self._engine.asked.append("dequeue")
+        super().dequeue()
+
 
 class Engine(MemoryEngine):
     """A store that can be away.
 
     Attributes:
+        refusal: What putting a ticket ends with.
         error: What looking ends with.
         waiters: Of all turns.
         asked: What it was asked to undo.
@@ -47,22 +68,15 @@ class Engine(MemoryEngine):
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store)
+        self._memory = store
+        self.refusal: LeaseError | None = None
         self.error: BaseException | None = None
         self.waiters: list[Waiter] = []
         self.asked: list[str] = []
 
-    def waiter(self, claimant: Claimant) -> MemoryWaiter:
-        self.waiters.append(Waiter())
+    def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
+        self.waiters.append(Waiter(self, self._memory, claimant))
         return self.waiters[-1]
-
-    def predecessor(self, ticket: Ticket) -> Ticket | None:
-        if self.error is not None:
-            raise self.error
-        return super().predecessor(ticket)
-
-    def dequeue(self, ticket: Ticket) -> None:
-        self.asked.append("dequeue")
-        super().dequeue(ticket)
 
     def withdraw(self, claim_key: str) -> None:
         self.asked.append(f"withdraw {claim_key}")
@@ -227,26 +241,21 @@ class TestLeaving:
     def test_a_ticket_that_cant_be_taken_away_is_left_to_the_keeper(
         self, line: Line, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def away(ticket: Ticket) -> None:
+        def away() -> None:
             raise AWAY
 
         steps = line.wait()
         next(steps)
-        monkeypatch.setattr(line.engine, "dequeue", away)
+        monkeypatch.setattr(line.engine.waiters[-1], "dequeue", away)
         with pytest.raises(Interrupted):
             steps.throw(Interrupted(signal.SIGTERM))
         assert line.journal.said == ["to undo", "gave up"]
 
-    def test_one_of_which_nothing_was_heard_is_withdrawn_by_name(
-        self, line: Line, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(claimant: Claimant, waiter: MemoryWaiter) -> Ticket:
-            raise NotAllowed("no")
-
-        monkeypatch.setattr(line.engine, "enqueue", refuse)
+    def test_one_of_which_nothing_was_heard_is_taken_away_as_well(self, line: Line) -> None:
+        line.engine.refusal = NotAllowed("no")
         with pytest.raises(NotAllowed):
             next(line.wait())
-        assert line.engine.asked == ["withdraw me"]
+        assert line.engine.asked == ["dequeue"]
         assert line.journal.said == ["gave up"]
 
 

@@ -13,7 +13,7 @@ from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import Cancelled, NotFound, StateUnwritable
-from leasectl.model import Claimant, Lease, Request, Ticket
+from leasectl.model import Claimant, Lease, Request
 from tests.kit.journal import NoJournal
 from tests.kit.support import ManualClock
 
@@ -79,10 +79,16 @@ def test_a_grant_after_a_wait_that_can_not_be_recorded_is_given_back(
 class WithdrawnAtOnce(MemoryEngine):
     """A store on which a ticket can be taken away before its owner has looked."""
 
-    def enqueue(self, claimant: Claimant, waiter: MemoryWaiter) -> Ticket:
-        ticket = super().enqueue(claimant, waiter)
-        self.withdraw(claimant.claim_key)
-        return ticket
+    def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
+        waiter = super().waiter(claimant, until=until)
+        put = waiter.enqueue
+
+        def put_for_a_moment() -> None:
+            put()
+            self.withdraw(claimant.claim_key)
+
+        waiter.enqueue = put_for_a_moment  # type: ignore[method-assign]
+        return waiter
 
 
 def test_a_request_that_is_withdrawn_before_its_first_look_was_cancelled(

@@ -15,7 +15,7 @@ from typing import Callable
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.queues import LocalQueues
 from leasectl.leases.acquire import acquire
 from leasectl.leases.release import finish, release
 from leasectl.leases.service import Service
@@ -94,7 +94,7 @@ def strace() -> Iterator[Callable[[Started], Strace]]:
 
 def queue(service: Service, pool_type: str, number: int) -> list[Handle]:
     """Put tickets into a queue, all of them this process's, which doesn't listen."""
-    engine = LocalEngine(service.state, lost=lambda *_: None, clock=Clock())
+    queues = LocalQueues(service.state, lost=lambda *_: None, clock=Clock())
     handles = []
     with service.state.transaction():
         for position in range(number):
@@ -110,7 +110,7 @@ def queue(service: Service, pool_type: str, number: int) -> list[Handle]:
             )
             service.handles.create(handle, remote=False)
             claimant = Claimant(handle.id, "test@host", handle.request, handle.waiter)
-            engine.enqueue(claimant, engine.waiter(claimant))
+            queues.put(claimant, position + 1, "nobody-listens")
             handles.append(handle)
     return handles
 

@@ -106,8 +106,9 @@ class TestCarryingOut:
     def hold(self, store: MemoryStore, name: str, pool_type: str = "T") -> None:
         engine = MemoryEngine(store)
         claimant = Claimant("owner", "owner@host", Request(pool_type, name=name), None)
-        ticket = engine.enqueue(claimant, engine.waiter(claimant))
-        assert engine.claim(ticket)
+        waiter = engine.waiter(claimant, until=None)
+        waiter.enqueue()
+        assert waiter.claim().leases
 
     def names(self, pools: MemoryPools) -> dict[str, list[str]]:
         return {each.type: [r.name for r in each.resources] for each in pools.pools()}

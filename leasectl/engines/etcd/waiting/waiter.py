@@ -1,13 +1,17 @@
-"""A waiter on etcd: its ticket, and the wakeup that ends its sleep."""
+"""A waiter on etcd: its ticket, the queue that this is in, and the wakeup that ends its sleep."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from contextlib import AbstractContextManager
+from typing import Callable
 
+from leasectl.engines.contract import Outlook
 from leasectl.engines.etcd.gateway.requests import KeyValue
+from leasectl.engines.etcd.queues import EtcdQueues
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.session import WaitSession
-from leasectl.model import Process, Ticket
+from leasectl.model import Process, Standing
 from leasectl.system.process_watch import ProcessWatch
 from leasectl.system.wakeup import Wakeup
 
@@ -21,15 +25,26 @@ class EtcdWaiter:
 
     Args:
         ticket: Its own; what to listen for is set there, by who looks, before `listen`.
+        queues: The ticket is going to be in one of them.
         session: The one that it shares with the others of its process.
+        limited: What is asked inside isn't waited for much beyond the waiter's deadline.
 
     Attributes:
         ticket: As given.
     """
 
-    def __init__(self, ticket: EtcdTicket, session: WaitSession) -> None:
+    def __init__(
+        self,
+        ticket: EtcdTicket,
+        queues: EtcdQueues,
+        session: WaitSession,
+        *,
+        limited: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self.ticket = ticket
+        self._queues = queues
         self._session = session
+        self._limited = limited
         self._processes = ProcessWatch()
         self._wakeup: Wakeup | None = None
 
@@ -37,12 +52,24 @@ class EtcdWaiter:
     def has_place(self) -> bool:
         return not self.ticket.is_overdue
 
-    def open(self) -> None:
-        """Nothing is missed before: a watch starts at the revision of the look before it."""
+    def enqueue(self) -> None:
+        with self._limited():
+            self._queues.enqueue(self.ticket)
 
-    def listen(
-        self, *, predecessor: Ticket | None, processes: Sequence[Process]
-    ) -> tuple[frozenset[int], bool]:
+    def claim(self) -> Outlook:
+        with self._limited():
+            return self._queues.claim(self.ticket)
+
+    def standing(self) -> Standing:
+        with self._limited():
+            return self._queues.standing(self.ticket)
+
+    def dequeue(self) -> None:
+        with self._limited():
+            self._queues.dequeue(self.ticket)
+
+    def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
+        # Nothing is missed before: a watch starts at the revision of the look before it.
         self._processes.update(processes)
         if self._wakeup is None:
             self._wakeup = Wakeup()

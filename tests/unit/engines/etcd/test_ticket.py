@@ -9,7 +9,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.targets import at_the_head, behind
-from leasectl.model import Request
+from leasectl.model import Claimant, Request
 from tests.kit.support import ManualClock
 
 KEYS = Keys("/p", "here")
@@ -18,7 +18,7 @@ REVISION = 10
 
 def new_ticket(request: Request | None = None, time: ManualClock | None = None) -> EtcdTicket:
     return EtcdTicket(
-        request or Request("T"),
+        Claimant("me", "me@host", request or Request("T")),
         KEYS,
         etcd_lease_id=7,
         ttl_seconds=60,

@@ -17,7 +17,7 @@ from leasectl.errors import (
     BackendUnreachable,
     LeaseError,
 )
-from leasectl.model import Lease, Request
+from leasectl.model import Claimant, Lease, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening
 from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer, etcd_server
@@ -38,6 +38,15 @@ class TestWaiting:
         assert store.queue() == ["waiter"]
         store.engine.free("holder")
         assert len(pending.result(timeout=10)) == 1
+
+    def test_a_ticket_that_nobody_was_told_of_is_taken_away_by_its_claim_key(
+        self, store: Access
+    ) -> None:
+        claimant = Claimant("waiter", "waiter@host", Request("T"))
+        put, unheard = (store.engine.waiter(claimant, until=None) for _ in range(2))
+        put.enqueue()
+        unheard.dequeue()
+        assert store.queue() == []
 
     def test_what_was_released_while_cut_off_is_had_even_after_compaction(
         self, etcd: EtcdServer, store: Access, between: Relay, prefix: str

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.wait_pipes import WaitPipes
 from leasectl.errors import NoLease
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
 from leasectl.leases.service import Service
-from leasectl.model import Claimant, Request
+from leasectl.model import Request
 from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock, boottime_seconds
+from leasectl.system.clock import boottime_seconds
 from leasectl.system.named_pipe import is_read
 from leasectl.system.poll import sleep
 
@@ -47,18 +47,16 @@ def test_who_waits_once_leaves_no_pipe_and_who_waits_often_reuses_one(state_dir:
 
 def test_a_reused_pipe_has_forgotten_who_woke_it_too_late(state_dir: Path) -> None:
     state = State.open(str(state_dir))
-    engine = LocalEngine(state, lost=lambda claim_key, names: None, clock=Clock())
-    claimant = Claimant("T-abcdef", "test@host/host/T-abcdef", Request("T"))
+    pipes = WaitPipes(state)
     for _ in range(2):
-        waiter = engine.waiter(claimant)
-        waiter.open()
-        waiter.close()
-    os.close(os.open(state.waiter_pipe(waiter.name), os.O_WRONLY | os.O_NONBLOCK))
-    again = engine.waiter(claimant)
+        pipe = pipes.get()
+        pipe.open()
+        pipe.close()
+    os.close(os.open(state.waiter_pipe(pipe.name), os.O_WRONLY | os.O_NONBLOCK))
+    again = pipes.get()
     again.open()
-    assert again is waiter
-    fds, _ = again.listen(predecessor=None, processes=())
+    assert again is pipe
     now = boottime_seconds()
-    assert sleep(wake_fds=fds, interrupts=(), until=now, now=boottime_seconds) == set()
+    assert sleep(wake_fds=[again.fd], interrupts=(), until=now, now=boottime_seconds) == set()
     again.close()
     state.close()

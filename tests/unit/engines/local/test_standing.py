@@ -1,4 +1,4 @@
-"""leasectl.engines.local.pools"""
+"""How things stand for a waiter on the embedded pool."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.errors import NotFound
-from leasectl.model import Claimant, Request, Standing, Ticket
+from leasectl.model import Claimant, Request, Standing
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from tests.kit.support import ManualClock
@@ -25,18 +27,23 @@ class Desk:
         self.time = time
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
         self.pools = LocalPools(state, lost=lambda *_: None, clock=time.clock)
+        self.standing = LocalStore(state, lost=lambda *_: None, clock=time.clock).standing
+        self.waiters: list[LocalWaiter] = []
         self.pools.create_pool("T", ["a", "b", "c"])
         self.pools.create_pool("other", ["d"])
 
-    def wait(self, claim_key: str, request: Request) -> Ticket:
+    def wait(self, claim_key: str, request: Request) -> LocalWaiter:
         claimant = Claimant(claim_key, f"job/1/host/{claim_key}", request, this_process())
+        waiter = self.engine.waiter(claimant, until=None)
+        self.waiters.append(waiter)
         with self.engine.atomic():
-            return self.engine.enqueue(claimant, self.engine.waiter(claimant))
+            waiter.enqueue()
+        return waiter
 
     def hold(self, claim_key: str, request: Request) -> None:
-        ticket = self.wait(claim_key, request)
+        waiter = self.wait(claim_key, request)
         with self.engine.atomic():
-            assert self.engine.claim(ticket) is not None
+            assert waiter.claim().leases is not None
         self.time.advance(1)
 
 
@@ -47,37 +54,39 @@ def state(state_dir: Path) -> Iterator[State]:
 
 
 @pytest.fixture
-def desk(state: State, manual_clock: ManualClock) -> Desk:
-    return Desk(state, manual_clock)
+def desk(state: State, manual_clock: ManualClock) -> Iterator[Desk]:
+    desk = Desk(state, manual_clock)
+    yield desk
+    for waiter in desk.waiters:
+        waiter.close()
 
 
 def test_how_things_stand_is_what_the_whole_pool_says(desk: Desk) -> None:
     desk.hold("first", Request("T", ttl_seconds=9.0))
     desk.hold("second", Request("T"))
     desk.hold("elsewhere", Request("other"))
-    tickets = [desk.wait(f"waits-{number}", Request("T", count=3)) for number in range(3)]
-    for ticket in tickets:
-        (pool,) = desk.pools.pools("T")
-        assert desk.pools.standing("T", ticket.number) == pool.standing(ticket.number)
-    standing = desk.pools.standing("T", tickets[1].number)
-    assert standing[:5] == (2, 2, 2, 3, "job/1/host/first")
+    waiters = [desk.wait(f"waits-{number}", Request("T", count=3)) for number in range(3)]
+    (pool,) = desk.pools.pools("T")
+    for waiter, entry in zip(waiters, pool.queue):
+        assert waiter.standing() == pool.standing(entry.ticket)
+    assert waiters[1].standing()[:5] == (2, 2, 2, 3, "job/1/host/first")
 
 
 def test_what_has_expired_is_not_held_although_nobody_has_freed_it(desk: Desk) -> None:
     desk.hold("first", Request("T", ttl_seconds=9.0))
     desk.hold("second", Request("T"))
     desk.time.advance(9)
-    found = desk.pools.standing("T", 1)
+    found = desk.standing("T", 1)
     assert (found.held, found.longest_holder) == (1, "job/1/host/second")
 
 
 def test_an_empty_pool_has_no_longest_holder(desk: Desk) -> None:
-    assert desk.pools.standing("T", 1) == Standing(1, 0, 0, 3)
+    assert desk.standing("T", 1) == Standing(1, 0, 0, 3)
     with pytest.raises(NotFound):
-        desk.pools.standing("unknown", 1)
+        desk.standing("unknown", 1)
 
 
 def test_to_ask_how_things_stand_keeps_no_writer_waiting(desk: Desk, state: State) -> None:
     with open(state.path("state.lock"), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert desk.pools.standing("T", 1).capacity == 3
+        assert desk.standing("T", 1).capacity == 3

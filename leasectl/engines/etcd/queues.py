@@ -1,0 +1,260 @@
+"""The queues in etcd: each step of a ticket, from before it is put until it has become a claim.
+
+Each is one transaction, and what is seen for it one request more; a process may be killed after
+any of them. What its process knows of a ticket from one step to the next is in `EtcdTicket`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.engines import refusals
+from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
+from leasectl.engines.etcd.claims import EtcdClaims, Reaped
+from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import (
+    absent,
+    count,
+    delete,
+    present,
+    put,
+    read,
+    read_all,
+)
+from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.look import QueueView, look
+from leasectl.engines.etcd.records import (
+    Claim,
+    Free,
+    check_count,
+    claim_id_in,
+    encode_ticket,
+    last_fence,
+    parse_free,
+)
+from leasectl.engines.etcd.renewals import EtcdRenewals
+from leasectl.engines.etcd.shown import ShownPools, pool_types
+from leasectl.engines.etcd.ticket import EtcdTicket
+from leasectl.errors import BackendUnreachable
+from leasectl.model import Lease, Request, Standing
+from leasectl.system.clock import Clock
+
+NOTHING_REAPED = Reaped(any=False, next_at=None)
+
+
+class EtcdQueues:
+    """The queues below one prefix of a cluster.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        claims: The claims in it.
+        renewals: Of these claims.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        keys: Keys,
+        claims: EtcdClaims,
+        renewals: EtcdRenewals,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._claims = claims
+        self._renewals = renewals
+        self._clock = clock
+        self._shown = ShownPools(gateway, keys, clock=clock)
+
+    def enqueue(self, own: EtcdTicket) -> None:
+        """As `Waiter.enqueue`."""
+        check_count(own.request)
+        try:
+            self._check_possible(own.request)
+        except BackendUnreachable as error:
+            error.asked = False
+            raise
+        own.note_put(self._put_ticket(own))
+
+    def claim(self, own: EtcdTicket) -> Outlook:
+        """As `Waiter.claim`."""
+        if not own.is_head:  # there it stays; whether it hasn't gone, the claim sees
+            view = self._look(own)
+            if view.before is not None:
+                own.wait_behind(view)
+                return Outlook()
+            own.reach_head(view)
+        leases = self._find_claim(own) or self._claim_by_news(own)
+        return self._claim(own) if leases is None else Outlook(leases)
+
+    def standing(self, own: EtcdTicket) -> Standing:
+        """As `Waiter.standing`."""
+        return self._shown.standing(own.request.type, own.ticket.number)
+
+    def dequeue(self, own: EtcdTicket) -> None:
+        """As `Waiter.dequeue`."""
+        claim_key = own.claimant.claim_key
+        if not own.is_put:
+            self.withdraw(claim_key)  # it may be there, and nobody told us
+        elif not self._drop_ticket(own.claim_id, claim_key):
+            self._claims.give_back(own.claim_id)
+
+    def withdraw(self, claim_key: str) -> None:
+        """As `Engine.withdraw`."""
+        (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
+        for kv in found.items:
+            self._drop_ticket(claim_id_in(kv), claim_key)
+
+    # Claiming at the head
+
+    def _find_claim(self, own: EtcdTicket) -> tuple[Lease, ...] | None:
+        """What a claim got whose answer never came, with its full time again; None for nothing."""
+        if not own.is_unsure:
+            return None
+        sent_at, renewed = self._clock.elapsed(), self._clock.wall()
+        claim = self._renewals.renew_claim(own.claim_id, own.claimant.claim_key).claim
+        own.settle_claim()
+        if claim is None:
+            return None
+        own.note_sent(sent_at)
+        return self._granted(own, claim, renewed)
+
+    def _claim_by_news(self, own: EtcdTicket) -> tuple[Lease, ...] | None:
+        """Claim what it has been told of, unseen; None when that can't be done."""
+        guessed = own.guess_view()
+        if guessed is None:
+            return None
+        return self._take(own, guessed, tuple(map(parse_free, guessed.page)))
+
+    def _claim(self, own: EtcdTicket) -> Outlook:
+        """Claim what is seen to be free, if that is enough."""
+        while True:
+            view = own.take_view() or self._look(own)
+            reaped = self._claims.reap(own.request.type) if view.expired else NOTHING_REAPED
+            if reaped.any:
+                continue
+            free = self._free(own.request, view)
+            if len(free) < own.request.count:
+                own.wait_at_head(view)
+                return Outlook(is_head=True, look_again_at=reaped.next_at)
+            leases = self._take(own, view, free)
+            if leases is not None:
+                return Outlook(leases)
+
+    def _take(
+        self, own: EtcdTicket, view: QueueView, chosen: Sequence[Free]
+    ) -> tuple[Lease, ...] | None:
+        renewed = own.renewed
+        try:
+            claim = self._claims.make(own.ticket, own.etcd_lease_id, renewed, view, chosen)
+        except EtcdLeaseGone:
+            raise self._overdue(own) from None
+        except BackendUnreachable:
+            own.doubt_claim()
+            raise
+        return None if claim is None else self._granted(own, claim, renewed)
+
+    def _granted(self, own: EtcdTicket, claim: Claim, renewed: float) -> tuple[Lease, ...]:
+        expires = claim.lease_duration_seconds is not None
+        if expires and own.is_overdue:  # the answer took its time; somebody may have it by now
+            self._claims.give_back(own.claim_id)
+            raise self._overdue(own)
+        return claim.leases(renewed)
+
+    # Looking
+
+    def _look(self, own: EtcdTicket) -> QueueView:
+        own.begin_look()
+        view = look(self._gateway, self._keys, own.ticket, own.etcd_lease_id)
+        if view.own is None or view.own.create_revision != own.ticket.number:
+            raise self._overdue(own) if own.is_overdue else TicketGone()
+        return view
+
+    def _free(self, request: Request, view: QueueView) -> tuple[Free, ...]:
+        """What of that which was seen is free to claim; to be asked at the head.
+
+        Raises:
+            NotFound, InvalidRequest: The request can't be granted any more, however long it waits.
+        """
+        if view.pool is None or view.pool.value:
+            raise self._no_pool(request.type)
+        if request.name is None:
+            if view.resources < request.count:
+                raise refusals.too_few(request.type, view.resources, request.count)
+            return tuple(map(parse_free, view.page))
+        if not view.page:
+            raise refusals.no_resource(request.type, request.name)
+        # It can't have moved since: only a claim moves it, so only the head.
+        key = self._keys.free(request.type, last_fence(view.page[0]), request.name)
+        (found,) = self._gateway.read(read(key)).answers
+        return tuple(map(parse_free, found.items))
+
+    def _check_possible(self, request: Request) -> None:
+        keys = self._keys
+        pool, resources, named = self._gateway.read(
+            read(keys.pool(request.type)),
+            count(keys.resources(request.type)),
+            read(keys.resource(request.type, request.name or "")),
+        ).answers
+        if pool.first is None or pool.first.value:
+            raise self._no_pool(request.type)
+        if resources.count < request.count:
+            raise refusals.too_few(request.type, resources.count, request.count)
+        if request.name is not None and named.first is None:
+            raise refusals.no_resource(request.type, request.name)
+
+    def _overdue(self, own: EtcdTicket) -> TicketExpired:
+        return TicketExpired(
+            f"lost the place in the queue: etcd had heard nothing of us for {own.ttl_seconds}s; "
+            "ask again"
+        )
+
+    def _no_pool(self, pool_type: str) -> Exception:
+        return refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+
+    # Putting a ticket, and taking it away
+
+    def _put_ticket(self, own: EtcdTicket) -> int:
+        """Put a ticket on an etcd lease of its own; returns its number."""
+        keys, claimant, pool_type = self._keys, own.claimant, own.request.type
+        key = keys.ticket(pool_type, own.etcd_lease_id)
+        own.note_sent(self._clock.elapsed())
+        self._gateway.grant(own.etcd_lease_id, own.ttl_seconds)
+        unique_key = keys.with_state_id(claimant.claim_key)
+        record = encode_ticket(claimant, unique_key, self._clock.wall())
+        waiting = keys.waiting(claimant.claim_key, own.etcd_lease_id)
+        try:
+            outcome = self._gateway.commit(
+                [absent(key), present(keys.pool(pool_type))],
+                [
+                    put(key, record, etcd_lease_id=own.etcd_lease_id),
+                    put(waiting, pool_type, etcd_lease_id=own.etcd_lease_id),
+                ],
+                [read(key)],
+            )
+        except EtcdLeaseGone:
+            raise self._overdue(own) from None
+        if outcome.succeeded:
+            return outcome.revision
+        (found,) = outcome.answers
+        if found.first is None:
+            raise self._no_pool(pool_type)
+        return found.first.create_revision  # put by an earlier try, whose answer was lost
+
+    def _drop_ticket(self, claim_id: ClaimId, claim_key: str) -> bool:
+        """Take a ticket away, then its etcd lease: only if it hasn't become a claim on that."""
+        keys = self._keys
+        outcome = self._gateway.commit(
+            [absent(keys.held(*claim_id))],
+            [
+                delete(keys.ticket(*claim_id)),
+                delete(keys.waiting(claim_key, claim_id.etcd_lease_id)),
+            ],
+        )
+        if outcome.succeeded:
+            self._claims.revoke(claim_id.etcd_lease_id)
+        return outcome.succeeded

@@ -1,0 +1,35 @@
+"""What an engine has for those who make pools and look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from leasectl.model import Pool
+
+
+class PoolAdmin(Protocol):
+    """Makes, changes, shows and deletes an engine's pools.
+
+    Several of its steps are one where they are inside its engine's `atomic`.
+    """
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+        """All pools, or the one; NotFound when there is no such type.
+
+        Args:
+            pool_type: Which; None for all.
+            expiries: Ask as well when each lease runs out, where that costs extra.
+        """
+
+    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+        """Make a pool; InvalidRequest when it is there or a name is taken."""
+
+    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
+        """Add free resources to a pool; InvalidRequest when a name is taken."""
+
+    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
+        """Take resources out; NotAllowed when one is held, unless forced: its lease is lost."""
+
+    def delete_pool(self, pool_type: str, *, force: bool) -> None:
+        """Remove a pool; NotAllowed when it is in use, unless forced: its leases are lost."""
