@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -58,9 +59,24 @@ class Serving:
         return client
 
     def pause(self) -> None:
-        """STOP it: the kernel still takes connections and what is sent on them."""
-        os.kill(self.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+        """STOP it: the kernel still takes connections and what is sent on them.
+
+        Not in the middle of a write: with it, everybody else's would wait.
+        """
+        while True:
+            os.kill(self.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+            if self._is_unlocked():
+                return
+            self.go_on()
+
+    def _is_unlocked(self) -> bool:
+        with open(self.cli.state_dir / "state.lock", "rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

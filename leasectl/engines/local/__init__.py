@@ -5,6 +5,6 @@ puts a ticket into one of the `queues`, and a named pipe to be woken by beside i
 While another is ahead it sleeps on its pipe and on that one's process; whoever changes what it
 waits for opens the pipe within the transaction, so that the kernel wakes it whatever becomes of the
 waker. At the head it claims what is free, least recently acquired first, by the `store`, which also
-expires claims and gives fences. `pools` makes, changes and shows pools. `audit` finds what these tables and the
-records of handles say against each other, for `doctor`.
+expires claims and gives fences. `pools` makes, changes and shows pools. `audit` finds what these
+tables and the records of handles say against each other, for `doctor`.
 """
