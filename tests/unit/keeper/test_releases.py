@@ -1,0 +1,157 @@
+"""How the keeper releases: here at once, on servers by threads, again and again if need be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends import kinds
+from leasectl.errors import BackendUnreachable
+from leasectl.keeper.log import Log
+from leasectl.keeper.releases import Releases
+from leasectl.keeper.retries import key_meant, key_of
+from leasectl.leases.request import new_handle
+from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.system.poll import is_readable
+from tests.kit.desk import Desk
+from tests.kit.made_up_backend import KIND
+
+START = 1000.0  # of a manual clock
+
+
+class Server:
+    """What threads release at.
+
+    Attributes:
+        error: With which it fails; None: it has released "T--00".
+        asked: The targets, each as often as it was asked for.
+        opened: How many threads have opened it.
+    """
+
+    def __init__(self) -> None:
+        self.error: BackendUnreachable | None = None
+        self.asked: list[ReleaseTarget] = []
+        self.opened = 0
+
+    def open(self) -> Server:
+        self.opened += 1
+        return self
+
+    def __call__(self, target: ReleaseTarget) -> tuple[str, ...]:
+        self.asked.append(target)
+        if self.error is not None:
+            raise self.error
+        return ("T--00",)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "keeper.log"
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def releases(
+    desk: Desk, server: Server, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Releases]:
+    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+    desk.pool(2)
+    clock = desk.time.clock
+    yield Releases(desk.service, server.open, clock=clock, log=Log(str(log), clock))
+
+
+@pytest.fixture
+def far(desk: Desk, releases: Releases) -> Handle:
+    """Of a lease on a server."""
+    service = desk.as_caller(desk.caller, "madeup://here")
+    handle = new_handle(service, Request("T"), "T-far")
+    with desk.state.transaction():
+        desk.service.handles.create(handle, remote=True)
+    return handle
+
+
+def outcome(releases: Releases) -> None:
+    """Wait for what a thread has to say, and take it."""
+    assert releases.fd is not None
+    assert is_readable(releases.fd, 10)
+    releases.take_outcomes()
+
+
+class TestHere:
+    def test_it_is_done_at_once_and_logged(
+        self, desk: Desk, releases: Releases, server: Server, log: Path
+    ) -> None:
+        handle = desk.acquire(Request("T", 2))
+        assert releases.release(whole(handle)) is None
+        assert desk.held() == {}
+        assert log.read_text().endswith(f"released {handle.id}: T--00 T--01\n")
+        assert (releases.fd, server.opened) == (None, 0)
+
+    def test_of_what_holds_nothing_that_is_said(
+        self, desk: Desk, releases: Releases, log: Path
+    ) -> None:
+        handle = desk.acquire()
+        releases.release(whole(handle))
+        releases.release(whole(handle))
+        assert log.read_text().endswith(f"released {handle.id}: held nothing\n")
+
+    def test_what_nobody_knows_is_released_here(self, releases: Releases, server: Server) -> None:
+        assert releases.release(ReleaseTarget("T-gone", 1)) is None
+        assert server.opened == 0
+
+
+class TestOnAServer:
+    def test_a_thread_does_it_and_says_when_it_is_done(
+        self, releases: Releases, server: Server, far: Handle, log: Path
+    ) -> None:
+        assert releases.fd is None
+        assert releases.release(whole(far)) is None
+        assert releases.under_way() == {key_of(far)}
+        outcome(releases)
+        assert releases.under_way() == set()
+        assert log.read_text().endswith("released T-far: T--00\n")
+
+    def test_one_thread_does_all_at_one_server(
+        self, releases: Releases, server: Server, far: Handle
+    ) -> None:
+        for _ in range(2):
+            releases.release(whole(far))
+            outcome(releases)
+        assert (server.opened, server.asked) == (1, [whole(far)] * 2)
+
+    def test_what_failed_is_tried_again_after_ever_longer_pauses(
+        self, desk: Desk, releases: Releases, server: Server, far: Handle, log: Path
+    ) -> None:
+        server.error = BackendUnreachable("away")
+        for pause in (1.0, 2.0, 4.0):
+            now = desk.time.clock.elapsed()
+            assert releases.release(whole(far)) is None
+            outcome(releases)
+            assert releases.under_way() == {key_of(far)}  # it has its own time for that
+            desk.time.advance(pause - 0.1)
+            asked = len(server.asked)
+            assert releases.release(whole(far)) == now + pause
+            assert len(server.asked) == asked
+            desk.time.advance(0.1)
+        assert "can't release T-far: away; next try in 4s" in log.read_text()
+        server.error = None
+        releases.release(whole(far))
+        outcome(releases)
+        assert releases.under_way() == set()
+
+    def test_what_is_gone_is_not_tried_again(
+        self, releases: Releases, server: Server, far: Handle
+    ) -> None:
+        server.error = BackendUnreachable("away")
+        releases.release(whole(far))
+        outcome(releases)
+        releases.keep_only({key_meant(whole(far))})
+        assert releases.under_way() == {key_of(far)}
+        releases.keep_only(set())
+        assert releases.under_way() == set()
