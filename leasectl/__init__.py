@@ -1,3 +1,16 @@
-"""Takes, holds and gives back leases on scarce resources, for CI step scripts."""
+"""Takes, holds and gives back leases on scarce resources, for CI step scripts.
+
+A command goes down through the rooms of this house, and nothing ever looks up: `cli` reads what was
+typed and calls a verb in `leases` (or in `pools`, or has `run` run a command under a lease), which
+asks one of the `backends`. Those with pools share one algorithm over `engines`: one in memory, one
+in a file, one in etcd. Records of who holds what are in `state`, servers are reached by `http`, the
+machine by `system`; `text` has the words. What fails is one of `errors`, what is passed around a
+fact of `model`.
+
+Three more use the verbs: the `keeper`, the one background process of a state directory; the
+`server`, which speaks the lease proxy's protocol; and `doctor`, who looks whether all is well.
+`shell` is what Bash scripts source, `pyz` all of it in one file. Each folder tells its own story in
+its ``__init__.py``.
+"""
 
 __version__ = "0.1.0"

@@ -1,6 +1,7 @@
 """Pools in etcd, v3 over its JSON gateway.
 
-Everything is below one prefix (`keys`, and `records` for what is written there). An acquisition:
+Everything is below one prefix (`keys`, and `records` for what is written there), and `engine` is
+what all goes through. An acquisition:
 `queues` puts a ticket on an etcd lease of its own, of which its process keeps what it knows in a
 `ticket`; `look` reads who is before it and what is free; while there is too little the session in
 `waiting` keeps the etcd lease alive and has a watch wake the waiter; at the head of the queue

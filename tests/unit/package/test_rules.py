@@ -15,6 +15,7 @@ PACKAGE = Path(leasectl.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
+MOST_LINES = 350
 SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA)\s")
 
 
@@ -79,6 +80,32 @@ def test_the_root_has_what_everybody_needs_and_nothing_else() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=name_of)
 def test_a_folder_has_a_story_and_no_code(folder: Path) -> None:
     tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
-    assert ast.get_docstring(tree)
     code = [ast.unparse(each) for each in tree.body[1:]]
     assert [line.split(" = ")[0] for line in code] == (["__version__"] if folder == PACKAGE else [])
+    story = ast.get_docstring(tree) or ""
+    assert len(story.splitlines()) >= 5
+    assert unnamed_in(story, folder) == []
+
+
+def unnamed_in(story: str, folder: Path) -> list[str]:
+    """The modules and folders in a folder that its story doesn't tell of.
+
+    A command's module is known by the command's name.
+    """
+    modules = {path.stem: path.read_text() for path in folder.glob("*.py")}
+    there = {name for name, source in modules.items() if "\ndef command(" not in source}
+    there -= {name for name in modules if name.startswith("__")}
+    there |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    # `engine`, `proxy.opening`, or with what is in it: `engine.Engine`
+    told = set(re.findall(r"`(?:\w+\.)?(\w+)", story)) | set(re.findall(r"`(\w+)", story))
+    return sorted(there - told)
+
+
+def test_a_module_without_a_place_in_the_story_would_be_noticed() -> None:
+    assert unnamed_in("First `poll`, then `clock.Clock`.", PACKAGE / "system") != []
+    assert "poll" not in unnamed_in("First `poll`.", PACKAGE / "system")
+
+
+def test_a_module_fits_in_a_head() -> None:
+    lines = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
