@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper import renewals as module
@@ -17,10 +18,12 @@ from leasectl.keeper.retries import key_of
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
-from leasectl.model import Handle, Process, Request, whole
+from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.system.process import identify, this_process
+from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
 from tests.kit.forking import ending, fork
+from tests.kit.made_up_backend import KIND
 
 TTL = 30.0
 START = 1000.0  # of a manual clock
@@ -172,3 +175,83 @@ class TestWhoseBusinessItIs:
 
     def test_not_in_scope_test(self, desk: Desk, handle: Handle) -> None:
         assert not keeper_renews(handle._replace(request=handle.request._replace(scope="test")))
+
+
+class TestOnAServer:
+    """Where threads renew; these do so when they are told to."""
+
+    class Threads:
+        fd = 7
+
+        def __init__(self) -> None:
+            self.sent: list[Handle] = []
+            self.answers: list[tuple[ReleaseTarget, Outcome[str]]] = []
+
+        def send(self, handle: Handle) -> None:
+            self.sent.append(handle)
+
+        def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str]]]:
+            answers, self.answers = self.answers, []
+            return answers
+
+    @pytest.fixture
+    def threads(self, monkeypatch: pytest.MonkeyPatch) -> Threads:
+        threads = self.Threads()
+        monkeypatch.setattr(module, "RenewalThreads", lambda state, *, clock: threads)
+        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        return threads
+
+    @pytest.fixture
+    def far(self, desk: Desk, renewals: Renewals, threads: Threads) -> Handle:
+        service = desk.as_caller(desk.caller, "madeup://here")
+        service.pools.create_pool("T", ["far"])
+        handle = acquire(service, Request("T", ttl_seconds=TTL), patience=Patience())
+        announce(service, handle, guard=this_process())
+        return service.handles.require(handle.id)
+
+    def test_a_thread_is_sent_and_its_answer_recorded(
+        self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
+    ) -> None:
+        fds = [renewals.fd]
+        assert renewals.renew(far) is None
+        fds.append(renewals.fd)
+        assert (threads.sent, fds) == ([far], [None, threads.fd])
+        desk.time.advance(4)
+        threads.answers = [(whole(far), Outcome("", START + 1, ("far",)))]
+        renewals.take_outcomes()
+        (lease,) = desk.record(far).leases
+        assert lease.renew_time == desk.time.clock.wall()
+        assert renewals.renew(far) == START + 1 + TTL / 3  # from the sending
+
+    def test_what_the_server_no_longer_has_is_lost(
+        self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads, log: Path
+    ) -> None:
+        renewals.renew(far)
+        threads.answers = [(whole(far), Outcome("", START, ()))]
+        renewals.take_outcomes()
+        assert desk.record(far).lost
+        assert f"handle {far.id} has lost its lease" in log.read_text()
+
+    def test_what_failed_is_tried_again(
+        self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
+    ) -> None:
+        renewals.renew(far)
+        error = BackendUnreachable("etcd doesn't answer")
+        threads.answers = [(whole(far), Outcome("", START, error=error))]
+        renewals.take_outcomes()
+        assert renewals.renew(far) == START + 1
+        desk.time.advance(1)
+        renewals.renew(far)
+        assert len(threads.sent) == 2
+
+    def test_an_answer_for_an_acquisition_that_is_over_counts_for_nothing(
+        self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
+    ) -> None:
+        renewals.renew(far)
+        late = whole(far)._replace(acquisition=far.acquisition + 1)
+        threads.answers = [
+            (late, Outcome("", START, ())),
+            (whole(far), Outcome("", START, ("far",))),
+        ]
+        renewals.take_outcomes()
+        assert not desk.record(far).lost
