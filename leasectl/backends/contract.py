@@ -101,7 +101,7 @@ class Patience(NamedTuple):
         report_seconds: How often.
         warn: Called with a line for people, about what they should know of although it goes on.
         watched: At the head of the queue, processes whose end may free something.
-        tend: Called when one of those has ended: frees what the dead hold.
+        recover: Called when one of those has ended: frees what the dead hold.
     """
 
     wait_seconds: float | None = None

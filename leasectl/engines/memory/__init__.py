@@ -1,10 +1,10 @@
 """Pools in this process's memory, for simulations and for the pool algorithm's own tests.
 
-An acquisition here: `engine` puts a ticket in the pool's `queue` -> it asks there who is before
-it -> `waiter` sleeps, on a descriptor, or under a bare number where one thread runs all turns ->
-whoever frees something or leaves the queue wakes it -> at the head it takes from the `store` what
-was acquired least recently. `pools` makes, changes and shows pools.
+An acquisition here: the `engine` makes a `waiter` -> that puts a ticket in the pool's `queue` ->
+not at its head it sleeps, on a descriptor, or under a bare number where one thread runs all turns
+-> whoever frees something or leaves the queue wakes it -> at the head it takes from the `store`
+what was acquired least recently. `pools` makes, changes and shows pools.
 
 No step looks at all resources, claims or tickets: `store` keeps an index of each, those that are
-asked for their first one as a `ranking`. Locks are the engine's and the pools'; the store has one.
+asked for their first one as a `ranking`.
 """
