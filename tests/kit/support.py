@@ -10,11 +10,10 @@ import stat
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, NoReturn, TypeVar
+from typing import Callable, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
@@ -261,36 +260,6 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         self._elapsed += seconds
         self._wall += seconds
-
-
-def fork(work: Callable[[], object]) -> int:
-    """Run something in a child process that ends with it, and return its pid.
-
-    The child's exit code is 0 if the work returned and 1 if it raised.
-    """
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return pid
-
-
-def ending_of(pid: int) -> int:
-    """Wait for a child's end; a negative number is the signal that ended it."""
-    status = os.waitpid(pid, 0)[1]
-    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def kill_this_process(*_: object, **__: object) -> NoReturn:
-    """Stand in for a function at whose call a process is to be killed."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError("unreachable")
 
 
 # Imports everything while it still may read it, then becomes another user.

@@ -13,8 +13,9 @@ from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Request
 from leasectl.system.process import identify
+from tests.kit.forking import ending, fork
 from tests.kit.journal import NoJournal
-from tests.kit.support import ManualClock, fork
+from tests.kit.support import ManualClock
 
 
 def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
@@ -36,7 +37,7 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     (pidfd,) = [fd for fd in wanted.fds if "pidfd" in os.readlink(f"/proc/self/fd/{fd}")]
 
     os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    ending(pid)
     for tries in range(1, 4):
         wanted = steps.send({pidfd} if tries == 1 else set())
         assert len(recovered) == tries

@@ -22,7 +22,8 @@ from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import NamedPool
-from tests.kit.support import Cli, CliOfAnotherUser, Finished, ending_of, eventually, fork
+from tests.kit.forking import ending, fork
+from tests.kit.support import Cli, CliOfAnotherUser, Finished, eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
 
@@ -329,7 +330,7 @@ def test_what_is_acquired_while_a_list_is_applied_is_never_dropped(cli: Cli) -> 
         for round_ in range(60):
             wanted = ("a", "b", "c", "d") if round_ % 2 else ("c", "d", "e", "f")
             PoolService(service).apply([NamedPool("T", wanted)])
-    assert [ending_of(pid) for pid in workers] == [0, 0, 0]
+    assert [ending(pid) for pid in workers] == [0, 0, 0]
     with cli.service() as service:
         PoolService(service).apply([NamedPool("T", ("a", "b"))])
     assert pools(cli) == {"T": ["a", "b"]}

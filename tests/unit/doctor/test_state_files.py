@@ -11,7 +11,8 @@ from pathlib import Path
 
 from leasectl.doctor import state_files
 from leasectl.system.named_pipe import NamedPipe
-from tests.kit.support import Cli, ending_of, eventually, fork
+from tests.kit.forking import ending, fork
+from tests.kit.support import Cli, eventually
 from tests.unit.doctor.reports import (
     CORRUPT,
     UNWRITABLE,
@@ -78,7 +79,7 @@ class TestTheDirectory:
                 finding.mend()
                 assert state_files.state_directory(directory).status == "ok"
 
-            assert ending_of(fork(look_and_mend)) == 0
+            assert ending(fork(look_and_mend)) == 0
 
 
 class TestTheLock:

@@ -32,7 +32,9 @@ from leasectl.state.directory import State
 from leasectl.state.purging import KEEP_UNGUARDED_SECONDS
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import ONE, Desk
-from tests.kit.support import ending_of, eventually, fork, kill_this_process
+from tests.kit.forking import ending, fork
+from tests.kit.killing import kill_this_process
+from tests.kit.support import eventually
 
 
 class TestAcquire:
@@ -280,7 +282,7 @@ class TestWhatTheDeadLeave:
             acquire(service, ONE, patience=Patience(wait_seconds=0))
             kill_this_process()
 
-        assert ending_of(fork(acquire_and_die)) == -signal.SIGKILL
+        assert ending(fork(acquire_and_die)) == -signal.SIGKILL
         assert len(desk.held()) == 1
         recover(desk.service)
         assert desk.held() == {}
@@ -299,7 +301,7 @@ class TestWhatTheDeadLeave:
         os.read(read, 1)
         pending = desk.acquire_beside()
         os.kill(child, signal.SIGKILL)
-        ending_of(child)
+        ending(child)
         assert pending.result(timeout=5).names == ("T--00",)
         os.close(read)
         os.close(write)
@@ -311,7 +313,7 @@ class TestWhatTheDeadLeave:
             service = desk.open(State.open(str(desk.directory)))
             announce(service, acquire(service, ONE, patience=Patience(wait_seconds=0)))
 
-        assert ending_of(fork(acquire_and_tell)) == 0
+        assert ending(fork(acquire_and_tell)) == 0
         recover(desk.service)
         assert len(desk.held()) == 1
 
@@ -322,7 +324,7 @@ class TestWhatTheDeadLeave:
         recover(desk.service)
         assert desk.held() == {"T--00": handle.id}
         os.kill(guard, signal.SIGKILL)
-        ending_of(guard)
+        ending(guard)
         recover(desk.service)
         assert desk.held() == {}
         assert desk.record(handle).state == "released"
@@ -346,7 +348,7 @@ class TestWhatTheDeadLeave:
         eventually(lambda: len(desk.tickets()) == 10)
         for child in children:
             os.kill(child, signal.SIGKILL)
-            ending_of(child)
+            ending(child)
         release(desk.service, whole(holder))
         again = desk.acquire()
         assert desk.tickets() == []
@@ -363,7 +365,7 @@ class TestWhatTheDeadLeave:
         child = fork(wait)
         eventually(desk.tickets)
         os.kill(child, signal.SIGKILL)
-        ending_of(child)
+        ending(child)
         (pool,) = PoolService(desk.service).show()
         assert pool.queue == ()
         assert len(desk.service.handles.active()) == 1
@@ -426,7 +428,7 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
         eventually(functools.partial(has_granted, desk, 20 * round_number))
         for child in children:
             os.kill(child, signal.SIGKILL)
-            ending_of(child)
+            ending(child)
     PoolService(desk.service).show()
     assert desk.held() == {}
     assert desk.tickets() == []

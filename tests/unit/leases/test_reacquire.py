@@ -20,7 +20,9 @@ from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from tests.kit.desk import Desk
-from tests.kit.support import ending_of, eventually, fork, kill_this_process
+from tests.kit.forking import ending, fork
+from tests.kit.killing import kill_this_process
+from tests.kit.support import eventually
 
 LATER = Request("T", release_after_seconds=100.0)
 
@@ -165,7 +167,7 @@ class TestAReacquire:
             reacquire_elsewhere(desk, first)
             kill_this_process()
 
-        assert ending_of(fork(reacquire_and_die)) == -signal.SIGKILL
+        assert ending(fork(reacquire_and_die)) == -signal.SIGKILL
         assert desk.held() == {"T--00": first.id}
         recover(desk.service)
         assert desk.held() == {}
@@ -232,7 +234,7 @@ class TestTwoReacquiresAtOnce:
                     )
 
         children = [fork(reacquire_and_tell) for _ in range(8)]
-        assert [ending_of(child) for child in children] == [0] * 8
+        assert [ending(child) for child in children] == [0] * 8
         record = desk.record(first)
         assert (record.state, record.acquisition) == ("held", 9)
         assert desk.held() == {record.names[0]: first.id}
@@ -372,7 +374,7 @@ def reacquire_elsewhere(desk: Desk, handle: Handle) -> None:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    assert ending_of(pid) == -signal.SIGKILL
+    assert ending(pid) == -signal.SIGKILL
 
 
 def test_names_files_are_where_scripts_look(desk: Desk) -> None:

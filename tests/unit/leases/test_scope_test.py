@@ -21,7 +21,7 @@ from leasectl.model import Handle, Request, whole
 from leasectl.state import shared_leases
 from leasectl.state.directory import State
 from tests.kit.desk import Desk
-from tests.kit.support import ending_of, fork
+from tests.kit.forking import ending, fork
 
 TEST = Request("T", scope="test")
 
@@ -249,7 +249,7 @@ def test_after_any_number_of_acquires_and_releases_the_list_is_right(
                     release(service, whole(handle))
 
     children = [fork(lambda n=n: work(n)) for n in range(5)]  # type: ignore[misc]
-    assert [ending_of(child) for child in children] == [0] * 5
+    assert [ending(child) for child in children] == [0] * 5
     assert desk.held() == {}
     kept = desk.acquire(TEST)
     assert release_scope_test(desk.service) == list(kept.names)

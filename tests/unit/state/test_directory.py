@@ -20,7 +20,9 @@ from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.state import names_files
 from leasectl.state.directory import State, check_directory
 from leasectl.system.named_pipe import NamedPipe
-from tests.kit.support import ending_of, eventually, fork, kill_this_process
+from tests.kit.forking import ending, fork
+from tests.kit.killing import kill_this_process
+from tests.kit.support import eventually
 
 
 @pytest.fixture
@@ -118,7 +120,7 @@ class TestTransaction:
             os.close(go_write)
             eventually(lambda: waiting_for_locks() >= set(children))
             set_cursor(state, "y")
-        assert [ending_of(child) for child in children] == [0] * 5
+        assert [ending(child) for child in children] == [0] * 5
         assert cursor(state) == "yxxxxx"
 
     def test_a_writer_that_is_killed_leaves_nothing_and_blocks_nobody(self, state: State) -> None:
@@ -128,7 +130,7 @@ class TestTransaction:
                 record(other, "h", "T--00")
                 kill_this_process()
 
-        assert ending_of(fork(die_inside)) == -signal.SIGKILL
+        assert ending(fork(die_inside)) == -signal.SIGKILL
         with state.transaction():
             assert cursor(state) == ""
         assert handle_files(state) == []
@@ -210,7 +212,7 @@ class TestNamesFiles:
                     record(other, "h", *after)
                 kill_at(other, function)
 
-        killed = ending_of(fork(die_half_way)) == -signal.SIGKILL
+        killed = ending(fork(die_half_way)) == -signal.SIGKILL
         with state.transaction():
             pass  # whoever comes next mends it
         recorded = recorded_names(state)
@@ -224,7 +226,7 @@ class TestNamesFiles:
                 record(other, "h", "a")
                 kill_at(other, "commit")
 
-        assert ending_of(fork(die_half_way)) == -signal.SIGKILL
+        assert ending(fork(die_half_way)) == -signal.SIGKILL
         assert handle_files(state) != []  # so there was something to mend
         with state.transaction():
             pass
@@ -242,7 +244,7 @@ class TestNamesFiles:
         with state.transaction():
             for handle_id in ids:
                 record(state, handle_id, "a")
-        assert ending_of(fork(die_half_way)) == -signal.SIGKILL
+        assert ending(fork(die_half_way)) == -signal.SIGKILL
         with state.transaction():
             pass
         assert {names_file(state, handle_id) for handle_id in ids} == {"b"}
@@ -260,7 +262,7 @@ class TestNamesFiles:
         with state.transaction():
             for handle_id in ids:
                 record(state, handle_id, "a")
-        assert ending_of(fork(die_half_way)) == -signal.SIGKILL
+        assert ending(fork(die_half_way)) == -signal.SIGKILL
         with state.transaction():
             pass
         assert {names_file(state, handle_id) for handle_id in ids} == {"b"}
@@ -285,7 +287,7 @@ class TestAFullDisk:
                     record(other, "h2", "c")
                 assert (cursor(other), handle_files(other), names_file(other)) == before
 
-        assert ending_of(fork(write_too_much)) == 0
+        assert ending(fork(write_too_much)) == 0
         assert (cursor(state), handle_files(state), names_file(state)) == before
 
     def test_when_there_is_room_again_it_goes_on(self, state: State) -> None:
@@ -298,7 +300,7 @@ class TestAFullDisk:
                 with other.transaction():
                     set_cursor(other, "y")
 
-        assert ending_of(fork(try_twice)) == 0
+        assert ending(fork(try_twice)) == 0
         assert cursor(state) == "y"
 
     def test_a_disk_that_stays_full_does_not_stop_what_needs_no_room(
@@ -349,7 +351,7 @@ class TestWakeUps:
                 other.wake(pipe.path)
                 kill_at(other, "unlock")
 
-        assert ending_of(fork(die_after_commit)) == -signal.SIGKILL
+        assert ending(fork(die_after_commit)) == -signal.SIGKILL
         assert cursor(state) == "x"
         assert hung_up(pipe, 1000)
         pipe.close()
@@ -375,7 +377,7 @@ class TestWakeUps:
         child = fork(write)
         assert hung_up(pipe, 5000)
         assert cursor(state) == "x"
-        assert ending_of(child) == 0
+        assert ending(child) == 0
         pipe.close()
 
     def test_waking_nobody_is_fine(self, state: State) -> None:
@@ -414,14 +416,14 @@ class TestTheDirectory:
             State.open(str(state_dir)).close()
 
         children = [fork(make) for _ in range(12)]
-        assert [ending_of(child) for child in children] == [0] * 12
+        assert [ending(child) for child in children] == [0] * 12
 
     def test_a_maker_that_is_killed_half_way_is_made_up_for(self, state_dir: Path) -> None:
         def die() -> None:
             vars(os)["rename"] = kill_this_process
             State.open(str(state_dir))
 
-        assert ending_of(fork(die)) == -signal.SIGKILL
+        assert ending(fork(die)) == -signal.SIGKILL
         assert not (state_dir / "state.db").exists()
         State.open(str(state_dir)).close()
 

@@ -19,7 +19,9 @@ from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.migrations import migrate
 from leasectl.system.process import boot_id
-from tests.kit.support import Cli, ending_of, fork, kill_this_process
+from tests.kit.forking import ending, fork
+from tests.kit.killing import kill_this_process
+from tests.kit.support import Cli
 from tests.unit.state.old_schemas import BY_VERSION
 
 # How schema 2 wrote a handle: its columns by name, all others' by position.
@@ -193,7 +195,7 @@ def test_a_server_of_the_version_before_goes_on_by_its_own_count(of_schema_2: Pa
 
 def test_many_may_migrate_at_once(of_schema_2: Path) -> None:
     children = [fork(lambda: State.open(str(of_schema_2)).close()) for _ in range(12)]
-    assert [ending_of(child) for child in children] == [0] * 12
+    assert [ending(child) for child in children] == [0] * 12
     check_handles(of_schema_2)
 
 
@@ -211,7 +213,7 @@ def test_one_that_is_killed_half_way_has_changed_nothing(of_schema_2: Path, stat
         db.set_trace_callback(die)
         migrate(db, to=SCHEMA_VERSION)
 
-    assert ending_of(fork(migrate_and_die)) == -signal.SIGKILL
+    assert ending(fork(migrate_and_die)) == -signal.SIGKILL
     with contextlib.closing(sqlite3.connect(of_schema_2 / "state.db")) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (2,)
         assert (

@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.state import shared_leases
-from tests.kit.support import ending_of, fork
+from tests.kit.forking import ending, fork
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_folder_that_can_not_be_written_is_reported(shared_dir: Path) -> None:
         with pytest.raises(StateUnwritable, match="make it writable"):
             shared_leases.add(".", ["b"])
 
-    assert ending_of(fork(add)) == 0
+    assert ending(fork(add)) == 0
     assert content(shared_dir) == "a\n"
     os.close(inside)
 
@@ -143,7 +143,7 @@ def test_of_changes_at_the_same_time_none_is_lost(shared_dir: Path) -> None:
             shared_leases.remove(str(shared_dir), [f"drop-{number}"])
 
     children = [fork(lambda n=n: work(n)) for n in range(8)]  # type: ignore[misc]
-    assert [ending_of(child) for child in children] == [0] * 8
+    assert [ending(child) for child in children] == [0] * 8
     assert sorted(shared_leases.listed(str(shared_dir))) == sorted(
         f"keep-{n}-{m}" for n in range(8) for m in range(12)
     )
