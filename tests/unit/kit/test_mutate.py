@@ -97,7 +97,9 @@ def test_survivors_can_be_judged_again_by_better_tests(root: Path, tmp_path: Pat
 
 def test_tests_that_fail_anyway_judge_nothing(root: Path) -> None:
     (root / "test_it.py").write_text(TESTS.replace("(18)", "(17)"))
-    code, out = mutate(root)
+    code, out = mutate(root, "--limit", "20")
+    assert (code, "the tests fail without a mutant" in out) == (2, True)
+    code, out = mutate(root, tests="no_such_test.py")
     assert (code, "the tests fail without a mutant" in out) == (2, True)
 
 
