@@ -155,17 +155,17 @@ class Backend(Protocol):
         """
 
     def withdraw(self, claim_key: str) -> None:
-        """Take an owner's request out of the queue, if it is in one."""
+        """Take the request that a claim key finds out of the queue, if it is in one."""
 
     def release(self, claim_key: str, names: Sequence[str]) -> Iterable[str]:
-        """Give names back; those that really were this owner's. Twice is once.
+        """Give names back, as far as the claim key still finds them. Twice is once.
 
         A remote backend yields each as it is done, and raises in the end if one couldn't be. Its
-        owner is the journal's key, and no names are whatever that key may have been granted.
+        claim key is the journal's key, and no names are whatever that key may have been granted.
         """
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
-        """One heartbeat; returns the names that the owner still holds."""
+        """Renew what a claim key finds; returns the names that it still holds."""
 
 
 class Opening(NamedTuple):

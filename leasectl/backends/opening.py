@@ -56,13 +56,13 @@ def open_backend(
 def open_renewals(
     url: str, *, state_id: str, settings: str, ttl_seconds: float, clock: Clock
 ) -> Callable[[str], tuple[str, ...]]:
-    """Open what sends heartbeats to a server, for use in a thread of its own.
+    """Open what renews leases on a server, for use in a thread of its own.
 
     Args:
         url: Of a backend whose leases expire and live on a server.
         state_id: Of the state directory, as `State.state_id` tells it.
         settings: How to talk to the server, as `encode_settings` wrote it.
-        ttl_seconds: Of the leases. No heartbeat takes longer than a third of it.
+        ttl_seconds: Of the leases. No renewal takes longer than a third of it.
         clock: Where times come from.
 
     Returns:

@@ -54,7 +54,7 @@ def pidfd(pidfd_open: Callable[[int], int] | None) -> Finding:
     if pidfd_open is None:
         return Finding(FAIL, "this Python has no pidfd_open", "use another Python")
     try:
-        told = _told_of_a_death(pidfd_open)
+        told = _notices_a_death(pidfd_open)
     except OSError as error:
         return Finding(
             FAIL,
@@ -66,7 +66,7 @@ def pidfd(pidfd_open: Callable[[int], int] | None) -> Finding:
     return Finding(OK, "the end of a process is told at once")
 
 
-def _told_of_a_death(pidfd_open: Callable[[int], int]) -> bool:
+def _notices_a_death(pidfd_open: Callable[[int], int]) -> bool:
     read_fd, write_fd = os.pipe()
     child = os.fork()
     if child == 0:

@@ -3,7 +3,7 @@
 An engine keeps pools, tickets and claims, and tells of changes. Who waits for how long, and what
 is done when something fails, is up to `leasectl.backends.pool`; of the order an engine knows one
 rule, and keeps it inside the step that claims: nobody claims while a living ticket is before his.
-A ticket or claim whose owner is dead disappears without anybody's help; how an engine knows that
+A ticket or claim whose holder is dead disappears without anybody's help; how an engine knows that
 (a process, a ttl) is its own affair.
 """
 
@@ -16,8 +16,8 @@ from typing import Callable, NamedTuple, Protocol
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Lease, Process, Standing
 
-# Told of names that an owner lost without giving them back: expired, or taken by force. No names:
-# it died while it waited, and its ticket was taken away.
+# Told of names that were lost under a claim key without being given back: expired, or taken by
+# force. No names: whoever waited under it has died, and its ticket was taken away.
 LostListener = Callable[[str, Sequence[str]], None]
 
 
@@ -140,10 +140,10 @@ class Engine(Protocol):
         """
 
     def withdraw(self, claim_key: str) -> None:
-        """Take away whatever tickets an owner has, and wake it."""
+        """Take away whatever tickets have a claim key, and wake who waits with them."""
 
     def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Free an owner's claims, all or some; returns those that were its own."""
+        """Free the claims that a claim key finds, all or some; returns the names freed."""
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
-        """Give all of an owner's claims their full duration again; returns what it still holds."""
+        """Give the claims that a claim key finds their full time again; returns what they hold."""

@@ -102,6 +102,11 @@ class _Loop:
                     self._log.write("ended: nothing left to keep")
                     return
                 processes = self._rounds.processes()
+            except ImportError as error:
+                # The code was replaced in place, before any command of the new version came by.
+                self._log.write(f"{error}; it may have been replaced")
+                self._hand_over()
+                due, processes = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, []
             except LeaseError as error:
                 self._log.write(f"can't go on: {error}")
                 due, processes = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, []

@@ -72,9 +72,12 @@ class Targets:
             self._service.state.path("handles")
         ):
             return None
-        if not folder and not self._handles.load(name) and os.path.lexists(name):
-            return None
-        return self._handles.require(name)
+        try:
+            return self._handles.require(name)
+        except NotFound:
+            if not folder and os.path.lexists(name):
+                return None  # a bare name that is no handle's, but a file's
+            raise
 
     def of_names(self, names: Sequence[str]) -> list[ReleaseTarget]:
         """What bare names mean: the handles that hold them now; nothing for those that are free.

@@ -221,7 +221,7 @@ class Handles:
         return self.announce(handle, guard=None, runner=None)
 
     def renewed(self, handle: Handle, wall: float) -> None:
-        """Record a heartbeat."""
+        """Record a renewal."""
         self._state.db.execute(
             "UPDATE lease SET renew_time = ? WHERE handle = ?", (wall, handle.id)
         )

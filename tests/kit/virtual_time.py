@@ -14,7 +14,7 @@ from leasectl.system.poll import Sleep
 from tests.kit.support import ManualClock
 
 
-class Bell:
+class Waker:
     """What wakes a turn here: no descriptor, just a number."""
 
     def __init__(self, fd: int, rung: list[int]) -> None:
@@ -48,11 +48,11 @@ class VirtualTime:
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
         self._rung: list[int] = []
-        self._sleeping: dict[int, _Sleeper] = {}  # by the numbers of their bells
+        self._sleeping: dict[int, _Sleeper] = {}  # by the numbers of their wakers
 
-    def new_bell(self) -> Bell:
+    def new_waker(self) -> Waker:
         """What wakes one more waiter."""
-        return Bell(next(self._order), self._rung)
+        return Waker(next(self._order), self._rung)
 
     def after(self, seconds: float, do: Callable[[], object]) -> None:
         """Arrange for something to be done in some time."""
@@ -75,7 +75,7 @@ class VirtualTime:
             do()
 
     def sleep(self, sleeper: _Sleeper, wanted: Sleep) -> None:
-        """Have a turn woken by its bell, or when its time has come."""
+        """Have a turn woken by its waker, or when its time has come."""
         self.sleeps += 1
         (number,) = wanted.fds
         self._sleeping[number] = sleeper

@@ -92,12 +92,12 @@ class LocalQueues:
         ]
 
     def tickets_of(self, claim_key: str) -> list[tuple[str, int, str]]:
-        """What an owner waits with: type, number and pipe."""
+        """The tickets that have a claim key: type, number and pipe."""
         rows = self._state.query("SELECT type, number, pipe FROM ticket WHERE owner = ?", claim_key)
         return [(row["type"], row["number"], row["pipe"]) for row in rows]
 
     def take_away(self, pool_type: str, number: int, claim_key: str | None = None) -> None:
-        """Delete a ticket, if it is that owner's or no matter whose, and wake the one behind it."""
+        """Delete a ticket, of that claim key or of any, and wake the one behind it."""
         deleted = self._state.db.execute(
             "DELETE FROM ticket WHERE type = ? AND number = ? AND owner = coalesce(?, owner)",
             (pool_type, number, claim_key),

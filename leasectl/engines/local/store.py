@@ -121,7 +121,7 @@ class LocalStore:
         )
 
     def free(self, claim_key: str, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Free claims, all or some; returns those that were that owner's still."""
+        """Free claims, all or some; returns those that the claim key still found."""
         freed = self._claims(claim_key, names)
         self._state.db.executemany(_FREE, [(name,) for name, _ in freed])
         for pool_type in {pool_type for _, pool_type in freed}:
@@ -182,7 +182,7 @@ class LocalStore:
         return standing
 
     def _claims(self, claim_key: str, names: Sequence[str] | None) -> list[tuple[str, str]]:
-        """The claims (name, type) that are an owner's still, after expiry; of some names or all."""
+        """What a claim key still finds (name, type), after expiry; of some names or all."""
         select = "SELECT name, type, expires_at FROM resource WHERE owner = ?"
         if names is None:
             rows = self._state.query(select, claim_key)

@@ -1,7 +1,7 @@
 """The engine on pools in this process's memory: no files, no server, gone with the process.
 
 It runs the pool algorithm where nothing else should matter, as in its own tests: threads are the
-participants, time is whatever the given clock says, and the death of an owner is declared.
+participants, time is whatever the given clock says, and the death of a holder is declared.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Callable
 
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.memory.waiter import Bell, MemoryWaiter
+from leasectl.engines.memory.waiter import MemoryWaiter, Waker
 from leasectl.model import Claimant
 from leasectl.system.wakeup import Wakeup
 
@@ -21,17 +21,17 @@ class MemoryEngine:
 
     Args:
         store: What is in them.
-        new_bell: Makes what wakes a waiter.
+        new_waker: Makes what wakes a waiter.
     """
 
     undoes = False
 
-    def __init__(self, store: MemoryStore, *, new_bell: Callable[[], Bell] = Wakeup) -> None:
+    def __init__(self, store: MemoryStore, *, new_waker: Callable[[], Waker] = Wakeup) -> None:
         self._store = store
-        self._new_bell = new_bell
+        self._new_waker = new_waker
 
     def end_session(self, claim_key: str) -> None:
-        """Declare that an owner has died: its ticket and its claims go with it."""
+        """Declare that a holder has died: its ticket and its claims go with it."""
         with self._store.lock:
             self.withdraw(claim_key)
             self.free(claim_key)
@@ -40,7 +40,7 @@ class MemoryEngine:
         return self._store.lock
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
-        return MemoryWaiter(self._store, claimant, self._new_bell)
+        return MemoryWaiter(self._store, claimant, self._new_waker)
 
     def withdraw(self, claim_key: str) -> None:
         with self._store.lock:

@@ -190,7 +190,7 @@ class MemoryStore:
         return lease
 
     def claims(self, claim_key: str) -> list[Stock]:
-        """What an owner still holds, in the order of the fences."""
+        """What a claim key still finds, in the order of the fences."""
         now = self.clock.elapsed()
         current = []
         for stock in list(self._claims.get(claim_key, {}).values()):
@@ -232,9 +232,9 @@ class MemoryStore:
 
     def _end(self, stock: Stock) -> None:
         assert stock.claim_key is not None
-        of_owner = self._claims[stock.claim_key]
-        del of_owner[stock.name]
-        if not of_owner:
+        of_key = self._claims[stock.claim_key]
+        del of_key[stock.name]
+        if not of_key:
             del self._claims[stock.claim_key]
         del stock.pool.held[stock.name]
         stock.pool.expiries.drop(stock.name)
@@ -267,9 +267,9 @@ class MemoryStore:
         pool = self.pool_of(place)
         pool.queue.remove(place)
         claim_key = place.ticket.claimant.claim_key
-        of_owner = self._waiting[claim_key]
-        del of_owner[place]
-        if not of_owner:
+        of_key = self._waiting[claim_key]
+        del of_key[place]
+        if not of_key:
             del self._waiting[claim_key]
         behind = pool.queue.behind(place)
         if behind is not None:
@@ -282,5 +282,5 @@ class MemoryStore:
             place.wake()
 
     def places_of(self, claim_key: str) -> Iterable[Place]:
-        """Where an owner waits."""
+        """Where the tickets with a claim key are."""
         return self._waiting.get(claim_key, ())

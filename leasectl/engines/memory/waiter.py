@@ -13,7 +13,7 @@ from leasectl.model import Claimant, Lease, Process, Standing, Ticket
 from leasectl.system.process_watch import ProcessWatch
 
 
-class Bell(Protocol):
+class Waker(Protocol):
     """What ends one waiter's sleep; `Wakeup` is one.
 
     Attributes:
@@ -39,18 +39,18 @@ class MemoryWaiter:
     Args:
         store: What is in the pools.
         claimant: Who asks, for what.
-        new_bell: Makes what wakes it; called when it has to wait.
+        new_waker: Makes what wakes it; called when it has to wait.
     """
 
     has_place = True
 
     def __init__(
-        self, store: MemoryStore, claimant: Claimant, new_bell: Callable[[], Bell]
+        self, store: MemoryStore, claimant: Claimant, new_waker: Callable[[], Waker]
     ) -> None:
         self._store = store
         self._claimant = claimant
-        self._new_bell = new_bell
-        self._bell: Bell | None = None
+        self._new_waker = new_waker
+        self._waker: Waker | None = None
         self._processes = ProcessWatch()
         self._place: Place | None = None
 
@@ -66,8 +66,8 @@ class MemoryWaiter:
             leases = self._claim_from(pool, self._place) if is_head else None
             if leases is not None:
                 return Outlook(leases)
-            if self._bell is None:
-                self._bell = self._new_bell()
+            if self._waker is None:
+                self._waker = self._new_waker()
             first = pool.expiries.first() if is_head else None
             return Outlook(is_head=is_head, look_again_at=None if first is None else first[0])
 
@@ -91,13 +91,13 @@ class MemoryWaiter:
             )
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
-        assert self._bell is not None, "claim() comes first"
+        assert self._waker is not None, "claim() comes first"
         self._processes.update(processes)
-        return frozenset((self._bell.fd, *self._processes.fds())), self._processes.any_ended
+        return frozenset((self._waker.fd, *self._processes.fds())), self._processes.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
-        if self._bell is not None and self._bell.fd in woken:
-            self._bell.clear()
+        if self._waker is not None and self._waker.fd in woken:
+            self._waker.clear()
         ended = not woken.isdisjoint(self._processes.fds())
         self._processes.heard(woken)
         return ended
@@ -111,8 +111,8 @@ class MemoryWaiter:
 
     def close(self) -> None:
         self._processes.close()
-        if self._bell is not None:
-            self._bell.close()
+        if self._waker is not None:
+            self._waker.close()
 
     def _claim_from(self, pool: StockedPool, place: Place) -> tuple[Lease, ...] | None:
         self._store.possible(self._claimant)
@@ -131,5 +131,5 @@ class MemoryWaiter:
 
     def _wake(self) -> None:
         """End its sleep; from any thread."""
-        if self._bell is not None:
-            self._bell.set()
+        if self._waker is not None:
+            self._waker.set()

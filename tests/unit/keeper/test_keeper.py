@@ -16,6 +16,7 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import StateUnwritable
+from leasectl.keeper import loop
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds
 from leasectl.leases.acquire import acquire
@@ -312,6 +313,36 @@ def test_usr1_hands_over_and_releases_nothing(cli: Cli, pool: str) -> None:
     assert len(cli.held()) == 2
     holder.kill()
     eventually(lambda: len(cli.held()) == 1, what="the new one sees the guard die")
+
+
+class NoSignals:
+    fd = -1
+
+    def arrived(self) -> set[int]:
+        return set()
+
+
+def test_one_whose_code_is_replaced_under_it_becomes_the_version_that_is_there(
+    cli: Cli, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.ok("acquire", "-t", pool)
+    state = State.open(str(cli.state_dir))
+    monkeypatch.setattr(loop, "_Signals", NoSignals)  # those are this process's, for all tests
+    keeper = loop._Loop(state, loop._Signals(), Clock())
+    monkeypatch.setattr(keeper_process, "begin", lambda state, process: True)
+
+    def replaced() -> float | None:
+        raise ModuleNotFoundError("No module named 'leasectl.leases.release'")
+
+    def become(path: str, argv: list[str], env: dict[str, str]) -> None:
+        raise KeyboardInterrupt(*argv[1:])
+
+    monkeypatch.setattr(keeper._rounds, "go", replaced)
+    monkeypatch.setattr(os, "execve", become)
+    with pytest.raises(KeyboardInterrupt) as exec_:
+        keeper.run()
+    state.close()
+    assert exec_.value.args == ("-m", "leasectl.keeper", str(cli.state_dir))
 
 
 def test_the_next_command_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
