@@ -8,15 +8,24 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from leasectl.backends.contract import Patience
+from leasectl.backends.contract import Patience, Withdrawn
 from leasectl.backends.kinds import claim_key_of, release_key_of
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.errors import BackendUnreachable, LeaseLost, NotAllowed
-from leasectl.leases.acquire import acquire
+from leasectl.errors import (
+    BackendUnreachable,
+    InvalidRequest,
+    LeaseLost,
+    NoLease,
+    NotAllowed,
+    NotFound,
+    StateUnwritable,
+)
+from leasectl.leases.acquire import acquire, turn
 from leasectl.leases.adoption import adopt
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
+from leasectl.leases.reacquire import reacquire
 from leasectl.leases.recovery import due
 from leasectl.leases.release import finish, release
 from leasectl.leases.renew import note_renewal, renew
@@ -82,6 +91,70 @@ def unreachable_for(name: str) -> Look:
             raise BackendUnreachable(f"no answer about {name}")
 
     return look
+
+
+class TestAcquire:
+    def test_what_cant_be_had_is_refused_and_leaves_no_record(
+        self, server: Server, service: Service
+    ) -> None:
+        with pytest.raises(InvalidRequest):
+            acquire(service, Request("T", 4), patience=Patience())
+        with pytest.raises(NotFound):
+            acquire(service, Request("none-such"), patience=Patience())
+        assert service.handles.ids() == set()
+
+    def test_without_a_lease_in_time_there_is_no_record(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        with pytest.raises(NoLease):
+            acquire(service, Request("T"), patience=Patience(wait_seconds=0))
+        assert service.handles.ids() == {handle.id}
+        assert not server.pools.pools("T")[0].queue
+
+    def test_a_grant_that_cant_be_recorded_goes_back(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise StateUnwritable("no space left")
+
+        monkeypatch.setattr(RecordJournal, "granted", full)
+        with pytest.raises(StateUnwritable):
+            acquire(service, Request("T"), patience=Patience())
+        assert (held(server), service.handles.ids()) == ([], set())
+
+    def test_a_server_that_ends_a_wait_by_itself_is_unreachable(
+        self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def withdrawn(*_: object) -> None:
+            raise Withdrawn("T: the request was released")
+
+        monkeypatch.setattr(server, "acquire", withdrawn)
+        with pytest.raises(BackendUnreachable, match="nobody here had asked for that"):
+            acquire(service, Request("T"), patience=Patience())
+
+    def test_as_a_generator_it_is_the_same(self, server: Server, service: Service) -> None:
+        with pytest.raises(StopIteration) as end:
+            next(turn(service, Request("T"), handle_id="T-served", patience=Patience()))
+        assert end.value.value == service.handles.require("T-served")
+        assert end.value.value.names == ("T--00",)
+
+
+class TestReacquire:
+    def test_it_gives_back_what_it_holds_before_it_asks_anew(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        again = reacquire(service, handle.id, patience=Patience(wait_seconds=0))
+        assert (again.acquisition, set(again.names)) == (2, set(NAMES))
+        assert server.asked == [(claim_key_of(handle), NAMES)]
+        assert {lease.ticket for lease in again.leases} == {2}
+
+    def test_what_cant_be_given_back_keeps_it_from_asking(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        server.before_release = unreachable_for("T--00")
+        with pytest.raises(BackendUnreachable):
+            reacquire(service, handle.id, patience=Patience(wait_seconds=0))
+        assert service.handles.require(handle.id).acquisition == 1
 
 
 class TestRelease:
