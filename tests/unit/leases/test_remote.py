@@ -240,6 +240,38 @@ class TestRelease:
         release(service, whole(handle))
         assert server.asked == [(claim_key_of(handle), NAMES)]
 
+    def test_of_what_was_granted_before_it_could_be_told_no_more_is_asked_for_either(
+        self, server: Server, service: Service, handle: Handle, dead: Process
+    ) -> None:
+        with service.state.transaction() as db:
+            db.execute("UPDATE handle SET waiter = ?", (dead.encode(),))
+        release(service, whole(handle))
+        assert server.asked == [(claim_key_of(handle), NAMES)]
+
+    def test_of_what_was_lost_the_server_needs_keep_no_longer_what_it_keeps(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        with pytest.raises(LeaseLost):
+            note_renewal(service, whole(handle), [])
+        lost = service.handles.require(handle.id)
+        assert (lost.state, lost.lost) == ("released", True)
+        assert release(service, ReleaseTarget(handle.id, 1, ("T--00",))) == ()
+        assert server.asked == []  # only who releases all of it knows of the loss
+        assert release(service, whole(handle)) == ()
+        assert server.asked == [(claim_key_of(handle), ())]
+
+    def test_it_has_released_what_was_lost_also_when_the_server_does_not_answer(
+        self, server: Server, service: Service, handle: Handle
+    ) -> None:
+        with pytest.raises(LeaseLost):
+            note_renewal(service, whole(handle), [])
+
+        def unreachable(names: Sequence[str]) -> None:
+            raise BackendUnreachable("no answer")
+
+        server.before_release = unreachable
+        assert release(service, whole(handle)) == ()
+
     def test_a_finished_handle_is_forgotten(
         self, server: Server, service: Service, handle: Handle
     ) -> None:
