@@ -16,7 +16,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
-Turn = Generator[Sleep, "set[int]", "tuple[Lease, ...]"]
+Turn = Generator[Sleep, "set[int]", None]
 
 
 class Withdrawn(Cancelled):
@@ -135,10 +135,8 @@ class Backend(Protocol):
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, together with the handle's record."""
 
-    def acquire(
-        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
-    ) -> tuple[Lease, ...]:
-        """Get all that the claimant's request asks for, or nothing.
+    def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
+        """Get all that the claimant's request asks for, or nothing; the journal is told of it.
 
         Raises:
             NoLease: Not before the deadline.

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
 from leasectl.backends.kinds import no_pools
 from leasectl.engines.pool_admin import PoolAdmin
-from leasectl.model import Claimant, Lease
+from leasectl.model import Claimant
 from leasectl.state.directory import State
 
 
@@ -40,17 +40,14 @@ class DryRunBackend:
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()
 
-    def acquire(
-        self, claimant: Claimant, journal: Journal, patience: Patience
-    ) -> tuple[Lease, ...]:
+    def acquire(self, claimant: Claimant, journal: Journal, patience: Patience) -> None:
         with self.atomic():
             journal.enqueuing()
             journal.granted(())
-        return ()
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         yield from ()
-        return self.acquire(claimant, journal, patience)
+        self.acquire(claimant, journal, patience)
 
     def withdraw(self, claim_key: str) -> None:
         """Nobody ever waits."""

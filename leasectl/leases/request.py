@@ -14,7 +14,7 @@ from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.state import keeper_process
 from leasectl.system.process import this_process
 
-SHORTEST_TTL_SECONDS = 2.0
+SHORTEST_TTL_SECONDS = 2.0  # etcd makes a shorter one longer
 LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
 
 

@@ -7,6 +7,7 @@ write such a class for it and add it to `WORLDS` in conftest.py.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -140,7 +141,9 @@ class Participant:
 
     def acquire(self, request: Request, wait: float | None) -> tuple[Lease, ...]:
         claimant = Claimant(self._owner, f"job/1/host/{self._owner}", request, self._process)
-        return self._backend.acquire(claimant, NoJournal(), Patience(wait_seconds=wait))
+        journal = NoJournal()
+        self._backend.acquire(claimant, journal, Patience(wait_seconds=wait))
+        return journal.leases or ()
 
     def rounds(self, request: Request, rounds: int) -> list[Hold]:
         holds = []
@@ -170,7 +173,7 @@ class _CountingBackend(PoolBackend):
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         steps = super().turn(claimant, journal, patience)
-        try:
+        with contextlib.suppress(StopIteration):
             wanted = next(steps)
             while True:
                 if wanted.until is not None:
@@ -182,6 +185,3 @@ class _CountingBackend(PoolBackend):
                 else:
                     self.count_wakeup()
                     wanted = steps.send(woken)
-        except StopIteration as end:
-            leases: tuple[Lease, ...] = end.value
-            return leases

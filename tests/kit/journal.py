@@ -8,13 +8,20 @@ from leasectl.model import Lease
 
 
 class NoJournal:
-    """Writes nothing down."""
+    """Writes nothing down.
+
+    Attributes:
+        leases: What was granted last; None while nothing has been.
+    """
+
+    leases: tuple[Lease, ...] | None = None
 
     def enqueuing(self) -> None:
         """Not noted."""
 
     def granted(self, leases: Sequence[Lease]) -> None:
-        """Not noted."""
+        """Only kept, for the test."""
+        self.leases = tuple(leases)
 
     def gave_up(self) -> None:
         """Not noted."""

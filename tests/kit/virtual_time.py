@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Sequence
 from typing import Callable
 
 from leasectl.backends.contract import Turn
 from leasectl.errors import LeaseError
-from leasectl.model import Lease
 from leasectl.system.poll import Sleep
 from tests.kit.support import ManualClock
 
@@ -58,8 +56,8 @@ class VirtualTime:
         """Arrange for something to be done in some time."""
         heapq.heappush(self._agenda, (self.clock.elapsed() + seconds, next(self._order), do))
 
-    def begin(self, turn: Turn, then: Callable[[Sequence[Lease]], None]) -> None:
-        """Take a turn up to its first sleep; its leases are handed on in the end."""
+    def begin(self, turn: Turn, then: Callable[[], object]) -> None:
+        """Take a turn up to its first sleep; once it has its leases, something else is done."""
         _Sleeper(self, turn, then).resume(None)
 
     def run(self) -> None:
@@ -80,32 +78,30 @@ class VirtualTime:
         (number,) = wanted.fds
         self._sleeping[number] = sleeper
         if wanted.until is not None:
-            nap = self.sleeps
+            limited = self.sleeps
 
             def time_is_up() -> None:
-                if sleeper.nap == nap and self._sleeping.pop(number, None) is not None:
+                if sleeper.limited == limited and self._sleeping.pop(number, None) is not None:
                     sleeper.resume(set())
 
-            sleeper.nap = nap
+            sleeper.limited = limited
             self.after(wanted.until - self.clock.elapsed(), time_is_up)
 
 
 class _Sleeper:
     """A turn that is under way, and the number of its last sleep that has a limit."""
 
-    def __init__(
-        self, time: VirtualTime, turn: Turn, then: Callable[[Sequence[Lease]], None]
-    ) -> None:
+    def __init__(self, time: VirtualTime, turn: Turn, then: Callable[[], object]) -> None:
         self._time = time
         self._turn = turn
         self._then = then
-        self.nap = 0
+        self.limited = 0
 
     def resume(self, woken: set[int] | None) -> None:
         try:
             wanted = next(self._turn) if woken is None else self._turn.send(woken)
-        except StopIteration as end:
-            self._then(end.value)
+        except StopIteration:
+            self._then()
         except LeaseError as error:
             self._time.failures.append(error)
         else:

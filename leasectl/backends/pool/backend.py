@@ -9,7 +9,7 @@ from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
 from leasectl.engines.contract import Engine
 from leasectl.engines.pool_admin import PoolAdmin
-from leasectl.model import Claimant, Lease
+from leasectl.model import Claimant
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
@@ -55,11 +55,9 @@ class PoolBackend:
     def renew(self, claim_key: str) -> tuple[str, ...]:
         return self._engine.renew(claim_key)
 
-    def acquire(
-        self, claimant: Claimant, journal: Journal, patience: Patience
-    ) -> tuple[Lease, ...]:
+    def acquire(self, claimant: Claimant, journal: Journal, patience: Patience) -> None:
         steps = self.turn(claimant, journal, patience)
-        return sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
+        sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         """What `acquire` does, as a generator of the sleeps in between."""

@@ -65,7 +65,7 @@ class PoolTurn:
         self._outage: BackendUnreachable | None = None  # why the store couldn't be asked just now
 
     def take(self) -> Turn:
-        """Get the leases; yields each sleep that it needs.
+        """Get the leases, of which the journal is told; yields each sleep that it needs.
 
         Raises:
             NoLease: Not before the deadline.
@@ -76,10 +76,9 @@ class PoolTurn:
         waiter = self._engine.waiter(self._claimant, until=self._deadline)
         try:
             outlook = self._enter(waiter)
-            if outlook.leases is not None:
-                return outlook.leases
-            with self._leaving(waiter):
-                return (yield from self._wait(waiter, outlook))
+            if outlook.leases is None:
+                with self._leaving(waiter):
+                    yield from self._wait(waiter, outlook)
         finally:
             waiter.close()
 
@@ -109,7 +108,6 @@ class PoolTurn:
                 with self._engine.atomic():
                     outlook = self._claim(waiter)
                 self._outage = None
-        return outlook.leases
 
     def _sleep(
         self, waiter: Waiter, outlook: Outlook, *, recovered: bool

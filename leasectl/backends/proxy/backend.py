@@ -15,7 +15,7 @@ from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.releases import Releases
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import NotSupported
-from leasectl.model import Claimant, Lease, Request
+from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock
 
 
@@ -61,9 +61,7 @@ class ProxyBackend:
             f"{pool_prefixes('and')} are renewed by their holder"
         )
 
-    def acquire(
-        self, claimant: Claimant, journal: RemoteJournal, patience: Patience
-    ) -> tuple[Lease, ...]:
+    def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
         _check(claimant.request, patience)
         journal.enqueuing()
         acquisition = Acquisition(
@@ -75,9 +73,7 @@ class ProxyBackend:
             patience=patience,
             clock=self._clock,
         )
-        leases = acquisition.take()
-        journal.granted(leases)
-        return leases
+        journal.granted(acquisition.take())
 
     def release(self, claim_key: str, names: Sequence[str]) -> Iterator[str]:
         """As `Releases.release`."""

@@ -20,12 +20,10 @@ from leasectl.engines.etcd.renewals import EtcdRenewals
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.session import WaitSession
 from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
-from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant
 from leasectl.system.clock import Clock
 
 WAITER_TTL_SECONDS = 60.0
-SHORTEST_TTL_SECONDS = 2.0
 
 
 class EtcdEngine:
@@ -57,10 +55,6 @@ class EtcdEngine:
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> EtcdWaiter:
         ttl = claimant.request.ttl_seconds or WAITER_TTL_SECONDS
-        if ttl < SHORTEST_TTL_SECONDS:
-            raise InvalidRequest(
-                f"--ttl {ttl:g}s is too short for etcd: {SHORTEST_TTL_SECONDS:g}s at least"
-            )
         ticket = EtcdTicket(
             claimant,
             self._keys,

@@ -74,7 +74,9 @@ class Access:
         """Acquire, with a wait of so many seconds or with all that patience consists of."""
         claimant = Claimant(claim_key, f"job/1/host/{claim_key}", request)
         patience = patience or Patience(wait_seconds=wait)
-        return self.backend.acquire(claimant, NoJournal(), patience)
+        journal = NoJournal()
+        self.backend.acquire(claimant, journal, patience)
+        return journal.leases or ()
 
     def begin(
         self, claim_key: str, request: Request, patience: Patience | None = None

@@ -39,6 +39,7 @@ class Crowd:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._steps: dict[str, Turn] = {}
+        self._journals: dict[str, NoJournal] = {}
         self._sleeps: dict[str, Sleep] = {}
         self.looks: dict[str, int] = {}
         self.granted: dict[str, tuple[Lease, ...]] = {}
@@ -47,7 +48,8 @@ class Crowd:
     def begin(self, claim_key: str, request: Request) -> None:
         """Start an acquisition, up to its first sleep."""
         claimant = Claimant(claim_key, f"job/1/host/{claim_key}", request)
-        self._steps[claim_key] = self._access.backend.turn(claimant, NoJournal(), Patience())
+        journal = self._journals[claim_key] = NoJournal()
+        self._steps[claim_key] = self._access.backend.turn(claimant, journal, Patience())
         self.looks[claim_key] = 0
         self._go_on(claim_key, None)
 
@@ -76,8 +78,8 @@ class Crowd:
         self._sleeps.pop(claim_key, None)
         try:
             self._sleeps[claim_key] = next(steps) if woken is None else steps.send(woken)
-        except StopIteration as end:
-            self.granted[claim_key] = end.value
+        except StopIteration:
+            self.granted[claim_key] = self._journals[claim_key].leases or ()
         except Cancelled:
             self.withdrawn.append(claim_key)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 from types import FrameType
 from typing import Any, Callable
@@ -20,7 +19,7 @@ from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import NoLease
-from leasectl.model import Claimant, Lease, Request
+from leasectl.model import Claimant, Request
 from tests.kit.journal import NoJournal
 from tests.kit.virtual_time import VirtualTime
 
@@ -46,13 +45,12 @@ class Jobs:
         self.backend = PoolBackend("memory:", engine, pools, clock=self.time.clock)
 
     def start(self, key: str, request: Request, *, hold: float, wait: float | None = None) -> None:
-        turn = self.backend.turn(
-            Claimant(key, key, request), NoJournal(), Patience(wait_seconds=wait)
-        )
+        journal = NoJournal()
+        turn = self.backend.turn(Claimant(key, key, request), journal, Patience(wait_seconds=wait))
 
-        def then(leases: Sequence[Lease]) -> None:
+        def then() -> None:
             self.granted.append(key)
-            names = [lease.name for lease in leases]
+            names = [lease.name for lease in journal.leases or ()]
             self.time.after(hold, lambda: self.backend.release(key, names))
 
         self.time.begin(turn, then)
