@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leasectl.backends.contract import Patience, Progress, Turn
+from leasectl.backends.contract import Patience, Progress, Turn, Withdrawn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.turn import ASK_AGAIN_SECONDS
 from leasectl.engines.contract import Outlook, TicketExpired
@@ -323,3 +323,12 @@ def test_a_release_of_nothing_named_takes_a_request_out_of_the_queue_of_a_server
     assert line.queue() == []
     line.backend.release("me", ())  # on the embedded pool the record says whether it waits
     steps.close()
+
+
+def test_a_withdrawal_ends_the_wait(line: Line) -> None:
+    steps = line.wait()
+    next(steps)
+    line.backend.withdraw("me")
+    assert line.queue() == []
+    with pytest.raises(Withdrawn, match="released while it waited"):
+        steps.send(set())
