@@ -87,6 +87,7 @@ def against_the_plan(module: str, source: str) -> list[str]:
     return [imported for imported in own_imports(source) if room_of(imported) not in allowed]
 
 
+@pytest.mark.once  # the source is the same on every Python
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_imports_point_one_way(path: Path) -> None:
     module = module_name(path)
@@ -130,6 +131,7 @@ def test_no_two_modules_import_each_other() -> None:
         assert module not in reached
 
 
+@pytest.mark.once  # the source is the same on every Python
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path) -> None:
     module = module_name(path)

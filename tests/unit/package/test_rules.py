@@ -11,6 +11,9 @@ import pytest
 
 import leasectl
 
+# The source is the same on every Python.
+pytestmark = pytest.mark.once
+
 PACKAGE = Path(leasectl.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
