@@ -34,9 +34,18 @@ def signals_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def run_after(
-    desk: Desk, seconds: float, request: Request, command: str, monkeypatch: pytest.MonkeyPatch
+    desk: Desk,
+    seconds: float,
+    request: Request,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    forked: list[int],
 ) -> list[float | None]:
     """Run a command that long after its lease was granted.
+
+    Args:
+        forked: Takes the pid of the process that is to become the command.
 
     Returns:
         When the lease runs out, as the pool has it while the command runs.
@@ -44,6 +53,7 @@ def run_after(
     seen: list[float | None] = []
 
     def after_a_while(pid: int) -> Process:
+        forked.append(pid)
         desk.time.advance(seconds)
         return identify(pid)
 
@@ -70,14 +80,14 @@ def run_after(
 def test_the_command_starts_with_the_full_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.pool(1)
     request = Request("T", ttl_seconds=TTL)
-    assert run_after(desk, 20, request, "true", monkeypatch) == [START + 20 + TTL]
+    assert run_after(desk, 20, request, "true", monkeypatch, forked=[]) == [START + 20 + TTL]
 
 
 def test_without_a_ttl_there_is_nothing_to_renew(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.pool(1)
-    assert run_after(desk, 20, Request("T"), "true", monkeypatch) == [None]
+    assert run_after(desk, 20, Request("T"), "true", monkeypatch, forked=[]) == [None]
 
 
 def test_of_a_lease_that_has_run_out_no_command_is_started(
@@ -85,7 +95,11 @@ def test_of_a_lease_that_has_run_out_no_command_is_started(
 ) -> None:
     desk.pool(1)
     started = tmp_path / "started"
+    forked: list[int] = []
     with pytest.raises(LeaseLost):
-        run_after(desk, TTL + 1, Request("T", ttl_seconds=TTL), f"touch {started}", monkeypatch)
+        request = Request("T", ttl_seconds=TTL)
+        run_after(desk, TTL + 1, request, f"touch {started}", monkeypatch, forked=forked)
     assert not started.exists()
     assert desk.held() == {}
+    (pid,) = forked
+    assert not Path("/proc", str(pid)).exists()  # it doesn't wait for a start that never comes

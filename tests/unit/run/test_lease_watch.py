@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
-from leasectl.model import Handle, Request, whole
+from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.run import lease_watch as module
 from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
 from leasectl.state import keeper_process
 from leasectl.system.process import this_process
+from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
+from tests.kit.made_up_backend import KIND
 
 TTL = 30.0
 START = 1000.0  # of a manual clock
@@ -154,3 +159,79 @@ class TestLosing:
         assert not watch.is_lost(START + 1e6)
         assert watch.until(START) is None
         watch.close()
+
+
+class TestOnAServer:
+    """Where a thread renews; this one does so when it is told to."""
+
+    class Threads:
+        def __init__(self) -> None:
+            self.fd, self._write_fd = os.pipe()
+            self.sent: list[Handle] = []
+            self.answers: list[tuple[ReleaseTarget, Outcome[str]]] = []
+
+        def send(self, handle: Handle) -> None:
+            self.sent.append(handle)
+
+        def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str]]]:
+            answers, self.answers = self.answers, []
+            return answers
+
+        def close(self) -> None:
+            os.close(self.fd)
+            os.close(self._write_fd)
+
+    @pytest.fixture
+    def threads(self, monkeypatch: pytest.MonkeyPatch) -> Threads:
+        threads = self.Threads()
+        monkeypatch.setattr(module, "RenewalThreads", lambda state, *, clock: threads)
+        monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
+        return threads
+
+    @pytest.fixture
+    def far(self, desk: Desk, threads: Threads) -> Handle:
+        service = desk.as_caller(desk.caller, "madeup://here")
+        service.pools.create_pool("T", ["far"])
+        handle = acquire(service, Request("T", ttl_seconds=TTL), patience=Patience())
+        announce(service, handle, guard=this_process(), runner=this_process())
+        return service.handles.require(handle.id)
+
+    @pytest.fixture
+    def watch(self, desk: Desk, far: Handle) -> Iterator[LeaseWatch]:
+        watch = LeaseWatch(desk.service, far, renewed_at=START, clock=desk.time.clock)
+        yield watch
+        watch.close()
+
+    def answer(self, desk: Desk, watch: LeaseWatch, threads: Threads, **said: Any) -> None:
+        """Have the renewal that was sent after a third of the ttl come back a little later."""
+        look_at(desk, watch, START + TTL / 3)
+        (sent,) = threads.sent
+        assert watch.until(START + TTL / 3) == GIVE_UP  # its outcome says when next
+        threads.answers = [(whole(sent), Outcome("", START + TTL / 3, **said))]
+        look_at(desk, watch, START + TTL / 3 + 2)
+
+    def test_what_it_answers_is_recorded_and_counts_from_the_sending(
+        self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle
+    ) -> None:
+        assert threads.fd in watch.fds()
+        self.answer(desk, watch, threads, names=("far",))
+        assert watch.until(START) == START + 2 * TTL / 3
+        assert not watch.is_lost(GIVE_UP + TTL / 3 - 0.1)
+        assert watch.is_lost(GIVE_UP + TTL / 3)
+        (lease,) = desk.record(far).leases
+        assert lease.renew_time == desk.time.clock.wall()
+
+    def test_what_it_no_longer_has_is_lost(
+        self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle
+    ) -> None:
+        self.answer(desk, watch, threads, names=())
+        assert watch.is_lost(START)
+        assert desk.record(far).lost
+
+    def test_what_failed_is_sent_again_in_a_second(
+        self, desk: Desk, watch: LeaseWatch, threads: Threads
+    ) -> None:
+        self.answer(desk, watch, threads, error=BackendUnreachable("etcd doesn't answer"))
+        assert watch.until(START) == START + TTL / 3 + 2 + 1
+        assert not watch.is_lost(GIVE_UP - 0.1)
+        assert watch.is_lost(GIVE_UP)
