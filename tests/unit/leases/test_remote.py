@@ -299,9 +299,16 @@ class TestReleaseOfWhoWaits:
         return waiting
 
     def test_it_cancels_and_takes_the_place_in_the_queue_away(
-        self, server: Server, service: Service, waiting: Handle
+        self,
+        server: Server,
+        service: Service,
+        waiting: Handle,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        woken: list[str] = []
+        monkeypatch.setattr(service.state, "wake", woken.append)
         assert release(service, whole(waiting)) == ()
+        assert woken == [service.state.cancel_pipe(waiting.id, 1)]
         assert service.handles.require(waiting.id).cancelled
         assert server.withdrawn == [claim_key_of(waiting)]
         assert server.asked == []  # the waiter gives back itself what it may have got

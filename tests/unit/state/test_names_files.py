@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from leasectl.errors import StateUnwritable
 from leasectl.model import Request
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -78,7 +80,28 @@ def test_what_was_to_replace_one_goes(desk: Desk, names: Path) -> None:
 
 
 def test_without_a_note_nobody_looks(desk: Desk, names: Path) -> None:
+    assert (desk.directory / "state.lock").read_bytes()[:1] == b"\0"  # whoever wrote took it away
     names.write_text("scribbled")
     with desk.state.transaction():
         pass
     assert names.read_text() == "scribbled"
+
+
+def test_a_writer_that_fails_half_way_leaves_nothing(
+    desk: Desk, names: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    def full(fd: int, content: bytes) -> int:
+        if content == b"second":
+            raise OSError(errno.ENOSPC, "no space left")
+        return write(fd, content)
+
+    with monkeypatch.context() as broken, pytest.raises(StateUnwritable):
+        broken.setattr(os, "write", full)
+        with desk.state.transaction():
+            desk.state.stage_names(names.name, ["first"])
+            desk.state.stage_names("T-other", ["second"])
+    assert os.listdir(names.parent) == [names.name]
+    assert names.read_text() == SOUND
+    assert (desk.directory / "state.lock").read_bytes()[:1] == b"\0"
