@@ -136,6 +136,7 @@ def instructions(work: Callable[[], None]) -> int:
 
 @pytest.mark.parametrize("load", [all_at_once, as_many_as_jobs, by_name, expiring, giving_up])
 def test_four_times_the_jobs_are_four_times_the_work(load: Callable[[int], None]) -> None:
+    instructions(lambda: load(10))  # Python 3.12 counts none where it traces for the first time
     few, many = (instructions(lambda: load(jobs)) for jobs in (100, 400))  # noqa: B023
     assert many < 4 * few * SLIGHTLY_MORE
 
