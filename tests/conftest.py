@@ -32,6 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.commands)
 
 
+@pytest.fixture(autouse=True)
+def no_signal_stays_blocked() -> Iterator[None]:
+    """Or the processes that later tests start would never hear of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == before
+
+
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[EtcdServer]:
     """One member, for all tests that take a prefix of their own."""

@@ -341,6 +341,7 @@ def test_one_whose_code_is_replaced_under_it_becomes_the_version_that_is_there(
     monkeypatch.setattr(os, "execve", become)
     with pytest.raises(KeyboardInterrupt) as exec_:
         keeper.run()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper_process.KEEPER_SIGNALS)  # as the new one does
     state.close()
     assert exec_.value.args == ("-m", "leasectl.keeper", str(cli.state_dir))
 
