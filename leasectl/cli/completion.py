@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.kinds import KINDS, either, kind_of
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.cli.output import show
 
@@ -22,20 +22,25 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLE)
+_ASKED = either(kind.title for kind in KINDS if kind.pool_server)
+HELP = f"""\
+Print the script that lets a shell complete commands.
+
+It completes commands, options, the types of pools after -t, and handles after --handle. Types
+are those of the embedded pools or, if it answers within a second, of {_ASKED}. For good, put one
+line into your shell's start file:
+
+\b
+  bash  ~/.bashrc                    source <(leasectl completion bash)
+  zsh   ~/.zshrc, after compinit     source <(leasectl completion zsh)
+  fish  ~/.config/fish/config.fish   leasectl completion fish | source
+"""
+
+
+@click.command(help=HELP, epilog=EXAMPLE)
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(*, shell: str) -> None:
-    """Print the script that lets a shell complete commands.
-
-    It completes commands, options, the types of pools after -t, and handles after --handle. Types
-    are those of the embedded pools or, if it answers within a second, of etcd. For good, put one
-    line into your shell's start file:
-
-    \b
-      bash  ~/.bashrc                    source <(leasectl completion bash)
-      zsh   ~/.zshrc, after compinit     source <(leasectl completion zsh)
-      fish  ~/.config/fish/config.fish   leasectl completion fish | source
-    """
+    """As `HELP` has it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
     from leasectl.cli.app import command as root

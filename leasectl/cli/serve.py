@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasectl.backends.kinds import LOCAL, pool_prefixes
+from leasectl.backends.kinds import KINDS, LOCAL, either, pool_prefixes
 from leasectl.backends.opening import open_probe
 from leasectl.cli.context import open_service, settings
 from leasectl.cli.output import emit, note
@@ -34,6 +34,17 @@ Example:
   kill "$server"
 """
 
+_SERVED = either(kind.title for kind in KINDS if kind.has_pools)
+HELP = f"""\
+Answer as a lease proxy does, from {_SERVED}.
+
+Prints its address, or with --print-env what to export, once it answers; then it lets go of
+stdout and serves until TERM, INT or HUP. Scripts made for ci-operator's lease proxy run on it
+unchanged. A client that goes away while it waits gives up its place. What is leased stays
+leased when the server ends, and the next server on the same state directory knows it. GET
+/healthz tells whether it works and /metrics what Prometheus wants to know.
+"""
+
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -45,7 +56,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return found["six"] or found["host"], int(found["port"])
 
 
-@click.command(epilog=EXAMPLE)
+@click.command(help=HELP, epilog=EXAMPLE)
 @click.option(
     "--listen",
     "address",
@@ -92,14 +103,7 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Answer as a lease proxy does, from the embedded pool or etcd.
-
-    Prints its address, or with --print-env what to export, once it answers; then it lets go of
-    stdout and serves until TERM, INT or HUP. Scripts made for ci-operator's lease proxy run on it
-    unchanged. A client that goes away while it waits gives up its place. What is leased stays
-    leased when the server ends, and the next server on the same state directory knows it. GET
-    /healthz tells whether it works and /metrics what Prometheus wants to know.
-    """
+    """As `HELP` has it."""
     _require_extra()
     from leasectl.http.settings import read_token
     from leasectl.server.serving import listen, serve, url_of
