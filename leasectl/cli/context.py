@@ -17,6 +17,9 @@ from leasectl.text.durations import parse_duration
 from leasectl.text.naming import slug
 from leasectl.text.printable import printable
 
+# Open until the process ends: whoever closes a database last writes its whole log back, and a
+# command that has nothing more to say is not to take that time.
+_opened: list[State] = []
 _SHORT_SECONDS = 3.0
 _REST_SECONDS = 5.0
 
@@ -105,6 +108,7 @@ def open_service(
     if not for_handles or backend:
         check_url(url)
     state = State.open(state_directory())
+    _opened.append(state)
     service = Service(
         state,
         backend_url=url,
