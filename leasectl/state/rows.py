@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import get_args
 
 from leasectl.model import (
@@ -30,9 +31,13 @@ def insert(
     db: sqlite3.Connection, table: str, row: Mapping[str, object], *, replace: bool = False
 ) -> None:
     """Write a row, in place of the one with the same key if that is meant."""
+    db.execute(_insert_into(table, tuple(row), replace), row)
+
+
+@lru_cache(maxsize=64)
+def _insert_into(table: str, columns: tuple[str, ...], replace: bool) -> str:
     verb = "INSERT OR REPLACE" if replace else "INSERT"
-    columns, marks = ", ".join(row), ", :".join(row)
-    db.execute(f"{verb} INTO {table} ({columns}) VALUES (:{marks})", row)
+    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"
 
 
 def encode_labels(labels: Labels) -> str:
