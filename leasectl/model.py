@@ -173,22 +173,6 @@ class Pool(NamedTuple):
     def held(self) -> int:
         return sum(resource.lease is not None for resource in self.resources)
 
-    def standing(self, ticket: int) -> Standing:
-        """How things stand for the ticket of that number."""
-        leases = [each.lease for each in self.resources if each.lease is not None]
-        standing = Standing(
-            position=1 + sum(entry.ticket < ticket for entry in self.queue),
-            others=sum(entry.ticket != ticket for entry in self.queue),
-            held=len(leases),
-            capacity=self.capacity,
-        )
-        if not leases:
-            return standing
-        oldest = min(leases, key=lambda lease: lease.acquire_time)
-        return standing._replace(
-            longest_holder=oldest.holder_identity, longest_since=oldest.acquire_time
-        )
-
 
 class Handle(NamedTuple):
     """One request for leases and what came of it: the record behind a handle's path.

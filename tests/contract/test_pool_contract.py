@@ -12,6 +12,7 @@ from leasectl.model import Claimant, Lease, Pool, Request
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from tests.contract.world import Client, Hold, World
+from tests.kit.standing import standing_in
 from tests.kit.support import eventually
 
 ONE = Request("T")
@@ -657,7 +658,7 @@ class TestPools:
         eventually(lambda: len(the_pool(world).queue) == 3)
         for position, (waiter, entry) in enumerate(zip(waiters, the_pool(world).queue), start=1):
             standing = waiter.standing()
-            assert standing == the_pool(world).standing(entry.ticket)
+            assert standing == standing_in(the_pool(world), entry.ticket)
             assert (standing.position, standing.others) == (position, 2)
             assert (standing.held, standing.capacity) == (2, 5)
             assert standing.longest_holder == oldest_holder(world)

@@ -17,6 +17,7 @@ from leasectl.errors import NotFound
 from leasectl.model import Claimant, Request, Standing
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
+from tests.kit.standing import standing_in
 from tests.kit.support import ManualClock
 
 
@@ -68,7 +69,7 @@ def test_how_things_stand_is_what_the_whole_pool_says(desk: Desk) -> None:
     waiters = [desk.wait(f"waits-{number}", Request("T", count=3)) for number in range(3)]
     (pool,) = desk.pools.pools("T")
     for waiter, entry in zip(waiters, pool.queue):
-        assert waiter.standing() == pool.standing(entry.ticket)
+        assert waiter.standing() == standing_in(pool, entry.ticket)
     assert waiters[1].standing()[:5] == (2, 2, 2, 3, "job/1/host/first")
 
 
