@@ -39,7 +39,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
     opened = open_etcd(
         url, gateway, state_id=opening.state.state_id(), lost=opening.lost, clock=opening.clock
     )
-    return PoolBackend(url, opened.engine, opened.pools, clock=opening.clock, remote=True)
+    return PoolBackend(url, opened.engine, lambda: opened.pools, clock=opening.clock, remote=True)
 
 
 def open_renewals(

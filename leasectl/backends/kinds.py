@@ -199,6 +199,6 @@ def either(words: Iterable[str], conjunction: str = "or") -> str:
 def _find(url: str) -> Kind | None:
     scheme, colon, rest = url.partition(":")
     for kind in KINDS:
-        if colon and scheme in kind.schemes and (kind.takes_address or not rest):
-            return kind
+        if scheme in kind.schemes:
+            return kind if colon and (not rest or kind.takes_address) else None
     return None

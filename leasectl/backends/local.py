@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from leasectl.backends.contract import Opening
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.local.engine import LocalEngine
-from leasectl.engines.local.pools import LocalPools
+
+if TYPE_CHECKING:
+    from leasectl.engines.pool_admin import PoolAdmin
 
 
 def check_url(url: str) -> None:
@@ -16,5 +20,10 @@ def open_backend(url: str, opening: Opening) -> PoolBackend:
     """Open the embedded pool of a state directory."""
     state, lost, clock = opening.state, opening.lost, opening.clock
     engine = LocalEngine(state, lost=lost, clock=clock)
-    pools = LocalPools(state, lost=lost, clock=clock)
+
+    def pools() -> PoolAdmin:
+        from leasectl.engines.local.pools import LocalPools
+
+        return LocalPools(state, lost=lost, clock=clock)
+
     return PoolBackend(url, engine, pools, clock=clock)

@@ -7,7 +7,7 @@ for a server each is one of its own, right before or right after.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle, release_key_of
 from leasectl.leases.service import Service
@@ -15,8 +15,10 @@ from leasectl.model import Handle, Lease
 from leasectl.state import keeper_process
 from leasectl.state.handles import is_watched
 from leasectl.state.purging import purge
-from leasectl.state.releasing import GivingBack
 from leasectl.system.process import is_dead, this_process
+
+if TYPE_CHECKING:
+    from leasectl.state.releasing import GivingBack
 
 # More than one, so that the records get fewer however many are made.
 _PURGED_PER_ACQUIRE = 2
@@ -54,7 +56,6 @@ class RecordJournal:
         self._clock = service.clock
         self._again = again
         self._remote = kind_of_handle(handle).remote
-        self._giving_back = GivingBack(service.state, release_key_of(handle))
 
     @property
     def key(self) -> str:
@@ -63,7 +64,7 @@ class RecordJournal:
     @property
     def needs_keeper(self) -> bool:
         """Whether the keeper has something to do for the handle while it isn't released."""
-        return is_watched(self.handle._replace(waiter=this_process()), remote=self._remote)
+        return self._remote or is_watched(self.handle, remote=False)
 
     @property
     def next_acquisition(self) -> int:
@@ -85,17 +86,17 @@ class RecordJournal:
 
     def arrived(self, name: str) -> Lease | None:
         lease = remote_lease(self.handle, name, self._clock.wall())
+        from leasectl.state.releasing import GivingBack
+
+        giving_back = GivingBack(self._service.state, release_key_of(self.handle))
         with self._service.state.transaction():
-            if self._is_being_given_back(name):
+            if not all(map(is_dead, giving_back.processes(name))):
                 return None
-            self._take_from_others(name)
+            self._take_from_others(name, giving_back)
             self._handles.arrived(self.handle, lease)
         return lease
 
-    def _is_being_given_back(self, name: str) -> bool:
-        return not all(map(is_dead, self._giving_back.processes(name)))
-
-    def _take_from_others(self, name: str) -> None:
+    def _take_from_others(self, name: str, giving_back: GivingBack) -> None:
         """What the server grants anew is held by nobody, whatever a record still says.
 
         Its release was carried out and the answer lost, or the server has lost the lease. Were the
@@ -104,7 +105,7 @@ class RecordJournal:
         other = self._handles.holding(name, prefer=self.handle.backend)
         if other is not None and other.backend == self.handle.backend:
             self._handles.drop(other, [name], now=self._clock.elapsed(), lost=True)
-        self._giving_back.settled(name, this_process())
+        giving_back.settled(name, this_process())
 
     def returned(self, name: str) -> None:
         with self._service.state.transaction():

@@ -8,7 +8,6 @@ from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
 from leasectl.model import Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
-from leasectl.state.releasing import GivingBack
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
 
@@ -42,6 +41,8 @@ class Losses:
 
         They have been lost, unless they are just being given back.
         """
+        from leasectl.state.releasing import GivingBack
+
         giving_back = GivingBack(self._state, release_key_of(handle))
         releasing = {name: giving_back.processes(name) for name in names}
         self._drop_lost(handle, [name for name in names if not releasing[name]])

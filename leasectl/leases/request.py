@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from leasectl.backends.kinds import claim_key_of, kind_of
-from leasectl.backends.opening import check_url
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
@@ -69,7 +68,6 @@ def give_up_unlisted(service: Service, journal: RecordJournal) -> None:
 
 
 def _check(service: Service, request: Request) -> None:
-    check_url(service.backend_url)
     if request.count < 1:
         raise InvalidRequest(f"--count {request.count}: ask for at least 1")
     if request.count > LARGEST_COUNT:

@@ -6,8 +6,8 @@ Every method that changes something belongs inside `State.transaction`.
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from leasectl.errors import NotFound
 from leasectl.model import Handle, Lease, Process, whole
@@ -299,9 +299,11 @@ class Handles:
 
     def _select(self, where: str, *values: object) -> list[Handle]:
         select = f"SELECT *, {RELEASE_AT} AS release_at FROM handle {where}"
-        return [self._handle(row) for row in self._state.query(select, *values)]
+        # As a dict: a sqlite3.Row compares names one after the other each time that it is asked.
+        rows = self._state.query(select, *values)
+        return [self._handle(dict(zip(row.keys(), row))) for row in rows]
 
-    def _handle(self, row: sqlite3.Row) -> Handle:
+    def _handle(self, row: dict[str, Any]) -> Handle:
         handle_id = row["id"]
         leases = self._state.query(
             "SELECT * FROM lease WHERE handle = ? ORDER BY position", handle_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import get_args
+from typing import Any, get_args
 
 from leasectl.model import (
     Handle,
@@ -31,13 +31,14 @@ def insert(
     db: sqlite3.Connection, table: str, row: Mapping[str, object], *, replace: bool = False
 ) -> None:
     """Write a row, in place of the one with the same key if that is meant."""
-    db.execute(_insert_into(table, tuple(row), replace), row)
+    # Values by position: SQLite would look up each name whenever it binds by name.
+    db.execute(_insert_into(table, tuple(row), replace), tuple(row.values()))
 
 
 @lru_cache(maxsize=64)
 def _insert_into(table: str, columns: tuple[str, ...], replace: bool) -> str:
     verb = "INSERT OR REPLACE" if replace else "INSERT"
-    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"
+    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 def encode_labels(labels: Labels) -> str:
@@ -96,7 +97,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
     }
 
 
-def parse_handle(row: sqlite3.Row, leases: Sequence[sqlite3.Row]) -> Handle:
+def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handle:
     """Read a handle.
 
     Args:

@@ -133,7 +133,7 @@ class Participant:
         count_timed_wait: Callable[[], None],
     ) -> None:
         self._engine = engine
-        self._backend = _CountingBackend("contract:", engine, pools, clock=clock)
+        self._backend = _CountingBackend("contract:", engine, lambda: pools, clock=clock)
         self._backend.count_wakeup = count_wakeup
         self._backend.count_timed_wait = count_timed_wait
         self._owner = claim_key

@@ -46,7 +46,7 @@ def open_backend(url: str, opening: Opening) -> PoolBackend:
     pools = MemoryPools(store)
     for each in TYPES:
         pools.create_pool(each, [f"{each}--00"])
-    return PoolBackend(url, MemoryEngine(store), pools, clock=opening.clock, remote=True)
+    return PoolBackend(url, MemoryEngine(store), lambda: pools, clock=opening.clock, remote=True)
 
 
 def open_renewals(

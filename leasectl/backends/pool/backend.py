@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
 from leasectl.engines.contract import Engine
-from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.model import Claimant
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
+
+if TYPE_CHECKING:
+    from leasectl.engines.pool_admin import PoolAdmin
 
 
 class PoolBackend:
@@ -20,7 +23,7 @@ class PoolBackend:
     Args:
         url: What chose it.
         engine: The store.
-        pools: The same store's pools.
+        pools: Opens the same store's pools; most commands never look at them as such.
         clock: The engine's clock.
         remote: The store isn't part of the records' transactions.
     """
@@ -29,7 +32,7 @@ class PoolBackend:
         self,
         url: str,
         engine: Engine,
-        pools: PoolAdmin,
+        pools: Callable[[], PoolAdmin],
         *,
         clock: Clock,
         remote: bool = False,
@@ -37,8 +40,12 @@ class PoolBackend:
         self.url = url
         self.remote = remote
         self._engine = engine
-        self.pools = pools
+        self._pools = pools
         self._clock = clock
+
+    @property
+    def pools(self) -> PoolAdmin:
+        return self._pools()
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._engine.atomic()

@@ -61,7 +61,7 @@ class Access:
         claims = EtcdClaims(self.gateway, self.keys, lost=lost, clock=CLOCK)
         self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
         self.pools = EtcdPools(self.gateway, self.keys, claims, lost=lost, clock=CLOCK)
-        self.backend = PoolBackend("etcd:", self.engine, self.pools, clock=CLOCK)
+        self.backend = PoolBackend("etcd:", self.engine, lambda: self.pools, clock=CLOCK)
 
     def acquire(
         self,

@@ -107,7 +107,7 @@ class Line:
         self.pools = MemoryPools(store)
         self.pools.create_pool("T", ["T--00"])
         self.engine = Engine(store)
-        self.backend = PoolBackend("made-up:", self.engine, self.pools, clock=time.clock)
+        self.backend = PoolBackend("made-up:", self.engine, lambda: self.pools, clock=time.clock)
         self.backend.acquire(
             Claimant("holder", "job/1/host/holder", Request("T")), NoJournal(), Patience()
         )
@@ -318,7 +318,9 @@ def test_a_release_of_nothing_named_takes_a_request_out_of_the_queue_of_a_server
     steps = line.wait()
     next(steps)
     assert line.queue() == ["me"]
-    backend = PoolBackend("made-up:", line.engine, line.pools, clock=line.time.clock, remote=True)
+    backend = PoolBackend(
+        "made-up:", line.engine, lambda: line.pools, clock=line.time.clock, remote=True
+    )
     assert backend.release("me", ()) == ()
     assert line.queue() == []
     line.backend.release("me", ())  # on the embedded pool the record says whether it waits

@@ -31,7 +31,7 @@ class Server(PoolBackend):
     """
 
     def __init__(self, engine: MemoryEngine, pools: MemoryPools, desk: Desk) -> None:
-        super().__init__(URL, engine, pools, clock=desk.time.clock, remote=True)
+        super().__init__(URL, engine, lambda: pools, clock=desk.time.clock, remote=True)
         self.before_release: Look = lambda names: None
         self.withdrawn: list[str] = []
         self.asked: list[tuple[str, tuple[str, ...]]] = []
