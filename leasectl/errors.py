@@ -4,6 +4,7 @@
 
     LeaseError                   1   unexpected failure
     ├── InvalidRequest          64   usage, or not supported by this backend
+    │   ├── CanNeverBeMet            the backend was asked, and has not enough of it
     │   ├── NotSupported
     │   └── FileUnreadable           a file that the environment or an option names isn't there
     ├── CorruptState            65   corrupt state, or from a newer version
@@ -34,6 +35,10 @@ class InvalidRequest(LeaseError):
     """The request can't be meant: a bad option, an impossible count."""
 
     exit_code = 64
+
+
+class CanNeverBeMet(InvalidRequest):
+    """The backend was asked, and says that it could never grant that, as it is now."""
 
 
 class NotSupported(InvalidRequest):
@@ -133,6 +138,18 @@ class Interrupted(BaseException):
 
 class Unanswered(Interrupted):
     """The same, while a server didn't answer: asking it for more would only take longer."""
+
+
+def spares_optional(error: LeaseError) -> bool:
+    """Tell whether a command whose lease is optional goes on without one after this error.
+
+    What the backend or the machine answers fails no installation. What is wrong with the command
+    line does: with a typo in it, no lease would ever be had, and nobody would notice. And who
+    releases a request that waits wants it to end.
+    """
+    if isinstance(error, InvalidRequest):
+        return isinstance(error, CanNeverBeMet)
+    return not isinstance(error, Cancelled)
 
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (

@@ -98,8 +98,8 @@ if [[ ${1-} == --run ]]; then
   shift
   install=("$installer" create cluster "$@")
   if lease__install_lease_eligible && command -v leasectl >/dev/null; then
-    install=(leasectl run --type "$lease_type" --optional --release-after "$release_after"
-      --attempts "$attempts" --retry-on "$retry_on" -- "${install[@]}")
+    install=(leasectl run --type "$lease_type" --optional --wait 2h
+      --release-after "$release_after" --attempts "$attempts" --retry-on "$retry_on" -- "${install[@]}")
   fi
   run "${install[@]}" || status=$?
 else

@@ -10,7 +10,7 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import Cancelled
 from leasectl.http.settings import Settings
-from leasectl.model import Claimant, Lease, Process
+from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
@@ -194,6 +194,17 @@ class Opener(Protocol):
 
         Raises:
             InvalidRequest: It can't be right.
+        """
+
+    def check_request(self, request: Request, wait_seconds: float | None) -> None:
+        """Look at a request, and ask nobody.
+
+        Args:
+            request: What is wanted.
+            wait_seconds: For how long it may wait; None for no limit.
+
+        Raises:
+            InvalidRequest: No backend of this kind could ever grant it.
         """
 
     def open_backend(self, url: str, opening: Opening) -> Backend:

@@ -8,12 +8,16 @@ from contextlib import AbstractContextManager
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
 from leasectl.backends.kinds import no_pools
 from leasectl.engines.pool_admin import PoolAdmin
-from leasectl.model import Claimant
+from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
 
 
 def check_url(url: str) -> None:
     """There is one."""
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    """There is nothing that it can't do."""
 
 
 def open_backend(url: str, opening: Opening) -> DryRunBackend:

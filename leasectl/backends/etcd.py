@@ -10,6 +10,7 @@ from typing import Callable
 from leasectl.backends.contract import Backend, Opening
 from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.http.settings import Settings, parse_settings
+from leasectl.model import Request
 from leasectl.system import signals
 from leasectl.system.clock import Clock
 
@@ -21,6 +22,13 @@ _ONE_MEMBERS_SHARE = 0.4
 def check_url(url: str) -> None:
     """Raise InvalidRequest unless it is the URL of a cluster."""
     parse_etcd_url(url)
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    """Raise InvalidRequest when it asks for more than one transaction can claim."""
+    from leasectl.engines.etcd.records import check_count
+
+    check_count(request)
 
 
 def open_backend(url: str, opening: Opening) -> Backend:

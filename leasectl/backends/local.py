@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from leasectl.backends.contract import Opening
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.local.engine import LocalEngine
+from leasectl.model import Request
 
 if TYPE_CHECKING:
     from leasectl.engines.pool_admin import PoolAdmin
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 def check_url(url: str) -> None:
     """There is one."""
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    """There is nothing that it can't do."""
 
 
 def open_backend(url: str, opening: Opening) -> PoolBackend:

@@ -10,6 +10,7 @@ from leasectl.backends.contract import Opening
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import NotSupported
 from leasectl.http.settings import RELEASE_SECONDS, Settings, parse_settings
+from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
@@ -22,6 +23,21 @@ def check_url(url: str) -> str:
     """Return the URL of a backend there is, or raise InvalidRequest."""
     _opener(url).check_url(url)
     return url
+
+
+def check_request(url: str, request: Request, wait_seconds: float | None) -> None:
+    """Refuse what no backend of this kind could ever grant; nobody is asked.
+
+    Args:
+        url: Of the backend.
+        request: What is wanted.
+        wait_seconds: For how long it may wait; None for no limit.
+
+    Raises:
+        InvalidRequest: It can't be granted, or there is no such backend.
+    """
+    check_url(url)
+    _opener(url).check_request(request, wait_seconds)
 
 
 def open_backend(

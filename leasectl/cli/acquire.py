@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from leasectl.cli import options
-from leasectl.cli.context import open_service
+from leasectl.cli.context import check_request, open_service
 from leasectl.cli.handle_output import HandleForm, print_and_announce
 from leasectl.cli.output import note
-from leasectl.cli.waiting import interrupts, reported, sleep_jitter
-from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotFound
+from leasectl.cli.waiting import interrupts, reported, sleep_jitter, warn_of_endless_wait
+from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound, spares_optional
 from leasectl.leases.acquire import acquire
 from leasectl.model import Process, Scope
 from leasectl.system.process import identify
@@ -19,7 +19,7 @@ from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
 Example:
-  h=$(leasectl acquire -t azure--install --guard-pid $$ --release-after 20m)
+  h=$(leasectl acquire -t azure--install -w 2h --guard-pid $$ --release-after 20m)
   openshift-install create cluster
   leasectl release --handle "$h"
 """
@@ -73,19 +73,20 @@ def command(
     request = options.make_request(scope=scope, **wanted)
     if scope == "test" and guard_pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
+    guard = None if guard_pid is None else _guard(guard_pid)
+    if optional:
+        check_request(request, wait_seconds, backend)
+        warn_of_endless_wait(wait_seconds, quiet=quiet)
     try:
         with SignalTrap() as trap:
             service = open_service(backend)
-            guard = None if guard_pid is None else _guard(guard_pid)
             ends = interrupts(trap, guard)
             sleep_jitter(jitter_seconds, ends)
             with reported(request.type, wait_seconds, ends, quiet=quiet) as patience:
                 handle = acquire(service, request, patience=patience, guard=guard)
             print_and_announce(service, handle, trap, output)
-    except InvalidRequest:
-        raise
     except LeaseError as error:
-        if optional and not isinstance(error, Cancelled):
+        if optional and spares_optional(error):
             note(f"{error}; going on without a lease, as it is optional")
             return
         if isinstance(error, NoLease) and conflict_code is not None:

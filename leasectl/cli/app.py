@@ -88,7 +88,7 @@ class LazyGroup(CommandGroup):
         with formatter.section("Example"):
             formatter.write_text("leasectl pool create azure--install --count 2")
             formatter.write_text(
-                "leasectl run -t azure--install --release-after 20m -- ./install.sh"
+                "leasectl run -t azure--install -w 2h --release-after 20m -- ./install.sh"
             )
 
 

@@ -12,6 +12,7 @@ from leasectl.http.settings import RELEASE_SECONDS, Settings, encode_settings
 from leasectl.leases.caller import Caller
 from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
+from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import slug
@@ -88,6 +89,25 @@ def _path(variable: str) -> str | None:
     if not value.isprintable():
         raise InvalidRequest(f"{variable} holds what no path here may: {printable(value)}")
     return os.path.abspath(value)
+
+
+def check_request(request: Request, wait_seconds: float | None, backend: str | None) -> None:
+    """Refuse what is wrong with the command line and the environment, before anything is tried.
+
+    Args:
+        request: What is wanted.
+        wait_seconds: For how long it may wait; None for no limit.
+        backend: What ``--backend`` says.
+
+    Raises:
+        InvalidRequest: It can't be meant.
+    """
+    from leasectl.leases import request as requests
+
+    url = choose_backend(backend).url
+    requests.check_request(request, wait_seconds, backend_url=url, caller=caller())
+    release_seconds()
+    settings()
 
 
 def open_service(

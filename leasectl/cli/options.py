@@ -150,7 +150,8 @@ def request_options(function: Function) -> Function:
             click.option(
                 "--optional",
                 is_flag=True,
-                help="If no lease can be had, warn and go on without one.",
+                help="If no lease can be had, warn and go on without one. Without -w that may "
+                "take for ever. A wrong command line stays an error (64).",
             ),
         )
     ):

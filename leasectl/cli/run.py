@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from leasectl.cli import options
-from leasectl.cli.context import open_service
+from leasectl.cli.context import check_request, open_service
 from leasectl.cli.output import note
-from leasectl.cli.waiting import reported, sleep_jitter
+from leasectl.cli.waiting import reported, sleep_jitter, warn_of_endless_wait
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
@@ -19,7 +19,7 @@ from leasectl.text.printable import printable
 
 EXAMPLE = """\b
 Example:
-  leasectl run -t azure--install --release-after 20m \\
+  leasectl run -t azure--install -w 2h --optional --release-after 20m \\
     --attempts 5 --retry-on 4 -- openshift-install create cluster
 """
 
@@ -97,9 +97,13 @@ def command(
         raise InvalidRequest("--attempts and --retry-on go together")
     if before_retry is not None and not retry_on:
         raise InvalidRequest("--before-retry goes with --attempts and --retry-on")
+    request = options.make_request(**wanted)
+    check_request(request, wait_seconds, backend)
+    if optional:
+        warn_of_endless_wait(wait_seconds, quiet=quiet)
     plan = Plan(
         command=argv,
-        request=options.make_request(**wanted),
+        request=request,
         attempts=attempts,
         retry_on=retry_on or (),
         before_retry=before_retry,

@@ -98,6 +98,19 @@ class _Reporter:
         return ", ".join(parts)
 
 
+def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
+    """Tell whoever can do without a lease that without a limit it may be waited for all the same.
+
+    Args:
+        wait_seconds: For how long at most; None for no limit.
+        quiet: Say nothing.
+    """
+    if wait_seconds is None and not quiet:
+        note(
+            "--optional without --wait may wait for ever; to go on without a lease, set -w, like 1h"
+        )
+
+
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
     """What ends a wait: a signal, the guard's death, and that nobody reads our answer any more."""
     found = [Interrupt(trap.fd, READABLE, trap.check)]

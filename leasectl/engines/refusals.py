@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.errors import InvalidRequest, NotAllowed, NotFound
+from leasectl.errors import CanNeverBeMet, InvalidRequest, NotAllowed, NotFound
 from leasectl.text.suggestions import did_you_mean
 from leasectl.text.wording import counted
 
@@ -22,10 +22,10 @@ def no_resource(pool_type: str, name: str) -> NotFound:
     )
 
 
-def too_few(pool_type: str, capacity: int, count: int) -> InvalidRequest:
+def too_few(pool_type: str, capacity: int, count: int) -> CanNeverBeMet:
     """The pool could never satisfy a request for so many."""
     resources = counted(capacity, "resource")
-    return InvalidRequest(
+    return CanNeverBeMet(
         f'pool "{pool_type}" has {resources}, so --count {count} can never be met; '
         f"see: leasectl status -t {pool_type}"
     )
@@ -34,8 +34,8 @@ def too_few(pool_type: str, capacity: int, count: int) -> InvalidRequest:
 def pool_exists(pool_type: str) -> InvalidRequest:
     """A pool of that type is there already."""
     return InvalidRequest(
-        f'pool "{pool_type}" is there already; add to it with: leasectl pool add {pool_type} '
-        "--count N"
+        f'there is a pool "{pool_type}" already; add to it with: leasectl pool add {pool_type} '
+        "--count N, or make it what a file says, however often, with: leasectl pool apply -f FILE"
     )
 
 

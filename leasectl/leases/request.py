@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from leasectl.backends import opening
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.errors import InvalidRequest, StateUnwritable
+from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
@@ -17,6 +19,24 @@ SHORTEST_TTL_SECONDS = 2.0  # etcd makes a shorter one longer
 LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
 
 
+def check_request(
+    request: Request, wait_seconds: float | None, *, backend_url: str, caller: Caller
+) -> None:
+    """Refuse what can't be meant; nothing is opened, and nobody asked.
+
+    Args:
+        request: What is wanted.
+        wait_seconds: For how long it may wait; None for no limit.
+        backend_url: Where from.
+        caller: For whom.
+
+    Raises:
+        InvalidRequest: It can't be meant, or not on this backend.
+    """
+    _effective(request, backend_url, caller)
+    opening.check_request(backend_url, request, wait_seconds)
+
+
 def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
     """The record of a new request, not written down yet.
 
@@ -24,16 +44,10 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
         InvalidRequest: It can't be meant, or not on this backend.
         StateUnwritable: There is no folder to list it in.
     """
-    _check(service, request)
-    ttl = kind_of(service.backend_url).default_ttl_seconds
-    if request.ttl_seconds is None and ttl is not None:
-        if request.scope == "test":
-            raise InvalidRequest(
-                f"--scope test needs --ttl on {service.backend_url}, where every lease runs out "
-                "and nobody renews it between the steps"
-            )
-        request = request._replace(ttl_seconds=ttl)
     caller = service.caller
+    request = _effective(request, service.backend_url, caller)
+    if request.scope == "test" and not os.path.isdir(caller.require_shared_dir()):
+        raise StateUnwritable(f"SHARED_DIR {caller.shared_dir} is not a directory")
     return Handle(
         id=handle_id,
         backend=service.backend_url,
@@ -67,7 +81,8 @@ def give_up_unlisted(service: Service, journal: RecordJournal) -> None:
         journal.gave_up()
 
 
-def _check(service: Service, request: Request) -> None:
+def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
+    """A request with the ttl that it has on this backend; InvalidRequest if it can't be meant."""
     if request.count < 1:
         raise InvalidRequest(f"--count {request.count}: ask for at least 1")
     if request.count > LARGEST_COUNT:
@@ -78,6 +93,13 @@ def _check(service: Service, request: Request) -> None:
     if ttl is not None and ttl < SHORTEST_TTL_SECONDS:
         raise InvalidRequest(f"--ttl {ttl:g} is too short; it must be at least 2s")
     if request.scope == "test":
-        shared_dir = service.caller.require_shared_dir()
-        if not os.path.isdir(shared_dir):
-            raise StateUnwritable(f"SHARED_DIR {shared_dir} is not a directory")
+        caller.require_shared_dir()
+    default_ttl = kind_of(backend_url).default_ttl_seconds
+    if ttl is not None or default_ttl is None:
+        return request
+    if request.scope == "test":
+        raise InvalidRequest(
+            f"--scope test needs --ttl on {backend_url}, where every lease runs out "
+            "and nobody renews it between the steps"
+        )
+    return request._replace(ttl_seconds=default_ttl)

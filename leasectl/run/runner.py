@@ -11,14 +11,21 @@ from collections.abc import Sequence
 from typing import Callable
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed, NotFound
+from leasectl.errors import (
+    Cancelled,
+    LeaseError,
+    LeaseLost,
+    NotAllowed,
+    NotFound,
+    spares_optional,
+)
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import finish
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, whole
-from leasectl.run.child import Child, Ending, find_command
+from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import ENDING, FORWARDED, Supervisor
@@ -26,6 +33,9 @@ from leasectl.system.clock import Clock
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import identify, this_process
 from leasectl.system.signals import SignalDescriptor
+
+# What says how an attempt itself ended, so that how the one before ended no longer counts.
+_OF_THIS_ATTEMPT = (LeaseLost, CommandNotFound, CannotExecute)
 
 
 class Runner:
@@ -72,12 +82,20 @@ class Runner:
             CommandNotFound, CannotExecute: Before any lease is asked for.
             LeaseLost: The lease was lost, and the command has ended since.
             Interrupted: A signal arrived while there was no command to forward it to.
-            LeaseError: No lease was had.
+            LeaseError: No lease was had for the first attempt. Without one for a further attempt,
+                what counts is how the command ended before.
         """
         plan = self._plan
         path = find_command(plan.name, plan.environ.get("PATH", os.defpath))
+        ending: Ending | None = None
         for attempt in range(1, plan.attempts + 1):
-            ending = self._attempt(path, attempt, patience)
+            try:
+                ending = self._attempt(path, attempt, patience)
+            except LeaseError as error:
+                if ending is None or isinstance(error, _OF_THIS_ATTEMPT):
+                    raise
+                self._warn(f"{error}; no further attempt: ending as {plan.name} did before")
+                break
             is_last = attempt == plan.attempts or self._supervisor.asked_to_end
             if is_last or ending.code not in plan.retry_on:
                 break
@@ -87,6 +105,7 @@ class Runner:
             )
             if not self._prepare_retry(attempt):
                 break
+        assert ending is not None
         return ending
 
     def _attempt(self, path: str, attempt: int, patience: Patience) -> Ending:
@@ -111,8 +130,7 @@ class Runner:
                 followed=True,
             )
         except LeaseError as error:
-            # Who releases a waiting request wants it to end, not to go on without a lease.
-            if not self._plan.optional or isinstance(error, Cancelled):
+            if not self._plan.optional or not spares_optional(error):
                 raise
             self._warn(f"{error}; going on without a lease, as it is optional")
             return None

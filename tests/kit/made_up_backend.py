@@ -16,8 +16,10 @@ from leasectl.doctor.findings import OK, Check, Finding
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
+from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
+from leasectl.model import Request
 from leasectl.system.clock import Clock
 
 KIND = Kind(
@@ -39,6 +41,11 @@ TYPES = ("crane--red", "crane--yellow")
 def check_url(url: str) -> None:
     if not url.startswith("madeup://"):
         raise no_backend(url)
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    if request.name is not None:
+        raise NotSupported(f"--name is not supported by {KIND.title}")
 
 
 def open_backend(url: str, opening: Opening) -> PoolBackend:

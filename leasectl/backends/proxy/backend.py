@@ -12,10 +12,11 @@ from leasectl.backends.contract import Patience, RemoteJournal, Turn
 from leasectl.backends.kinds import no_pools, pool_prefixes
 from leasectl.backends.proxy.acquisition import Acquisition
 from leasectl.backends.proxy.connection import Connection
+from leasectl.backends.proxy.limits import check_request
 from leasectl.backends.proxy.releases import Releases
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import NotSupported
-from leasectl.model import Claimant, Request
+from leasectl.model import Claimant
 from leasectl.system.clock import Clock
 
 
@@ -62,7 +63,7 @@ class ProxyBackend:
         )
 
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
-        _check(claimant.request, patience)
+        check_request(claimant.request, patience.wait_seconds)
         journal.enqueuing()
         acquisition = Acquisition(
             self.url,
@@ -78,16 +79,3 @@ class ProxyBackend:
     def release(self, claim_key: str, names: Sequence[str]) -> Iterator[str]:
         """As `Releases.release`."""
         return self._releases.release(claim_key, names)
-
-
-def _check(request: Request, patience: Patience) -> None:
-    """Refuse what the protocol has no words for."""
-    for option, given in (
-        ("--name", request.name is not None),
-        ("--ttl", request.ttl_seconds is not None),
-        ("-w 0", patience.wait_seconds == 0),
-    ):
-        if given:
-            raise NotSupported(
-                f"{option} is not supported by the lease proxy; {pool_prefixes('and')} can do it"
-            )

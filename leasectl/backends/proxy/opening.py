@@ -6,7 +6,9 @@ import re
 
 from leasectl.backends.contract import Backend, Opening
 from leasectl.backends.kinds import no_backend
+from leasectl.backends.proxy import limits
 from leasectl.http.settings import parse_settings
+from leasectl.model import Request
 
 _URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
 
@@ -15,6 +17,11 @@ def check_url(url: str) -> None:
     """Raise InvalidRequest unless it is an address that can be asked."""
     if not _URL.fullmatch(url):
         raise no_backend(url)
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    """As `limits.check_request`."""
+    limits.check_request(request, wait_seconds)
 
 
 def open_backend(url: str, opening: Opening) -> Backend:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 
 from leasectl.backends.proxy.connection import Loss
-from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NoLease, NotFound
+from leasectl.errors import BackendUnreachable, CanNeverBeMet, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer
 from leasectl.text.printable import printable
 
@@ -104,7 +104,7 @@ def _why_not(url: str, answer: Answer) -> LeaseError:
     if answer.status == 404:
         return NotFound(words)
     if 400 <= answer.status < 500:
-        return InvalidRequest(words)
+        return CanNeverBeMet(words)
     if "context deadline exceeded" in answer.text:
         return NoLease(words)
     if answer.status in (502, 504):

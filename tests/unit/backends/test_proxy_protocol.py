@@ -14,7 +14,7 @@ from leasectl.backends.proxy.protocol import (
     is_undone,
     with_key,
 )
-from leasectl.errors import InvalidRequest, NoLease, NotFound
+from leasectl.errors import CanNeverBeMet, NoLease, NotFound
 from leasectl.http.messages import Answer
 
 URL = "http://proxy"
@@ -52,8 +52,8 @@ def test_of_an_answer_that_names_nothing_nobody_knows_what_was_granted(text: str
     ("status", "text", "error"),
     [
         (404, "resource type not found", NotFound),
-        (400, "bad", InvalidRequest),
-        (401, "", InvalidRequest),
+        (400, "bad", CanNeverBeMet),
+        (401, "", CanNeverBeMet),
         (500, "context deadline exceeded", NoLease),
         (504, "context deadline exceeded", NoLease),
         (502, "bad gateway", Loss),

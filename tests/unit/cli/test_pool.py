@@ -155,7 +155,10 @@ def test_a_pool_that_is_there_isnt_made_again(cli: Cli) -> None:
     cli.pool("T")
     finished = cli("pool", "create", "T", "--count", "5")
     assert finished.code == USAGE
-    assert "leasectl pool add T" in finished.err
+    assert finished.err == (
+        'leasectl: there is a pool "T" already; add to it with: leasectl pool add T --count N, or '
+        "make it what a file says, however often, with: leasectl pool apply -f FILE\n"
+    )
     assert len(names(cli, "T")) == 2
 
 

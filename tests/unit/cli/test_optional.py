@@ -1,0 +1,156 @@
+"""A lease that is optional fails no installation, and a typo is no absence of a lease."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.support import Cli, Finished
+
+# What is wrong with the command line itself, whatever a backend would say.
+WRONG: dict[str, tuple[str, ...]] = {
+    "an unknown backend": ("--backend", "gopher:"),
+    "a count of none": ("-c", "0"),
+    "a ttl that is too short": ("--ttl", "1"),
+    "a name with a count": ("--name", "T--00", "-c", "2"),
+    "more than etcd grants at once": ("-c", "61", "--backend", "etcd://127.0.0.1:9"),
+    "what a lease proxy has no words for": ("-w", "0", "--backend", "http://127.0.0.1:9"),
+    "no option": ("--retrials", "5"),
+    "no duration": ("-w", "soon"),
+    "no type": ("--type", "a/b"),
+}
+PATIENT = ("-w", "1h")
+
+
+@pytest.fixture
+def no_state(cli: Cli) -> Cli:
+    """Nothing works: what still fails, fails before anything is tried."""
+    cli.state_dir.write_text("no folder")
+    return cli
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_wrong_command_line_fails_before_the_command_runs(
+    no_state: Cli, wrong: tuple[str, ...]
+) -> None:
+    assert_refused(no_state("run", "-t", "T", "--optional", *wrong, "--", "echo", "ran"))
+
+
+@pytest.mark.parametrize("wrong", ["an unknown backend", "a count of none"])
+def test_so_it_does_for_acquire(no_state: Cli, wrong: str) -> None:
+    assert_refused(no_state("acquire", "-t", "T", "--optional", *WRONG[wrong]))
+
+
+def assert_refused(finished: Finished) -> None:
+    assert (finished.code, finished.out) == (64, ""), finished
+    assert "going on" not in finished.err
+
+
+def test_a_guard_that_is_gone_fails_before_anything_is_tried(no_state: Cli) -> None:
+    finished = no_state("acquire", "-t", "T", "--optional", *PATIENT, "--guard-pid", "999999999")
+    assert (finished.code, "no such process" in finished.err) == (64, True)
+
+
+@pytest.mark.parametrize("variable", ["LEASECTL_BACKEND", "LEASECTL_RELEASE_TIMEOUT"])
+def test_so_does_a_wrong_environment(no_state: Cli, variable: str) -> None:
+    args = ("run", "-t", "T", "--optional", *PATIENT, "--", "echo", "ran")
+    assert_refused(no_state(*args, **{variable: "gopher:"}))
+
+
+class TestWhatIsAnsweredAfterThat:
+    """Each of these is answered by the backend or the machine, and the command runs."""
+
+    def goes_on(self, cli: Cli, *args: str, **env: str) -> str:
+        ran = cli("run", "--optional", *PATIENT, *args, "--", "echo", "ran", **env)
+        assert (ran.code, ran.out) == (0, "ran\n"), ran
+        acquired = cli("acquire", "--optional", *PATIENT, *args, **env)
+        assert (acquired.code, acquired.out) == (0, ""), acquired
+        assert ran.err == acquired.err
+        assert ran.err.count("\n") == 1
+        assert ran.err.endswith("; going on without a lease, as it is optional\n")
+        return ran.err
+
+    def test_there_is_no_such_type(self, cli: Cli) -> None:
+        cli.pool("T")
+        assert 'no pool "U"' in self.goes_on(cli, "-t", "U")
+
+    def test_the_pool_has_too_few(self, cli: Cli) -> None:
+        cli.pool("T")
+        assert "can never be met" in self.goes_on(cli, "-t", "T", "-c", "3")
+
+    def test_the_state_directory_is_none(self, no_state: Cli) -> None:
+        assert "is not a directory" in self.goes_on(no_state, "-t", "T")
+
+    def test_the_records_are_damaged(self, cli: Cli) -> None:
+        cli.state_dir.mkdir(mode=0o700)
+        (cli.state_dir / "state.db").write_bytes(b"x" * 8192)
+        self.goes_on(cli, "-t", "T")
+
+    def test_nobody_answers(self, cli: Cli) -> None:
+        etcd = ("--backend", "etcd://127.0.0.1:9")
+        self.goes_on(cli, "-t", "T", *etcd, LEASECTL_RELEASE_TIMEOUT="0.1")
+
+    def test_the_lease_proxy_refuses(self, cli: Cli, fault_proxy: StartFaultProxy) -> None:
+        proxy = fault_proxy("T=1", faults=("400 path=acquire",))
+        self.goes_on(cli, "-t", "T", "--backend", proxy.url)
+
+
+def test_a_pool_that_shrinks_while_one_waits_is_done_without(cli: Cli) -> None:
+    cli.pool("T")
+    cli.hold("T")
+    run = cli.start("run", "-t", "T", "-c", "2", "--optional", *PATIENT, "--", "echo", "ran")
+    while not cli.waiting():
+        assert run.process.poll() is None
+    cli.ok("pool", "remove", "T", "--names", "T--01")
+    finished = run.finish()
+    assert (finished.code, finished.out) == (0, "ran\n"), finished
+    assert "can never be met" in finished.err
+
+
+class TestWithoutALimit:
+    @pytest.mark.parametrize("command", [("acquire",), ("run", "--", "true")], ids=lambda c: c[0])
+    def test_it_is_said_that_it_may_take_for_ever(self, cli: Cli, command: tuple[str, ...]) -> None:
+        cli.pool("T", "a", "b", "c")
+        args = (command[0], "-t", "T", "--optional")
+        finished = cli(*args, *command[1:])
+        assert finished.code == 0
+        assert "may wait for ever" in finished.err and "-w" in finished.err
+        assert cli(*args, "-w", "1h", *command[1:]).err == ""
+        assert cli(*args, "-q", *command[1:]).err == ""
+
+
+class TestAFurtherAttempt:
+    OPTIONS = ("-t", "T", "--attempts", "3", "--retry-on", "4", "-w", "0.1", "-q")
+
+    def test_that_gets_no_lease_leaves_how_the_command_ended(self, cli: Cli) -> None:
+        cli.pool("T", "T--00")
+        # What the attempt gives back, somebody else has before the next one asks.
+        take = " ".join(cli.command("acquire", "-t", "T", "-q", "-w", "10"))
+        between = f"{take} >/dev/null"
+        finished = cli(
+            "run", *self.OPTIONS, "--before-retry", between, "--", "sh", "-c", "echo ran; exit 4"
+        )
+        assert (finished.code, finished.out) == (4, "ran\n"), finished
+        assert "no further attempt" in finished.err
+
+    def test_whose_pool_is_gone_does_so_too(self, cli: Cli) -> None:
+        cli.pool("T", "T--00")
+        delete = " ".join(cli.command("pool", "delete", "T", "-q"))
+        finished = cli("run", *self.OPTIONS, "--before-retry", delete, "--", "sh", "-c", "exit 4")
+        assert (finished.code, "no further attempt" in finished.err) == (4, True)
+
+    def test_a_chosen_code_is_for_the_first_attempt(self, cli: Cli) -> None:
+        cli.pool("T", "T--00")
+        taken = cli.hold("T")
+        assert taken.names == ("T--00",)
+        assert cli("run", *self.OPTIONS, "-E", "9", "--", "true").code == 9
+
+    def test_a_command_that_is_gone_by_then_is_said_to_be(self, cli: Cli, tmp_path: Path) -> None:
+        cli.pool("T", "T--00")
+        program = tmp_path / "program"
+        program.write_text('#!/bin/sh\nchmod 644 "$0"\nexit 4\n')
+        program.chmod(0o755)
+        finished = cli("run", *self.OPTIONS, "--", str(program))
+        assert finished.code == 126, finished
