@@ -96,12 +96,15 @@ class Claimant(NamedTuple):
         holder_identity: For people.
         request: What is wanted.
         process: Whose death makes the ticket void; None when the store has other means.
+        holder_pid: For people: the process that will hold the leases, a `run` or a guard; None
+            when that isn't known before the grant.
     """
 
     claim_key: str
     holder_identity: str
     request: Request
     process: Process | None = None
+    holder_pid: int | None = None
 
 
 class Ticket(NamedTuple):
@@ -112,13 +115,27 @@ class Ticket(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """A place in a queue as `status` shows it. ``since`` is wall clock, seconds since the epoch."""
+    """A place in a queue, as every store of pools can tell of it.
+
+    Args:
+        ticket: Its number.
+        holder_identity: Who waits.
+        count: For how many resources.
+        since: When the ticket was put, wall clock, seconds since the epoch.
+        claim_key: Of the claimant.
+        pid: The process that waits; None where an older version has put the ticket in etcd.
+        name: The one resource that will do; None for any.
+        labels: Of the request.
+    """
 
     ticket: int
     holder_identity: str
     count: int  # type: ignore[assignment]  # as in Request
     since: float
     claim_key: str
+    pid: int | None = None
+    name: str | None = None
+    labels: Labels = ()
 
 
 class Resource(NamedTuple):
@@ -130,12 +147,17 @@ class Resource(NamedTuple):
         claim_key: Whose the lease is, as `claim_key_of` has it; None when it is free.
         expires_in_seconds: When the lease runs out unless it is renewed, by the clock of the store;
             None for never, and where that wasn't asked.
+        holder_pid: As the claimant said; None where it didn't, and on the embedded pool, whose
+            records say more.
+        release_after_seconds: Of the request; None likewise.
     """
 
     name: str
     lease: Lease | None = None
     claim_key: str | None = None
     expires_in_seconds: float | None = None
+    holder_pid: int | None = None
+    release_after_seconds: float | None = None
 
 
 class Standing(NamedTuple):
@@ -267,17 +289,3 @@ class Timer(NamedTuple):
 
     target: ReleaseTarget
     due_at: float
-
-
-class Overview(NamedTuple):
-    """Pools at one instant.
-
-    Args:
-        pools: As they are.
-        handles: All of this state directory that aren't released, by their claim key.
-        shared: Other state directories hold leases in these pools as well.
-    """
-
-    pools: tuple[Pool, ...]
-    handles: dict[str, Handle]
-    shared: bool = False

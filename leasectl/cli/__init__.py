@@ -5,9 +5,9 @@ line and an exit code. A command's module has its name (`acquire`, `pool_create`
 parse by `options`, open the service by `context`, call a verb of `leasectl.leases`,
 `leasectl.pools` or `leasectl.run`, print by `output`. Who waits does so inside `waiting.reported`,
 which shows progress; what was acquired is printed before it is announced (`handle_output`).
-Commands of commands (`pool`) are `groups`. What `status` shows, `status_facts` finds,
-`status_table` and `status_json` write, and `status_watch` repeats; `pool_options` are those that
-commands on pools share, and `table` is what any table looks like.
+Commands of commands (`pool`) are `groups`. What `status` shows (`leasectl.pools.shown`),
+`status_table` writes and `status_watch` repeats; `pool_options` are those that commands on pools
+share, and `table` is what any table looks like.
 
 A command pays only for what it uses: what others need is imported inside functions.
 """

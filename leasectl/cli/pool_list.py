@@ -7,10 +7,10 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
-from leasectl.cli.status_facts import pool_counts
 from leasectl.cli.status_table import pools_table
 from leasectl.cli.table import output_width
 from leasectl.pools.admin import PoolService
+from leasectl.pools.shown_json import pool_counts
 from leasectl.text.suggestions import NO_POOLS
 
 EXAMPLE = """\b

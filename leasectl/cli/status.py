@@ -7,10 +7,10 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
-from leasectl.cli.status_json import overview_fields
 from leasectl.cli.status_table import overview_text
 from leasectl.cli.table import output_width
 from leasectl.pools.admin import PoolService
+from leasectl.pools.shown_json import encode_overview
 from leasectl.text.naming import check_type
 from leasectl.text.suggestions import NO_POOLS
 
@@ -56,7 +56,7 @@ def command(*, pool_type: str | None, watch: bool, as_json: bool, backend: str |
         return
     overview = PoolService(service).overview(pool_type)
     if as_json:
-        show_json(overview_fields(service, overview))
+        show_json(encode_overview(overview))
     elif overview.pools:
         show(overview_text(overview, output_width()))
     else:

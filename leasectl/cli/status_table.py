@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
-from leasectl.cli.status_facts import handle_of, host_of, is_unconfirmed, pool_counts
 from leasectl.cli.table import Column, shorten, table
-from leasectl.model import Handle, Lease, Overview, Pool, Resource
-from leasectl.state.handles import renews_itself
-from leasectl.system.clock import boottime_seconds
-from leasectl.system.process import own_pid_namespace
+from leasectl.model import Pool
+from leasectl.pools.shown import Overview, ShownLease, ShownPool
+from leasectl.pools.shown_json import pool_counts
 from leasectl.text.durations import format_duration
 from leasectl.text.printable import printable
 
@@ -24,7 +21,7 @@ _COUNTS = (
 _NAME_AT_LEAST = 253
 
 
-def pools_table(pools: Sequence[Pool], width: int | None) -> str:
+def pools_table(pools: Sequence[Pool | ShownPool], width: int | None) -> str:
     """One line a pool."""
     columns = (Column("POOL", shrinks=1, at_least=_NAME_AT_LEAST), *_COUNTS)
     rows = [
@@ -37,23 +34,22 @@ def overview_text(overview: Overview, width: int | None) -> str:
     """All of an overview, for people."""
     parts = [pools_table(overview.pools, width)]
     for pool in overview.pools:
-        held = list(_held_rows(pool, overview))
+        held = list(_held_rows(pool, overview.at))
         if held or pool.queue:
             parts.append(f"\n{shorten(pool.type, width)}\n")
         if held:
-            parts.append(_held_table(held, width, shared=overview.shared))
+            parts.append(_held_table(held, width))
         if held and pool.queue:
             parts.append("\n")
         if pool.queue:
-            parts.append(_queue_table(pool, width))
+            parts.append(_queue_table(pool, overview.at, width))
     return "".join(parts)
 
 
-def _held_table(rows: Sequence[Sequence[str]], width: int | None, *, shared: bool) -> str:
+def _held_table(rows: Sequence[Sequence[str]], width: int | None) -> str:
     columns = [
         Column("RESOURCE", shrinks=5, at_least=_NAME_AT_LEAST),
         Column("HELD FOR", right=True),
-        *([Column("HOST", shrinks=4, at_least=8)] if shared else []),
         Column("GUARD", shrinks=4, at_least=9, cut="end"),
         Column("ENDS", shrinks=3, at_least=8, cut="end"),
         Column("HOLDER", shrinks=2, at_least=12),
@@ -64,24 +60,23 @@ def _held_table(rows: Sequence[Sequence[str]], width: int | None, *, shared: boo
     return table(columns, rows, width, indent="  ")
 
 
-def _held_rows(pool: Pool, overview: Overview) -> Iterator[tuple[str, ...]]:
+def _held_rows(pool: ShownPool, at: float) -> Iterator[tuple[str, ...]]:
     for resource in sorted(pool.resources, key=lambda each: _by_number(each.name)):
-        lease = resource.lease
-        if lease is not None:
-            handle = handle_of(resource, overview)
-            foreign = overview.shared and handle is None
+        shown = resource.lease
+        if shown is not None:
             yield (
                 printable(resource.name, longest=253),
-                _since(lease.acquire_time),
-                *([printable(host_of(lease), longest=253)] if overview.shared else []),
-                "elsewhere" if foreign else _guard_text(handle),
-                _ends_text(resource, handle, foreign=foreign),
-                printable(_holder(lease, overview), longest=1000),
-                " ".join(printable(f"{key}={value}", longest=500) for key, value in lease.labels),
+                _time_between(shown.lease.acquire_time, at),
+                _guard_text(shown),
+                _ends_text(shown, at),
+                printable(shown.holder.identity, longest=1000),
+                " ".join(
+                    printable(f"{key}={value}", longest=500) for key, value in shown.lease.labels
+                ),
             )
 
 
-def _queue_table(pool: Pool, width: int | None) -> str:
+def _queue_table(pool: ShownPool, at: float, width: int | None) -> str:
     columns = (
         Column("PLACE", right=True),
         Column("WAITING FOR", right=True),
@@ -90,51 +85,44 @@ def _queue_table(pool: Pool, width: int | None) -> str:
     )
     rows = [
         (
-            str(place),
-            _since(entry.since),
-            str(entry.count),
-            printable(entry.holder_identity, longest=1000),
+            str(waiter.place),
+            _time_between(waiter.since, at),
+            str(waiter.count),
+            printable(waiter.holder.identity, longest=1000),
         )
-        for place, entry in enumerate(pool.queue, start=1)
+        for waiter in pool.queue
     ]
     return table(columns, rows, width, indent="  ")
 
 
-def _guard_text(handle: Handle | None) -> str:
-    if is_unconfirmed(handle):
+def _guard_text(shown: ShownLease) -> str:
+    if shown.unconfirmed:
         return "unconfirmed"
-    if handle is None or handle.guard is None:
+    if shown.guard == "unknown":
+        return "elsewhere"
+    if shown.guard == "none":
         return "unguarded"
-    elsewhere = handle.guard.pid_namespace != own_pid_namespace()
-    return f"pid {handle.guard.pid}{' elsewhere' if elsewhere else ''}"
+    return f"pid {shown.guard_pid}{' elsewhere' if shown.guard == 'elsewhere' else ''}"
 
 
-def _holder(lease: Lease, overview: Overview) -> str:
-    """Who holds it; without the host where that has a column of its own."""
-    parts = lease.holder_identity.split("/")
-    return "/".join((*parts[:-2], parts[-1])) if overview.shared else lease.holder_identity
-
-
-def _ends_text(resource: Resource, handle: Handle | None, *, foreign: bool) -> str:
+def _ends_text(shown: ShownLease, at: float) -> str:
     parts = []
-    if handle is not None and handle.release_at is not None:
-        left = max(0.0, handle.release_at - boottime_seconds())
-        parts.append(f"in {format_duration(left)} (release)")
-    lease = resource.lease
-    if resource.expires_in_seconds is not None and lease is not None:
-        ttl, left = lease.lease_duration_seconds or 0.0, max(0.0, resource.expires_in_seconds)
-        if handle is not None and renews_itself(handle):
+    if shown.release_time is not None:
+        parts.append(f"in {_time_between(at, shown.release_time)} (release)")
+    if shown.expires_in_seconds is not None:
+        ttl, left = shown.lease.lease_duration_seconds or 0.0, max(0.0, shown.expires_in_seconds)
+        if shown.renewed_by in ("run", "keeper"):
             # A time that is always a few seconds away, and never comes, would mislead.
             parts.append(f"renewed (ttl {format_duration(ttl)})")
         else:
             # Somebody elsewhere may renew it, which can't be seen from here.
-            unless = " unless renewed" if foreign else ""
+            unless = " unless renewed" if shown.renewed_by is None else ""
             parts.append(f"in {format_duration(left)}{unless}")
     return ", ".join(parts) or "-"
 
 
-def _since(wall_seconds: float) -> str:
-    return format_duration(max(0.0, time.time() - wall_seconds))
+def _time_between(earlier: float, later: float) -> str:
+    return format_duration(max(0.0, later - earlier))
 
 
 def _by_number(name: str) -> tuple[str, int, str]:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Union
 
 from leasectl.cli.output import ReaderGone, emit, emit_json, note
-from leasectl.cli.status_json import overview_fields
 from leasectl.cli.status_table import overview_text
 from leasectl.cli.table import output_width, shorten
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
-from leasectl.model import Overview
 from leasectl.pools.admin import PoolService
+from leasectl.pools.shown import Overview
+from leasectl.pools.shown_json import encode_overview
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.signals import SignalTrap
@@ -56,7 +56,7 @@ def show_again(service: Service, pool_type: str | None, *, as_json: bool) -> Non
                 if live:
                     emit(_screen(_body(found)))
                 else:
-                    _write_change(service, found, shown, as_json=as_json)
+                    _write_change(found, shown, as_json=as_json)
                 shown = found
                 _sleep_until_changed(service, ends)
         except (ReaderGone, _Ended):
@@ -77,13 +77,13 @@ def _end() -> None:
     raise _Ended
 
 
-def _write_change(service: Service, found: _Found, shown: _Found | None, *, as_json: bool) -> None:
+def _write_change(found: _Found, shown: _Found | None, *, as_json: bool) -> None:
     """Write down how things are, if they differ from what was shown before."""
     if isinstance(found, BackendUnreachable):
         if not isinstance(shown, BackendUnreachable):
             note(str(found))
-    elif found != shown:
-        emit_json(overview_fields(service, found)) if as_json else emit(_dated(found))
+    elif not isinstance(shown, Overview) or found.changed_since(shown):
+        emit_json(encode_overview(found)) if as_json else emit(_dated(found))
 
 
 def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
@@ -100,7 +100,7 @@ def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
 
 def _dated(overview: Overview) -> str:
     text = overview_text(overview, output_width()) if overview.pools else "no pools\n"
-    return f"{rfc3339(time.time())}\n{text}\n"
+    return f"{rfc3339(overview.at)}\n{text}\n"
 
 
 def _body(found: _Found) -> str:

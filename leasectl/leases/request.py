@@ -65,7 +65,14 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
 def claimant_of(journal: RecordJournal) -> Claimant:
     """Who stands in the queue for the acquisition of a journal."""
     handle = journal.handle._replace(acquisition=journal.next_acquisition)
-    return Claimant(claim_key_of(handle), handle.holder_identity, handle.request, this_process())
+    holder = handle.runner or handle.guard
+    return Claimant(
+        claim_key_of(handle),
+        handle.holder_identity,
+        handle.request,
+        this_process(),
+        holder.pid if holder else None,
+    )
 
 
 def ensure_kept(service: Service, journal: RecordJournal) -> None:

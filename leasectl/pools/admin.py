@@ -8,9 +8,11 @@ from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.errors import InvalidRequest
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.model import Overview, Pool
+from leasectl.model import Pool
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import Definition
+from leasectl.pools.showing import Showing
+from leasectl.pools.shown import Overview
 from leasectl.text.naming import next_names
 
 
@@ -41,8 +43,9 @@ class PoolService:
         with self._service.atomic():
             pools = admin.pools(pool_type, expiries=True)
             handles = {claim_key_of(each): each for each in self._service.handles.active()}
-            shared = kind_of(self._service.backend_url).remote
-            return Overview(pools, handles, shared=shared)
+        url, clock = self._service.backend_url, self._service.clock
+        showing = Showing(handles, shared=kind_of(url).remote, clock=clock)
+        return Overview(url, clock.wall(), tuple(map(showing.pool, pools)))
 
     def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
         """Add so many resources to a pool, named on from its highest number; returns the names.

@@ -53,6 +53,11 @@ def parse_labels(text: str) -> Labels:
     )
 
 
+def shown_labels(text: str) -> Labels:
+    """Read those of a handle's labels that are for people."""
+    return tuple(each for each in parse_labels(text) if each[0] != ADOPTED_LABEL)
+
+
 def encode_process(process: Process | None) -> str | None:
     """Write what may be no process; `parse_optional_process` reads it back."""
     return None if process is None else process.encode()

@@ -17,6 +17,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import etcd_lease_id_in, number_in, parse_claim
 from leasectl.engines.etcd.shown import pool_types
+from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 from tests.kit.etcd.server import EtcdServer
@@ -81,7 +82,7 @@ class EtcdWorld:
             pools,
             self._time.clock,
             claim_key=client.claim_key,
-            process=None,
+            process=this_process(),
             count_wakeup=client.count_wakeup,
             count_timed_wait=client.count_timed_wait,
         )

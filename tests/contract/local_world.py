@@ -8,7 +8,9 @@ from pathlib import Path
 
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
+from leasectl.model import Handle, Request
 from leasectl.state.directory import State
+from leasectl.state.handles import Handles
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
@@ -56,6 +58,21 @@ class LocalWorld:
 
     def _participant(self, client: ForkedClient) -> Participant:
         state = State.open(str(self.directory))
+
+        def record(request: Request) -> None:
+            with state.transaction() as db:
+                db.execute("DELETE FROM handle WHERE id = ?", (client.claim_key,))
+                handle = Handle(
+                    id=client.claim_key,
+                    backend="local:",
+                    request=request,
+                    owner="job/1",
+                    holder_identity=f"job/1/host/{client.claim_key}",
+                    state="acquiring",
+                    acquisition=1,
+                )
+                Handles(state).create(handle, remote=False)
+
         return Participant(
             LocalEngine(state, lost=self.losses.note, clock=self.clock),
             LocalPools(state, lost=self.losses.note, clock=self.clock),
@@ -64,6 +81,7 @@ class LocalWorld:
             process=this_process(),
             count_wakeup=client.count_wakeup,
             count_timed_wait=client.count_timed_wait,
+            record=record,
         )
 
     def _is_waiting(self, claim_key: str) -> bool:

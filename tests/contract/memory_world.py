@@ -11,6 +11,7 @@ from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Lease, Request
+from leasectl.system.process import this_process
 from tests.contract.world import Client, Hold, Participant, Pending
 from tests.kit.support import ManualClock, eventually
 
@@ -66,7 +67,7 @@ class _Thread:
             world.pools,
             world.time.clock,
             claim_key=claim_key,
-            process=None,
+            process=this_process(),
             count_wakeup=self._count_wakeup,
             count_timed_wait=self._count_timed_wait,
         )

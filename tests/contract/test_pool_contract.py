@@ -202,6 +202,21 @@ class TestFirstComeFirstServed:
         assert queue[1].since - queue[0].since >= 5
         assert queue[0].holder_identity.endswith(group.claim_key)
 
+    def test_the_queue_shows_which_process_waits_for_which_resource_with_what_labels(
+        self, world: World
+    ) -> None:
+        make_pool(world, 1)
+        world.client().acquire(ONE)
+        anyone, particular = world.client(), world.client()
+        anyone.begin(ONE)
+        labels = (("team", "x=y"), ("note", "two\u00e9 words"))
+        particular.begin(Request("T", name="T--00", labels=labels))
+        first, second = the_pool(world).queue
+        assert (first.name, first.labels) == (None, ())
+        assert (second.name, second.labels) == ("T--00", labels)
+        assert first.pid
+        assert second.pid
+
 
 class TestTheDead:
     def test_a_dead_waiter_at_the_head_does_not_block_the_queue(self, world: World) -> None:

@@ -23,6 +23,7 @@ CLASSES: tuple[type, ...] = (
 )
 NOT_SAID_BY_THE_PROTOCOL = (
     "test_the_queue_shows_who_waits_for_how_many_since_when",
+    "test_the_queue_shows_which_process_waits_for_which_resource_with_what_labels",
     "test_what_a_dead_holder_held_is_free_after_its_ttl",
     "test_a_stale_owner_frees_nothing",
     "test_an_expired_lease_is_lost_not_released",

@@ -119,6 +119,7 @@ class Participant:
         process: Whose death makes its tickets void, for stores that ask.
         count_wakeup: Called when a wait has returned.
         count_timed_wait: Called before a wait with a time limit.
+        record: Called before each acquisition, where the store reads the handles' records.
     """
 
     def __init__(
@@ -128,9 +129,10 @@ class Participant:
         clock: Clock,
         *,
         claim_key: str,
-        process: Process | None,
+        process: Process,
         count_wakeup: Callable[[], None],
         count_timed_wait: Callable[[], None],
+        record: Callable[[Request], None] = lambda _: None,
     ) -> None:
         self._engine = engine
         self._backend = _CountingBackend("contract:", engine, lambda: pools, clock=clock)
@@ -138,8 +140,10 @@ class Participant:
         self._backend.count_timed_wait = count_timed_wait
         self._owner = claim_key
         self._process = process
+        self._record = record
 
     def acquire(self, request: Request, wait: float | None) -> tuple[Lease, ...]:
+        self._record(request)
         claimant = Claimant(self._owner, f"job/1/host/{self._owner}", request, self._process)
         journal = NoJournal()
         self._backend.acquire(claimant, journal, Patience(wait_seconds=wait))

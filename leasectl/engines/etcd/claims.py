@@ -269,6 +269,8 @@ class EtcdClaims:
             acquire_time=self._clock.wall(),
             lease_duration_seconds=claimant.request.ttl_seconds,
             labels=claimant.request.labels,
+            holder_pid=claimant.holder_pid,
+            release_after_seconds=claimant.request.release_after_seconds,
         )
 
     def _end(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, TypeVar
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId
@@ -23,8 +23,12 @@ MOST_AT_ONCE = 60
 _FENCES_PER_REVISION = 128
 # Labels have 200 characters at most, and a character that is escaped becomes ten.
 _LONGEST_SHOWN = 2000
+# Wall clock, in seconds; no calendar has more.
+_YEAR_10000 = 253_402_300_800
 # What comes of reading a record that isn't one.
 _MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+
+_Value = TypeVar("_Value")
 
 
 class Claim(NamedTuple):
@@ -38,6 +42,8 @@ class Claim(NamedTuple):
         transitions: Of each.
         revision: Of the claim; 0 while it is that of the key.
         labels: As they were written, which may be unsafe to show; `leases` makes them safe.
+        holder_pid: As the claimant said; None from an older version.
+        release_after_seconds: Likewise.
     """
 
     etcd_lease_id: int
@@ -52,6 +58,8 @@ class Claim(NamedTuple):
     acquire_time: float
     lease_duration_seconds: float | None
     labels: Labels
+    holder_pid: int | None = None
+    release_after_seconds: float | None = None
 
     @property
     def fences(self) -> tuple[int, ...]:
@@ -77,7 +85,7 @@ class Claim(NamedTuple):
 
     def leases(self, renew_time: float) -> tuple[Lease, ...]:
         """The leases of the claim; ``renew_time`` is wall clock, in seconds."""
-        labels = tuple((_shown(key), _shown(value)) for key, value in self.labels)
+        labels = _shown_labels(self.labels)
         return tuple(
             Lease(
                 name=name,
@@ -166,6 +174,8 @@ def encode_claim(claim: Claim) -> str:
         "acquire_time": claim.acquire_time,
         "lease_duration_seconds": claim.lease_duration_seconds,
         "labels": claim.labels,
+        "pid": claim.holder_pid,
+        "release_after": claim.release_after_seconds,
     }
     return json.dumps(record)
 
@@ -188,9 +198,11 @@ def parse_claim(kv: KeyValue) -> Claim:
             revision=int(record["revision"]) or kv.mod_revision,
             ticket=int(record["ticket"]),
             grant=int(record["grant"]),
-            acquire_time=_number(record["acquire_time"]),
+            acquire_time=_time(record["acquire_time"]),
             lease_duration_seconds=None if duration is None else _number(duration),
-            labels=tuple((_text(key), _text(value)) for key, value in record["labels"]),
+            labels=_labels(record["labels"]),
+            holder_pid=_optional(int, record.get("pid")),
+            release_after_seconds=_optional(_time, record.get("release_after")),
         )
     except _MALFORMED as error:
         raise unreadable(kv, error) from error
@@ -203,6 +215,9 @@ def encode_ticket(claimant: Claimant, claim_key: str, since: float) -> str:
         "holder_identity": claimant.holder_identity,
         "count": claimant.request.count,
         "since": since,
+        "pid": claimant.process.pid if claimant.process else None,
+        "name": claimant.request.name,
+        "labels": claimant.request.labels,
     }
     return json.dumps(record)
 
@@ -215,8 +230,12 @@ def parse_ticket(kv: KeyValue) -> QueueEntry:
             ticket=kv.create_revision,
             holder_identity=_shown(_text(record["holder_identity"])),
             count=int(record["count"]),
-            since=_number(record["since"]),
+            since=_time(record["since"]),
             claim_key=_shown(_text(record["owner"])),
+            # Not there from an older version.
+            pid=_optional(int, record.get("pid")),
+            name=_optional(_name, record.get("name")),
+            labels=_shown_labels(_labels(record.get("labels", ()))),
         )
     except _MALFORMED as error:
         raise unreadable(kv, error) from error
@@ -282,10 +301,36 @@ def _number(value: Any) -> float:
     return number
 
 
+def _time(value: Any) -> float:
+    number = _number(value)
+    if not 0 <= number < _YEAR_10000:
+        raise ValueError("a time is none")
+    return number
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError("a text is none")
     return value
+
+
+def _optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
+    return None if value is None else read(value)
+
+
+def _name(value: object) -> str:
+    name = _text(value)
+    if not is_name(name):
+        raise ValueError("a name is not allowed")
+    return name
+
+
+def _labels(value: Any) -> Labels:
+    return tuple((_text(key), _text(text)) for key, text in value)
+
+
+def _shown_labels(labels: Labels) -> Labels:
+    return tuple((_shown(key), _shown(value)) for key, value in labels)
 
 
 def _shown(text: str) -> str:

@@ -129,7 +129,14 @@ class ShownPools:
     def _held(self, claim: Claim, renewed: float, left: float | None) -> Iterator[Resource]:
         claim_key = self._keys.claim_key_of(claim.claim_key)
         for lease in claim.leases(renewed):
-            yield Resource(lease.name, lease, claim_key, left)
+            yield Resource(
+                name=lease.name,
+                lease=lease,
+                claim_key=claim_key,
+                expires_in_seconds=left,
+                holder_pid=claim.holder_pid,
+                release_after_seconds=claim.release_after_seconds,
+            )
 
     def _time_left(self, claims: Sequence[Claim]) -> dict[int, float]:
         """How long the claims last that expire, in seconds, by the ids of their etcd leases."""

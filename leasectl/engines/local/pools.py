@@ -11,7 +11,7 @@ from leasectl.engines.local.store import LocalStore
 from leasectl.model import Lease, Pool, QueueEntry, Resource
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
-from leasectl.state.rows import parse_labels
+from leasectl.state.rows import parse_labels, parse_optional_process, shown_labels
 from leasectl.system.clock import Clock
 
 
@@ -121,21 +121,15 @@ class LocalPools:
         return tuple(_resource(row) for row in rows)
 
     def _queue(self, pool_type: str) -> tuple[QueueEntry, ...]:
+        # What a ticket is for beside a number stands in the record of its handle.
         rows = self._state.query(
-            "SELECT number, holder_identity, count, since, owner FROM ticket WHERE type = ? "
-            "ORDER BY number",
+            "SELECT number, ticket.holder_identity, ticket.count, since, ticket.owner, process, "
+            "handle.name, coalesce(labels, '') AS labels "
+            "FROM ticket LEFT JOIN handle ON handle.id = ticket.owner "
+            "WHERE ticket.type = ? ORDER BY number",
             pool_type,
         )
-        return tuple(
-            QueueEntry(
-                ticket=row["number"],
-                holder_identity=row["holder_identity"],
-                count=row["count"],
-                since=row["since"],
-                claim_key=row["owner"],
-            )
-            for row in rows
-        )
+        return tuple(map(_entry, rows))
 
 
 def _resource(row: sqlite3.Row) -> Resource:
@@ -155,3 +149,17 @@ def _resource(row: sqlite3.Row) -> Resource:
         labels=parse_labels(row["labels"]),
     )
     return Resource(name, lease, row["owner"], row["expires_in"])
+
+
+def _entry(row: sqlite3.Row) -> QueueEntry:
+    process = parse_optional_process(row["process"])
+    return QueueEntry(
+        ticket=row["number"],
+        holder_identity=row["holder_identity"],
+        count=row["count"],
+        since=row["since"],
+        claim_key=row["owner"],
+        pid=process.pid if process else None,
+        name=row["name"],
+        labels=shown_labels(row["labels"]),
+    )

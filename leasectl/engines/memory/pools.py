@@ -77,18 +77,28 @@ class MemoryPools:
 
 
 def _resource(stock: Stock, now: float) -> Resource:
-    if stock.claim_key is None:
+    if stock.claim_key is None or stock.claimant is None:
         return Resource(stock.name)
-    expires_in = None if stock.expires_at is None else stock.expires_at - now
-    return Resource(stock.name, stock.lease, stock.claim_key, expires_in)
+    return Resource(
+        name=stock.name,
+        lease=stock.lease,
+        claim_key=stock.claim_key,
+        expires_in_seconds=None if stock.expires_at is None else stock.expires_at - now,
+        holder_pid=stock.claimant.holder_pid,
+        release_after_seconds=stock.claimant.request.release_after_seconds,
+    )
 
 
 def _entry(place: Place) -> QueueEntry:
     claimant = place.ticket.claimant
+    request = claimant.request
     return QueueEntry(
-        place.ticket.number,
-        claimant.holder_identity,
-        claimant.request.count,
-        place.since,
-        claimant.claim_key,
+        ticket=place.ticket.number,
+        holder_identity=claimant.holder_identity,
+        count=request.count,
+        since=place.since,
+        claim_key=claimant.claim_key,
+        pid=claimant.process.pid if claimant.process else None,
+        name=request.name,
+        labels=request.labels,
     )

@@ -22,13 +22,17 @@ from leasectl.system.clock import Clock
 
 @dataclass(eq=False)
 class Stock:
-    """A resource; ``lease`` is its last one, current while there is a claim key."""
+    """A resource; ``lease`` is its last one, current while there is a claim key.
+
+    So is the claimant whose it is.
+    """
 
     pool: StockedPool
     name: str
     lease: Lease | None = None
     claim_key: str | None = None
     expires_at: float | None = None
+    claimant: Claimant | None = None
 
 
 @dataclass(eq=False)
@@ -183,7 +187,7 @@ class MemoryStore:
             lease_transitions=(last.lease_transitions if last else 0) + passed_on,
             labels=claimant.request.labels,
         )
-        stock.claim_key = claimant.claim_key
+        stock.claim_key, stock.claimant = claimant.claim_key, claimant
         stock.pool.held[stock.name] = stock
         self._claims.setdefault(claimant.claim_key, {})[stock.name] = stock
         self._give_full_time(stock, lease)

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import termios
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -23,6 +24,12 @@ from leasectl.text.suggestions import NO_POOLS
 from tests.kit.support import Cli, Started, eventually
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+HOST = os.uname().nodename
+
+
+def seconds_of(time: str) -> float:
+    return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
 
 
 def status(cli: Cli, *args: str) -> Any:
@@ -37,14 +44,18 @@ class TestJson:
     def test_it_is_exactly_what_the_contract_says(self, cli: Cli) -> None:
         cli.pool("T", "a", "b")
         guard = cli.spawn(["sleep", "1000"])
-        handle = cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid), "--ttl", "30s")
-        cli.start("acquire", "-t", "T", "-c", "2")
+        owner = "nightly/17"
+        job = {"JOB_NAME": "nightly", "BUILD_ID": "17"}
+        timing = ("--ttl", "30s", "--release-after", "20m", "--label", "team=x=y")
+        handle = cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid), *timing, **job)
+        waiter = cli.start("acquire", "--name", "a", "-t", "T", "--label", "why=test")
         wait_for(cli, 1)
         found = status(cli)
         (pool,) = found["pools"]
         held, free = pool["resources"]
         (entry,) = pool["queue"]
-        assert list(found) == ["backend", "pools"]
+        assert list(found) == ["backend", "at", "pools"]
+        assert TIME.fullmatch(found["at"])
         assert found["backend"] == "local:"
         assert [*pool] == ["type", "capacity", "free", "held", "waiting", "resources", "queue"]
         assert (pool["type"], pool["capacity"], pool["free"], pool["held"], pool["waiting"]) == (
@@ -58,12 +69,16 @@ class TestJson:
             *("name", "state", "holder_identity", "acquire_time", "renew_time"),
             *("lease_duration_seconds", "lease_transitions", "fence", "grant", "ticket"),
             *("guard_pid", "host", "expires_in_seconds"),
+            *("handle", "job", "build", "owner", "pid", "guard", "release_time", "renewed_by"),
+            "labels",
         ]
         assert TIME.fullmatch(held.pop("acquire_time"))
         assert TIME.fullmatch(held.pop("renew_time"))
-        host = os.path.join(held.pop("host"), os.path.basename(handle.strip()))
-        assert held.pop("holder_identity").endswith(f"/{host}")
+        handle_id = os.path.basename(handle.strip())
+        assert held.pop("holder_identity") == f"{owner}/{HOST}/{handle_id}"
         assert 0 < held.pop("expires_in_seconds") <= 30
+        released_in = seconds_of(held.pop("release_time")) - seconds_of(found["at"])
+        assert 1190 < released_in <= 1200
         assert held == {
             "name": "a",
             "state": "held",
@@ -73,13 +88,49 @@ class TestJson:
             "grant": 1,
             "ticket": 1,
             "guard_pid": guard.pid,
+            "host": HOST,
+            "handle": handle_id,
+            "job": "nightly",
+            "build": "17",
+            "owner": "nightly/17",
+            "pid": guard.pid,
+            "guard": "here",
+            "renewed_by": "keeper",
+            "labels": {"team": "x=y"},
         }
         assert free.pop("name") == "b"
         assert free.pop("state") == "free"
         assert set(free.values()) == {None}
-        assert [*entry] == ["ticket", "holder_identity", "count", "since"]
-        assert TIME.fullmatch(entry["since"])
-        assert (entry["ticket"], entry["count"]) == (2, 2)
+        assert [*entry] == [
+            *("ticket", "holder_identity", "count", "since", "place", "host"),
+            *("handle", "job", "build", "owner", "pid", "name", "labels"),
+        ]
+        assert TIME.fullmatch(entry.pop("since"))
+        handle_id, user = entry["handle"], entry["owner"]
+        assert re.fullmatch(r"T-\w{6}", handle_id)
+        assert user.endswith(f"@{HOST}")
+        assert entry == {
+            "ticket": 2,
+            "holder_identity": f"{user}/{HOST}/{handle_id}",
+            "count": 1,
+            "place": 1,
+            "host": HOST,
+            "handle": handle_id,
+            "job": None,
+            "build": None,
+            "owner": user,
+            "pid": waiter.process.pid,
+            "name": "a",
+            "labels": {"why": "test"},
+        }
+
+    def test_a_lease_of_run_has_its_pid_and_says_that_it_renews(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        run = cli.start("run", "-t", "T", "--ttl", "30s", "--", "sleep", "1000")
+        eventually(lambda: status(cli)["pools"][0]["resources"][0]["guard_pid"])
+        held = status(cli)["pools"][0]["resources"][0]
+        assert (held["pid"], held["renewed_by"]) == (run.process.pid, "run")
+        assert held["guard_pid"] != held["pid"]
 
     def test_of_one_type(self, cli: Cli) -> None:
         cli.pool("T")
@@ -88,7 +139,8 @@ class TestJson:
         assert [pool["type"] for pool in status(cli, "-t", "U")["pools"]] == ["U"]
 
     def test_without_pools(self, cli: Cli) -> None:
-        assert status(cli) == {"backend": "local:", "pools": []}
+        found = status(cli)
+        assert (found["backend"], found["pools"]) == ("local:", [])
 
     def test_it_shows_no_holder_whose_guard_is_dead(self, cli: Cli) -> None:
         cli.pool("T", "a")
@@ -218,12 +270,13 @@ class TestWatchOnAPipe:
         cli.pool("T", "a")
         watch = cli.start("status", "--watch", "--json")
         assert next_object(watch)["pools"][0]["held"] == 0
-        handle = cli.ok("acquire", "-t", "T").strip()
+        handle = cli.ok("acquire", "-t", "T", "--ttl", "3s").strip()
         assert next_object(watch)["pools"][0]["held"] == 1
+        # Long enough for a refresh; nothing has changed, so nothing may be there to be read.
+        # That a lease is renewed, and that time passes until it would end, is no change.
+        assert not readable(watch, 2.5)
         cli.ok("release", "--handle", handle)
         assert next_object(watch)["pools"][0]["held"] == 0
-        # Long enough for a refresh; nothing has changed, so nothing may be there to be read.
-        assert not readable(watch, 2.5)
 
     def test_it_notices_what_no_command_wrote_down(self, cli: Cli) -> None:
         cli.pool("T", "a")

@@ -7,13 +7,10 @@ import math
 
 import pytest
 
-from leasectl.engines.etcd.gateway.requests import put, read, read_all
-from leasectl.errors import (
-    CorruptState,
-    LeaseError,
-    NotAllowed,
-)
-from leasectl.model import Request
+from leasectl.engines.etcd.gateway.requests import KeyValue, put, read, read_all
+from leasectl.engines.etcd.records import encode_ticket, parse_ticket
+from leasectl.errors import CorruptState, LeaseError, NotAllowed
+from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import eventually
@@ -110,3 +107,29 @@ class TestForeignText:
         with pytest.raises(CorruptState, match="can't be read") as refused:
             store.pool()
         assert str(refused.value).isprintable()
+
+
+class TestOtherVersions:
+    """Clients of all versions share a cluster, and write what each of them knows."""
+
+    def test_a_claim_of_an_older_one_says_less(self, store: Access) -> None:
+        store.acquire("holder", Request("T", release_after_seconds=60.0, ttl_seconds=60))
+        (found,) = store.gateway.read(read_all(store.keys.helds("T"))).answers
+        record = json.loads(found.items[0].value)
+        assert record.pop("release_after") == 60
+        assert record.pop("pid", "not there") is None
+        store.gateway.commit((), [put(found.items[0].key, json.dumps(record))])
+        held = store.pool().resources[0]
+        assert (held.holder_pid, held.release_after_seconds) == (None, None)
+        assert store.engine.free("holder") == (NAMES[0],)
+
+    def test_a_ticket_of_an_older_one_says_less(self) -> None:
+        key = KeyValue("/leasectl/ticket/T/1f", "", 7, 7)
+        claimant = Claimant("h/1", "me@x/x/h", Request("T", name="T--00", labels=(("a", "b"),)))
+        record = json.loads(encode_ticket(claimant, "@state/h/1", 5.0))
+        new = parse_ticket(key._replace(value=json.dumps(record)))
+        assert (new.name, new.labels) == ("T--00", (("a", "b"),))
+        for added in ("pid", "name", "labels"):
+            del record[added]
+        old = parse_ticket(key._replace(value=json.dumps(record)))
+        assert old == new._replace(pid=None, name=None, labels=())

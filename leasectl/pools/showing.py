@@ -1,0 +1,114 @@
+"""How a pool is seen: what its store tells, and what the records of this state directory add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leasectl.model import Handle, Lease, Pool, QueueEntry, Resource
+from leasectl.pools.shown import (
+    GuardPlace,
+    Renewer,
+    ShownLease,
+    ShownPool,
+    ShownResource,
+    ShownWaiter,
+    parse_holder,
+)
+from leasectl.state.handles import renews_itself
+from leasectl.system.clock import Clock
+from leasectl.system.process import own_pid_namespace
+
+
+class Showing:
+    """What pools look like from one state directory.
+
+    Args:
+        handles: Its handles that aren't released, by their claim keys.
+        shared: Other state directories hold leases in these pools as well.
+        clock: Where times come from.
+    """
+
+    def __init__(self, handles: Mapping[str, Handle], *, shared: bool, clock: Clock) -> None:
+        self._handles = handles
+        self._shared = shared
+        self._clock = clock
+
+    def pool(self, pool: Pool) -> ShownPool:
+        """A pool, all that is known of it."""
+        return ShownPool(
+            pool.type,
+            tuple(
+                ShownResource(each.name, self._lease(each, each.lease) if each.lease else None)
+                for each in pool.resources
+            ),
+            tuple(_waiter(place, entry) for place, entry in enumerate(pool.queue, start=1)),
+        )
+
+    def _lease(self, resource: Resource, lease: Lease) -> ShownLease:
+        shown = ShownLease(
+            lease,
+            parse_holder(lease.holder_identity),
+            pid=resource.holder_pid,
+            expires_in_seconds=resource.expires_in_seconds,
+        )
+        handle = self._handles.get(resource.claim_key or "")
+        if handle is not None:
+            return self._with_record(shown, handle)
+        if self._shared:
+            return shown._replace(release_time=self._promised_release(resource, lease))
+        return shown._replace(guard="none", renewed_by=_nobody(lease))
+
+    def _with_record(self, shown: ShownLease, handle: Handle) -> ShownLease:
+        process = handle.runner or handle.guard
+        due = handle.release_at
+        return shown._replace(
+            unconfirmed=handle.served and handle.unconfirmed,
+            guard=_place_of_guard(handle),
+            guard_pid=handle.guard.pid if handle.guard else None,
+            pid=process.pid if process else None,
+            release_time=None if due is None else self._wall(due),
+            renewed_by=_renewer(handle),
+        )
+
+    def _wall(self, elapsed: float) -> float:
+        return self._clock.wall() + elapsed - self._clock.elapsed()
+
+    def _promised_release(self, resource: Resource, lease: Lease) -> float | None:
+        """When a lease of another state directory was to be released, as it was asked for.
+
+        It may have been put off since, so it isn't believed once it is over.
+        """
+        after = resource.release_after_seconds
+        due = None if after is None else lease.acquire_time + after
+        return due if due is not None and due > self._clock.wall() else None
+
+
+def _place_of_guard(handle: Handle) -> GuardPlace:
+    if handle.guard is None:
+        return "none"
+    return "here" if handle.guard.pid_namespace == own_pid_namespace() else "elsewhere"
+
+
+def _renewer(handle: Handle) -> Renewer | None:
+    if handle.request.ttl_seconds is None:
+        return None
+    if not renews_itself(handle):
+        return "nobody"
+    return "keeper" if handle.runner is None else "run"
+
+
+def _nobody(lease: Lease) -> Renewer | None:
+    return None if lease.lease_duration_seconds is None else "nobody"
+
+
+def _waiter(place: int, entry: QueueEntry) -> ShownWaiter:
+    return ShownWaiter(
+        place=place,
+        ticket=entry.ticket,
+        holder=parse_holder(entry.holder_identity),
+        count=entry.count,
+        name=entry.name,
+        since=entry.since,
+        pid=entry.pid,
+        labels=entry.labels,
+    )

@@ -1,0 +1,226 @@
+"""What is shown of pools, as JSON: a pair of encode and parse.
+
+`status --json` prints it, and whoever shows pools of another process reads it back.
+"""
+
+from __future__ import annotations
+
+import calendar
+import math
+import time
+from typing import Any, Callable, TypeVar, get_args
+
+from leasectl.errors import CorruptState
+from leasectl.model import Labels, Lease
+from leasectl.pools.shown import (
+    GuardPlace,
+    Holder,
+    Overview,
+    Renewer,
+    ShownLease,
+    ShownPool,
+    ShownResource,
+    ShownWaiter,
+    parse_holder,
+)
+from leasectl.system.clock import rfc3339
+from leasectl.text.naming import is_name
+from leasectl.text.printable import printable
+
+_T = TypeVar("_T")
+_GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
+_RENEWERS: dict[str, Renewer] = {each: each for each in get_args(Renewer)}
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+_LONGEST_SHOWN = 2000
+
+
+def pool_counts(pool: Any) -> dict[str, int]:
+    """The numbers of a pool, as it is shown or as its store has it."""
+    return {
+        "capacity": pool.capacity,
+        "free": pool.capacity - pool.held,
+        "held": pool.held,
+        "waiting": len(pool.queue),
+    }
+
+
+def encode_overview(overview: Overview) -> dict[str, object]:
+    """An overview as JSON has it; `parse_overview` reads it back."""
+    return {
+        "backend": overview.backend,
+        "at": rfc3339(overview.at),
+        "pools": [
+            {
+                "type": pool.type,
+                **pool_counts(pool),
+                "resources": list(map(_resource_fields, pool.resources)),
+                "queue": list(map(_waiter_fields, pool.queue)),
+            }
+            for pool in overview.pools
+        ],
+    }
+
+
+def _resource_fields(resource: ShownResource) -> dict[str, object]:
+    if resource.lease is None:
+        return {"name": resource.name, "state": "free", **dict.fromkeys(_lease_keys())}
+    state = "unconfirmed" if resource.lease.unconfirmed else "held"
+    return {"name": resource.name, "state": state, **_lease_fields(resource.lease)}
+
+
+def _lease_fields(shown: ShownLease) -> dict[str, object]:
+    lease, holder = shown.lease, shown.holder
+    return {
+        "holder_identity": lease.holder_identity,
+        "acquire_time": rfc3339(lease.acquire_time),
+        "renew_time": rfc3339(lease.renew_time),
+        "lease_duration_seconds": lease.lease_duration_seconds,
+        "lease_transitions": lease.lease_transitions,
+        "fence": lease.fence or None,
+        "grant": lease.grant or None,
+        "ticket": lease.ticket or None,
+        "guard_pid": shown.guard_pid,
+        "host": holder.host or None,
+        "expires_in_seconds": shown.expires_in_seconds,
+        **_holder_fields(holder),
+        "pid": shown.pid,
+        "guard": shown.guard,
+        "release_time": rfc3339(shown.release_time),
+        "renewed_by": shown.renewed_by,
+        "labels": dict(lease.labels),
+    }
+
+
+def _lease_keys() -> list[str]:
+    """What is told of a lease, and of a resource that has none is null."""
+    nothing = Lease("", 0, 0, 0, "", 0.0, 0.0, None, 0)
+    return list(_lease_fields(ShownLease(nothing, parse_holder(""))))
+
+
+def _holder_fields(holder: Holder) -> dict[str, object]:
+    return {
+        "handle": holder.handle,
+        "job": holder.job,
+        "build": holder.build,
+        "owner": holder.owner,
+    }
+
+
+def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
+    return {
+        "ticket": waiter.ticket,
+        "holder_identity": waiter.holder.identity,
+        "count": waiter.count,
+        "since": rfc3339(waiter.since),
+        "place": waiter.place,
+        "host": waiter.holder.host or None,
+        **_holder_fields(waiter.holder),
+        "pid": waiter.pid,
+        "name": waiter.name,
+        "labels": dict(waiter.labels),
+    }
+
+
+def parse_overview(fields: Any, *, backend: str) -> Overview:
+    """Read what `encode_overview` wrote, perhaps in a newer version; text is made safe to show.
+
+    Args:
+        fields: What JSON held.
+        backend: The URL that it was asked of here.
+
+    Raises:
+        CorruptState: It isn't what any version has written.
+    """
+    try:
+        return Overview(backend, _time(fields["at"]), tuple(map(_pool, fields["pools"])))
+    except _MALFORMED as error:
+        said = printable(f"{type(error).__name__}: {error}", longest=80)
+        raise CorruptState(
+            f"{backend}: what it tells of its pools can't be read: {said}"
+        ) from error
+
+
+def _pool(fields: Any) -> ShownPool:
+    return ShownPool(
+        _name(fields["type"]),
+        tuple(map(_resource, fields["resources"])),
+        tuple(map(_waiter, fields["queue"])),
+    )
+
+
+def _resource(fields: Any) -> ShownResource:
+    name = _name(fields["name"])
+    return ShownResource(name, None if fields["state"] == "free" else _lease(name, fields))
+
+
+def _lease(name: str, fields: Any) -> ShownLease:
+    identity = _text(fields["holder_identity"])
+    lease = Lease(
+        name=name,
+        fence=int(fields["fence"] or 0),
+        ticket=int(fields["ticket"] or 0),
+        grant=int(fields["grant"] or 0),
+        holder_identity=identity,
+        acquire_time=_time(fields["acquire_time"]),
+        renew_time=_time(fields["renew_time"]),
+        lease_duration_seconds=_optional(_number, fields["lease_duration_seconds"]),
+        lease_transitions=int(fields["lease_transitions"]),
+        labels=_labels(fields["labels"]),
+    )
+    return ShownLease(
+        lease,
+        parse_holder(identity),
+        unconfirmed=fields["state"] == "unconfirmed",
+        guard=_GUARDS.get(fields["guard"], "unknown"),
+        guard_pid=_optional(int, fields["guard_pid"]),
+        pid=_optional(int, fields["pid"]),
+        release_time=_optional(_time, fields["release_time"]),
+        expires_in_seconds=_optional(_number, fields["expires_in_seconds"]),
+        renewed_by=_RENEWERS.get(fields["renewed_by"]),
+    )
+
+
+def _waiter(fields: Any) -> ShownWaiter:
+    return ShownWaiter(
+        place=int(fields["place"]),
+        ticket=int(fields["ticket"]),
+        holder=parse_holder(_text(fields["holder_identity"])),
+        count=int(fields["count"]),
+        name=_optional(_name, fields["name"]),
+        since=_time(fields["since"]),
+        pid=_optional(int, fields["pid"]),
+        labels=_labels(fields["labels"]),
+    )
+
+
+def _optional(read: Callable[[Any], _T], value: Any) -> _T | None:
+    return None if value is None else read(value)
+
+
+def _time(value: Any) -> float:
+    whole, _, micros = _text(value).rstrip("Z").partition(".")
+    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
+    return seconds + float(f"0.{micros or 0}")
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("a number has no end")
+    return number
+
+
+def _labels(value: Any) -> Labels:
+    return tuple((_text(key), _text(text)) for key, text in value.items())
+
+
+def _name(value: Any) -> str:
+    if not is_name(_text(value)):
+        raise ValueError("a name is not allowed")
+    return str(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is none")
+    return printable(value, longest=_LONGEST_SHOWN)

@@ -1,0 +1,204 @@
+"""What is shown of pools: taken apart, merged with the records, written as JSON and read back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from leasectl.errors import CorruptState
+from leasectl.model import Handle, Lease, Pool, Process, QueueEntry, Request, Resource
+from leasectl.pools.showing import Showing
+from leasectl.pools.shown import Holder, Overview, ShownLease, parse_holder
+from leasectl.pools.shown_json import encode_overview, parse_overview
+from leasectl.system.clock import Clock
+from leasectl.system.process import own_pid_namespace
+
+NOW = 1_700_000_000.0
+BOOTTIME = 5_000.0
+CLOCK = Clock(elapsed=lambda: BOOTTIME, wall=lambda: NOW)
+IDENTITY = "periodic-e2e/1894762183746583552/pod-7/T-aB3xYz"
+LEASE = Lease("T--00", 4, 3, 2, IDENTITY, NOW - 60, NOW - 5, 30.0, 1, (("team", "x=y"),))
+FOREIGN = Resource("T--00", LEASE, "@elsewhere/T-aB3xYz/1", 25.0, 4711, 1200.0)
+GUARD = Process("boot", own_pid_namespace(), 4711, 1)
+RUN = Process("boot", own_pid_namespace(), 4700, 1)
+HANDLE = Handle(
+    "T-aB3xYz",
+    "etcd://x",
+    Request("T", ttl_seconds=30.0),
+    "periodic-e2e/1894762183746583552",
+    IDENTITY,
+    "held",
+    1,
+)
+
+
+def shown(resource: Resource, handle: Handle | None = None, *, shared: bool = True) -> ShownLease:
+    handles = {} if handle is None else {resource.claim_key or "": handle}
+    pool = Showing(handles, shared=shared, clock=CLOCK).pool(Pool("T", (resource,), ()))
+    lease = pool.resources[0].lease
+    assert lease is not None
+    return lease
+
+
+class TestHolder:
+    def test_of_a_job(self) -> None:
+        assert parse_holder(IDENTITY) == Holder(
+            identity=IDENTITY,
+            owner="periodic-e2e/1894762183746583552",
+            job="periodic-e2e",
+            build="1894762183746583552",
+            host="pod-7",
+            handle="T-aB3xYz",
+        )
+
+    def test_of_a_person(self) -> None:
+        identity = "me@laptop/laptop/T-aB3xYz"
+        assert parse_holder(identity) == Holder(
+            identity, "me@laptop", None, None, "laptop", "T-aB3xYz"
+        )
+
+    @pytest.mark.parametrize("identity", ["", "/", "//", "one", "a/b", "a/b/c/d/e/f", "///x"])
+    def test_of_nobody_of_ours_it_fails_for_none(self, identity: str) -> None:
+        assert parse_holder(identity).identity == identity
+
+
+class TestOfAnotherStateDirectory:
+    def test_it_is_what_the_store_tells(self) -> None:
+        lease = shown(FOREIGN)
+        assert (lease.guard, lease.guard_pid, lease.pid) == ("unknown", None, 4711)
+        assert (lease.expires_in_seconds, lease.renewed_by) == (25.0, None)
+        assert lease.release_time == NOW - 60 + 1200
+
+    def test_a_release_that_should_be_over_was_put_off(self) -> None:
+        assert shown(FOREIGN._replace(release_after_seconds=59.0)).release_time is None
+
+    def test_a_pool_of_this_directory_alone_has_no_such_lease(self) -> None:
+        lease = shown(FOREIGN, shared=False)
+        assert (lease.guard, lease.renewed_by) == ("none", "nobody")
+
+
+class TestWithItsRecord:
+    def test_an_unguarded_one_is_renewed_by_the_keeper(self) -> None:
+        lease = shown(FOREIGN, HANDLE)
+        assert (lease.guard, lease.guard_pid, lease.pid) == ("none", None, None)
+        assert (lease.renewed_by, lease.release_time) == ("keeper", None)
+
+    def test_run_comes_before_its_guard_and_renews(self) -> None:
+        lease = shown(FOREIGN, HANDLE._replace(guard=GUARD, runner=RUN))
+        assert (lease.guard, lease.guard_pid, lease.pid) == ("here", 4711, 4700)
+        assert lease.renewed_by == "run"
+
+    def test_nobody_renews_a_lease_of_a_whole_test(self) -> None:
+        request = HANDLE.request._replace(scope="test")
+        assert shown(FOREIGN, HANDLE._replace(request=request)).renewed_by == "nobody"
+
+    def test_a_guard_in_another_pid_namespace_is_elsewhere(self) -> None:
+        lease = shown(FOREIGN, HANDLE._replace(guard=GUARD._replace(pid_namespace=1)))
+        assert (lease.guard, lease.guard_pid) == ("elsewhere", 4711)
+
+    def test_the_time_of_its_release_is_that_of_the_timer(self) -> None:
+        lease = shown(FOREIGN, HANDLE._replace(release_at=BOOTTIME + 90))
+        assert lease.release_time == NOW + 90
+
+    def test_what_a_client_of_serve_may_not_know_of_is_unconfirmed(self) -> None:
+        assert shown(FOREIGN, HANDLE._replace(served=True, unconfirmed=True)).unconfirmed
+
+
+WAITING = (
+    QueueEntry(7, "pr-e2e/18/pod-8/T-Qw8rTy", 2, NOW - 3, "k", 99, None, (("why", "test"),)),
+    QueueEntry(8, "me@laptop/laptop/T-zzzzzz", 1, NOW - 1.25, "l", None, "T--00"),
+)
+
+
+def overview() -> Overview:
+    resources = (FOREIGN, Resource("T--01"), FOREIGN._replace(claim_key="mine"))
+    handle = HANDLE._replace(release_at=BOOTTIME + 90, guard=GUARD, served=True, unconfirmed=True)
+    pool = Showing({"mine": handle}, shared=True, clock=CLOCK).pool(Pool("T", resources, WAITING))
+    return Overview("etcd://x", NOW, (pool,))
+
+
+def read_back(fields: Any) -> Overview:
+    return parse_overview(json.loads(json.dumps(fields)), backend="http://there")
+
+
+class TestJson:
+    def test_it_reads_what_it_has_written(self) -> None:
+        assert read_back(encode_overview(overview())) == overview()._replace(backend="http://there")
+
+    def test_a_free_resource_has_the_same_keys_as_a_held_one(self) -> None:
+        held, free, _ = encode_overview(overview())["pools"][0]["resources"]  # type: ignore[index]
+        assert list(held) == list(free)
+        assert free == {**dict.fromkeys(held), "name": "T--01", "state": "free"}
+
+    def test_what_a_newer_version_adds_is_ignored(self) -> None:
+        fields: Any = json.loads(json.dumps(encode_overview(overview())))
+        fields["more"] = fields["pools"][0]["more"] = [1]
+        fields["pools"][0]["resources"][0]["guard"] = "a new kind"
+        fields["pools"][0]["resources"][0]["renewed_by"] = "a new kind"
+        found = read_back(fields).pools[0].resources[0].lease
+        assert found is not None
+        assert (found.guard, found.renewed_by) == ("unknown", None)
+
+    def test_hostile_text_is_made_safe_to_show(self) -> None:
+        fields: Any = json.loads(json.dumps(encode_overview(overview())))
+        fields["pools"][0]["queue"][0]["holder_identity"] = "\x1b[2J\u202e/\n" * 1000
+        fields["pools"][0]["queue"][0]["labels"] = {"\x1b": "\r\n"}
+        waiter = read_back(fields).pools[0].queue[0]
+        assert waiter.holder.identity.isprintable()
+        assert len(waiter.holder.identity) <= 2000
+        assert waiter.labels == (("\\x1b", "\\r\\n"),)
+
+    @pytest.mark.parametrize(
+        ("where", "what"),
+        [
+            (("pools",), None),
+            (("pools", 0, "type"), "a;b\x1b"),
+            (("pools", 0, "resources", 0, "name"), "../x"),
+            (("pools", 0, "resources", 0, "acquire_time"), "yesterday"),
+            (("pools", 0, "resources", 0, "labels"), [1]),
+            (("pools", 0, "resources", 0, "expires_in_seconds"), float("inf")),
+            (("pools", 0, "queue", 0, "count"), {}),
+            (("pools", 0, "queue", 0), "text"),
+            (("at",), 5),
+        ],
+    )
+    def test_what_no_version_writes_is_refused(self, where: tuple[Any, ...], what: object) -> None:
+        fields: Any = json.loads(json.dumps(encode_overview(overview())))
+        inner = fields
+        for key in where[:-1]:
+            inner = inner[key]
+        inner[where[-1]] = what
+        with pytest.raises(CorruptState, match="http://there: what it tells of its pools"):
+            read_back(fields)
+
+
+class TestWhatHasChanged:
+    def test_time_alone_changes_nothing(self) -> None:
+        before = overview()
+        lease = shown(FOREIGN)
+        later = lease._replace(
+            expires_in_seconds=24.0,
+            lease=lease.lease._replace(renew_time=NOW),
+        )
+        pool = before.pools[0]
+        resources = (pool.resources[0]._replace(lease=later), *pool.resources[1:])
+        after = before._replace(at=NOW + 1, pools=(pool._replace(resources=resources),))
+        assert after != before
+        assert not after.changed_since(before)
+
+    def test_a_waiter_that_left_is_a_change(self) -> None:
+        before = overview()
+        after = before._replace(pools=(before.pools[0]._replace(queue=()),))
+        assert after.changed_since(before)
+
+    def test_a_release_that_was_put_off_is_a_change(self) -> None:
+        before = overview()
+        pool = before.pools[0]
+        lease = pool.resources[2].lease
+        assert lease is not None and lease.release_time is not None
+        put_off = lease._replace(release_time=lease.release_time + 60)
+        resources = (*pool.resources[:2], pool.resources[2]._replace(lease=put_off))
+        after = before._replace(pools=(pool._replace(resources=resources),))
+        assert after.changed_since(before)
