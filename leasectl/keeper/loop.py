@@ -82,7 +82,7 @@ class _Loop:
         self._log = Log(state.path("keeper.log"), clock)
         self._pipe = NamedPipe(keeper_process.pipe_path(state))
         self._watch = ProcessWatch()
-        self._service = open_service(state, clock)
+        self._service = open_service(state, clock, self._log)
         self._rounds = Rounds(self._service, clock=clock, log=self._log)
         self._has_begun = False
         self._version_seen = 0  # of the data, before the last round
