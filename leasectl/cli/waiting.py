@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import math
 import os
@@ -64,9 +65,8 @@ class _Reporter:
 
     def clear(self) -> None:
         """Take the live line away."""
-        if self.is_live and self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        if self._shown:
+            _draw("")
             self._shown = False
 
     def report(self, progress: Progress) -> None:
@@ -74,10 +74,9 @@ class _Reporter:
         if not self.is_live:
             note(line)
             return
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-        sys.stderr.write(f"\r\x1b[K{line[: max(20, columns - 1)]}")
-        sys.stderr.flush()
-        self._shown = True
+        with contextlib.suppress(OSError):  # the terminal is gone
+            columns = os.get_terminal_size(2).columns
+            self._shown = _draw(line[: max(20, columns - 1)])
 
     def _line(self, progress: Progress) -> str:
         waited = f"waited {format_duration(progress.waited_seconds)}"
@@ -109,6 +108,21 @@ def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
         note(
             "--optional without --wait may wait for ever; to go on without a lease, set -w, like 1h"
         )
+
+
+def _draw(line: str) -> bool:
+    """Draw the terminal's last line anew, if that is ours; return whether it was.
+
+    In the background it is the prompt's, or another command's. A terminal that we aren't controlled
+    by has no foreground.
+    """
+    with contextlib.suppress(OSError):
+        if os.tcgetpgrp(2) != os.getpgrp():
+            return False
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
+    return True
 
 
 def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:

@@ -599,10 +599,10 @@ _lease__guard_release() { # <handle>
 # A script that is being aborted has little time: it must not hang on a server that doesn't answer.
 # timeout(1) also makes a process group, so that a second Ctrl-C doesn't interrupt the release.
 _lease__release_soon() { # <handle>
-  local _lease__cli=() _lease__out='' _lease__limit=${LEASECTL_RELEASE_TIMEOUT-}
+  local _lease__cli=() _lease__out='' _lease__limit=${LEASECTL_RELEASE_TIMEOUT:-10}
   _lease__find_cli lease__guard || return 1
   if builtin type -P timeout >/dev/null; then
-    _lease__cli=(timeout -k 5 35 "${_lease__cli[@]}")
+    _lease__cli=(timeout -k 5 15 "${_lease__cli[@]}")
   fi
   _lease__out=$(LEASECTL_RELEASE_TIMEOUT=$_lease__limit \command "${_lease__cli[@]}" release "--handle=$1" </dev/null) || return 1
   [ -z "$_lease__out" ] || printf '%s released\n' "${_lease__out//$'\n'/,}" >&2
@@ -726,7 +726,7 @@ _lease__find_cli() { # <function>
 # leasectl sees that nobody reads its pipe any more.
 #
 # State of the waits in this process (a trap may begin another), by the descriptor that is read:
-#   _LEASE__PENDING   that there is one
+#   _LEASE__PENDING   that there is one: the descriptor to write to, as long as this process has that, or -
 #   _LEASE__PID       the process id of leasectl
 #   _LEASE__GOT       the handle, until the script has it
 #   _LEASE__LINE      the line that was read last
@@ -745,7 +745,7 @@ _lease__obtain() { # <function> <leasectl argument>...
     _lease__release_soon "$_lease__got" || :
   fi
   [ -z "$_lease__reader" ] || _lease__forget
-  _lease__trap_settle
+  ((${#_LEASE__PENDING[@]})) || _lease__trap_remove 2 _lease__interrupted
   case $_lease__code in
     0) ;;
     66) return 2 ;;
@@ -772,18 +772,22 @@ _lease__deliver() { # <function>
 # exit code.
 _lease__wait_for() { # <leasectl argument>...
   local _lease__writer='' REPLY=''
-  _lease__trap_arm
+  # Before anything is forked: while Bash waits for a foreground command, it ignores an INT that has no
+  # handler and doesn't kill that command.
+  _lease__trap_add 2 _lease__interrupted
   if ! _lease__open_pipe; then
     # Nowhere to make a pipe: this can't be interrupted, but it works.
     _lease__got=$(\command "${_lease__cli[@]}" "$@" </dev/null)
     return
   fi
-  # The script's traps are not for these two; its DEBUG trap might write into the pipe.
-  (
-    trap - DEBUG ERR RETURN
-    _lease__call_leasectl "$@" >&"$_lease__writer" {_lease__writer}>&- {_lease__reader}<&- </dev/null &
-  )
+  case $- in
+    # With job control ( ) is a process group of its own, which a terminal's Ctrl-C doesn't reach. But a
+    # trap that runs while Bash parses $( ) confuses its parser.
+    *m*) : "$(\_lease__start_leasectl "$@")" ;;
+    *) (_lease__start_leasectl "$@") ;;
+  esac
   exec {_lease__writer}>&-
+  _LEASE__PENDING[_lease__reader]=-
   while :; do
     _LEASE__LINE=()
     if [ "$BASHPID" = "$$" ]; then
@@ -808,6 +812,12 @@ _lease__wait_for() { # <leasectl argument>...
   return 1
 }
 
+# The script's traps are not for what this starts; its DEBUG trap might write into the pipe.
+_lease__start_leasectl() { # <leasectl argument>...
+  trap - DEBUG ERR RETURN
+  _lease__call_leasectl "$@" >&"$_lease__writer" {_lease__writer}>&- {_lease__reader}<&- </dev/null &
+}
+
 # Runs in the background. `exec` undoes that Bash lets background commands ignore INT. The tabs tell its
 # lines from leasectl's, also without the first of them (_lease__give_up).
 _lease__call_leasectl() { # <leasectl argument>...
@@ -829,7 +839,7 @@ _lease__open_pipe() {
     exec {_lease__both}<>"${_LEASE__FIFO[0]}"
     exec {_lease__reader}<"${_LEASE__FIFO[0]}"
     exec {_lease__writer}>"${_LEASE__FIFO[0]}" {_lease__both}>&-
-    _LEASE__PENDING[_lease__reader]=1
+    _LEASE__PENDING[_lease__reader]=$_lease__writer
     rm -f -- "${_LEASE__FIFO[0]}"
     _LEASE__FIFO=()
     return 0
@@ -847,10 +857,14 @@ _lease__script_is_gone() {
 
 # Tells every leasectl that this process waits for to stop.
 _lease__stop_waiting() {
-  local _lease__reader
+  local _lease__reader _lease__writer
   # What was read last may not have been taken in yet.
   for _lease__reader in "${!_LEASE__PENDING[@]}"; do
     ((${#_LEASE__LINE[@]} == 0)) || _lease__hear || :
+    _lease__writer=${_LEASE__PENDING[_lease__reader]}
+    # Or the pipe would have no end.
+    [ "$_lease__writer" = - ] || exec {_lease__writer}>&-
+    _LEASE__PENDING[_lease__reader]=-
   done
   _LEASE__LINE=()
   for _lease__reader in "${!_LEASE__PENDING[@]}"; do
@@ -875,6 +889,14 @@ _lease__give_up() {
     [ -z "$_lease__handle" ] || _lease__release_soon "${_lease__handle##*/}" || :
     _lease__forget
   done
+}
+
+# An INT ends a script or a subshell, and the EXIT trap gives up. But an interactive shell lives on,
+# without returning to what it was doing.
+_lease__interrupted() {
+  [[ $- == *i* && $BASHPID == "$$" ]] || return 0
+  _lease__give_up
+  _lease__trap_remove 2 _lease__interrupted
 }
 
 _lease__listen() { # <seconds>
@@ -927,9 +949,9 @@ export -f _lease__complain lease__trap lease__untrap \
   _lease__release_soon _lease__dry_run _lease__read_option \
   _lease__check_variable _lease__check_acquire _lease__check_release \
   _lease__check_duration _lease__find_cli _lease__obtain \
-  _lease__deliver _lease__wait_for _lease__call_leasectl \
+  _lease__deliver _lease__wait_for _lease__start_leasectl _lease__call_leasectl \
   _lease__open_pipe _lease__script_is_gone _lease__stop_waiting \
-  _lease__give_up _lease__listen _lease__hear \
+  _lease__give_up _lease__interrupted _lease__listen _lease__hear \
   _lease__forget
 
 if [[ ${_LEASE__ALIASES-} ]]; then unset _LEASE__ALIASES && shopt -s expand_aliases; fi

@@ -19,7 +19,7 @@ from typing import Any, Callable, NoReturn
 
 from leasectl.errors import Interrupted, Unanswered
 
-ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 _SIGSET_BYTES = 128
 _SIGINFO = struct.Struct("=Iii116x")
@@ -28,7 +28,7 @@ _current: SignalTrap | SignalDescriptor | None = None
 
 
 class SignalTrap:
-    """Context manager that turns TERM, INT and HUP into a readable descriptor.
+    """Context manager that turns TERM, INT, HUP and QUIT into a readable descriptor.
 
     Signals that were ignored on entry stay ignored, as nohup(1) wants.
 

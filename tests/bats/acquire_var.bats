@@ -113,6 +113,27 @@ done
   done
 }
 
+int_is_not_lost() { # <command that the wait runs>
+  occupy
+  mkdir bin
+  printf '#!/bin/sh\n[ -e sent ] || { : >sent; kill -INT "$PPID"; }\nexec %s "$@"\n' "$(type -P "$1")" >"bin/$1"
+  chmod +x "bin/$1"
+  script <<<'trap "printf \"earlier\n\"" EXIT; PATH=$PWD/bin:$PATH; lease__acquire -t T --scope=step --var=h; printf "not reached\n"'
+  local -i since
+  since=$(milliseconds)
+  start_script
+  wait "$reporter"
+  (($(milliseconds) - since < 3000))
+  assert_equal "$(<end)" $'earlier\nsignal INT'
+  assert_nothing_is_leased_later
+}
+
+# Bash ignores an INT while it waits for a command in the foreground that doesn't die of it.
+for command in mkfifo rm; do
+  bats_test_function --description "INT while acquire --var runs $command: it isn't lost" -- \
+    int_is_not_lost "$command"
+done
+
 @test "an EXIT trap that takes long doesn't keep the script in the queue" {
   occupy
   script <<<'trap ": >in_trap; until [[ -e go ]]; do sleep 0.02; done" EXIT; lease__acquire -t T --var=h'

@@ -6,8 +6,6 @@ import contextlib
 import fcntl
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
@@ -20,6 +18,7 @@ import pytest
 from leasectl.model import parse_process
 from leasectl.system.clock import boottime_seconds
 from tests.kit.support import Cli, Started, eventually
+from tests.kit.terminal import CTRL_BACKSLASH, CTRL_C, terminal
 
 TYPE = "T"
 
@@ -351,31 +350,6 @@ def test_a_signal_sent_to_run_reaches_the_command_once(cli: Cli, pool: str) -> N
     assert script.said == ["begin", "usr1", "term", "hup"]
 
 
-class Terminal:
-    """A terminal with a foreground command."""
-
-    def __init__(self, cli: Cli, *args: str) -> None:
-        pid, self.fd = pty.fork()
-        if pid == 0:
-            os.chdir(cli.cwd)
-            os.execve(sys.executable, cli.command(*args), cli.env)
-        self.pid = pid
-
-    def type(self, keys: bytes) -> None:
-        os.write(self.fd, keys)
-
-    def ending(self) -> int:
-        # What is written to a terminal that nobody reads blocks its writer at its end.
-        while select.select([self.fd], [], [], 20)[0]:
-            try:
-                os.read(self.fd, 4096)
-            except OSError:
-                break
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        os.close(self.fd)
-        return code
-
-
 # Takes signals one by one and tells who sent each, 0 for the terminal; ends with SIGUSR1.
 LISTENER = """
 import signal
@@ -391,19 +365,20 @@ while True:
 """
 
 
-@pytest.mark.parametrize(("key", "name"), [(b"\x03", "SIGINT"), (b"\x1c", "SIGQUIT")])
+@pytest.mark.parametrize(("key", "name"), [(CTRL_C, "SIGINT"), (CTRL_BACKSLASH, "SIGQUIT")])
 def test_what_the_terminal_sends_to_all_is_not_sent_twice(
     cli: Cli, pool: str, key: bytes, name: str
 ) -> None:
     script = Script(cli.cwd, f"exec {sys.executable} -c '{LISTENER}' >>{cli.cwd}/said")
-    terminal = Terminal(cli, "run", "-t", pool, "--", str(script.path))
-    eventually(lambda: script.has_said("begin"), what="the command has begun")
-    terminal.type(key)
-    eventually(lambda: script.has_said(name), what="the terminal's signal arrives")
-    # Signals go through run's hands in their order: the first would be passed on before this one.
-    os.kill(terminal.pid, signal.SIGUSR1)
-    assert terminal.ending() == 6
-    assert script.said == ["begin", f"{name} of 0", f"SIGUSR1 of {terminal.pid}"]
+    argv = cli.command("run", "-t", pool, "--", str(script.path))
+    with terminal(argv, cli.env, cli.cwd) as opened:
+        eventually(lambda: script.has_said("begin"), what="the command has begun")
+        opened.type(key)
+        eventually(lambda: script.has_said(name), what="the terminal's signal arrives")
+        # Signals go through run's hands in their order: the first would be passed on first.
+        os.kill(opened.pid, signal.SIGUSR1)
+        assert opened.ending() == 6
+    assert script.said == ["begin", f"{name} of 0", f"SIGUSR1 of {opened.pid}"]
     assert nothing_is_left(cli)
 
 
