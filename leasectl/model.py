@@ -222,6 +222,7 @@ class Handle(NamedTuple):
             nobody knows whose that is. None for what it got itself.
         served: It was made for a client of `leasectl serve`.
         unconfirmed: Its client has been answered, and nobody knows yet whether that has arrived.
+        explicit_ttl: The ttl was asked for; else it is the backend's default.
     """
 
     id: str
@@ -244,6 +245,7 @@ class Handle(NamedTuple):
     adopted_claim: str | None = None
     served: bool = False
     unconfirmed: bool = False
+    explicit_ttl: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -172,17 +172,20 @@ class Opening(NamedTuple):
     Args:
         state: Where records are, and the embedded pool.
         settings: How to talk to a server, as `encode_settings` wrote it.
-        release_seconds: How long a release may take in all, on a server.
+        release_seconds: How long a release may take in all, on a server; None for as long as is
+            usual there.
         rest_seconds: For how long a server isn't asked again that hasn't answered.
         lost: Told of leases that went away without having been given back.
+        warn: Called with a line for people, about what should be known of although it goes on.
         clock: Where times come from.
     """
 
     state: State
     settings: str
-    release_seconds: float
+    release_seconds: float | None
     rest_seconds: float
     lost: LostListener
+    warn: Callable[[str], None]
     clock: Clock
 
 

@@ -14,6 +14,8 @@ from leasectl.model import Request
 from leasectl.system import signals
 from leasectl.system.clock import Clock
 
+# What any request may take in all, unless somebody has said how long a release may.
+_REQUEST_SECONDS = 10.0
 _PROBE_SECONDS = 2.0
 # So that with a member that is down there is time for another.
 _ONE_MEMBERS_SHARE = 0.4
@@ -36,11 +38,12 @@ def open_backend(url: str, opening: Opening) -> Backend:
     from leasectl.backends.pool.backend import PoolBackend
     from leasectl.engines.etcd.opening import open_etcd, open_gateway
 
+    seconds = opening.release_seconds
     gateway = open_gateway(
         url,
         parse_settings(opening.settings),
         clock=opening.clock,
-        deadline_seconds=opening.release_seconds,
+        deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
         rest_seconds=opening.rest_seconds,
         pause=signals.pause,
     )

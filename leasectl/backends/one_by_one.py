@@ -22,13 +22,24 @@ from leasectl.system.clock import earliest
 
 # With a part in hand the rest is waited for this long, times 1 to 2.
 PART_SECONDS = 45.0
+# And this much longer for each second that a ghost stays: who gives up must leave the others time
+# to get what it gave back, before they give up likewise.
+_PART_FOR_GHOSTS = 3.0
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=60.0, chance=1.0)
 # An older release of a name is soon over, one way or the other.
 _RELEASE_SECONDS = (0.1, 1.0)
 
 
 class Grants(Protocol):
-    """A server that grants one at a time."""
+    """A server that grants one at a time.
+
+    Attributes:
+        ghost_seconds: For how long a request that was given up keeps its place in the server's
+            queue: nobody behind it gets what it could have.
+    """
+
+    @property
+    def ghost_seconds(self) -> float: ...
 
     def ask_for_one(self, until: float | None) -> str | None:
         """Ask for one, and wait.
@@ -86,7 +97,7 @@ def acquire_one_by_one(
     while True:
         leases: list[Lease] = []
         while len(leases) < count:
-            part = now() + PART_SECONDS * (1 + chance()) if leases else None
+            part = now() + _part_seconds(server) * (1 + chance()) if leases else None
             lease = _get_one(server, journal, earliest(deadline, part), chance)
             if lease is None:
                 break
@@ -96,7 +107,16 @@ def acquire_one_by_one(
         if deadline is not None and now() >= deadline:
             return None
         _give_all_back(server, journal, leases)
-        server.pause(pauses.next())
+        # Before the ghost of the request that was given up is gone, another would only be in the
+        # way of those who get on.
+        seconds = server.ghost_seconds + pauses.next()
+        server.pause(seconds if deadline is None else max(0.0, min(seconds, deadline - now())))
+        if deadline is not None and now() >= deadline:
+            return None
+
+
+def _part_seconds(server: Grants) -> float:
+    return PART_SECONDS + _PART_FOR_GHOSTS * server.ghost_seconds
 
 
 def _get_one(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, cast
 from leasectl.backends.contract import Opening
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import NotSupported
-from leasectl.http.settings import RELEASE_SECONDS, Settings, parse_settings
+from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
@@ -45,9 +45,10 @@ def open_backend(
     state: State,
     *,
     settings: str,
-    release_seconds: float = RELEASE_SECONDS,
+    release_seconds: float | None = None,
     rest_seconds: float = 0.0,
     lost: LostListener,
+    warn: Callable[[str], None] = lambda _: None,
     clock: Clock,
 ) -> Backend:
     """Open the backend that a URL names; no server is asked anything yet.
@@ -56,16 +57,18 @@ def open_backend(
         url: Of it.
         state: Where the embedded pool is kept.
         settings: How to talk to a server, as `encode_settings` wrote it.
-        release_seconds: How long a release may take in all, on a server.
+        release_seconds: How long a release may take in all, on a server; None for as long as is
+            usual there.
         rest_seconds: For how long a server isn't asked again that hasn't answered.
         lost: Told of leases that went away without having been given back.
+        warn: Called with a line for people, about what should be known of although it goes on.
         clock: Where times come from.
 
     Raises:
         InvalidRequest: There is none.
     """
     check_url(url)
-    opening = Opening(state, settings, release_seconds, rest_seconds, lost, clock)
+    opening = Opening(state, settings, release_seconds, rest_seconds, lost, warn, clock)
     return _opener(url).open_backend(url, opening)
 
 

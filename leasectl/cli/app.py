@@ -55,7 +55,8 @@ ENVIRONMENT = (
     ("LEASECTL_TRUST_ENV", "1: heed http_proxy and its like on the way to the lease proxy"),
     (
         "LEASECTL_RELEASE_TIMEOUT",
-        "how long a release may take at the lease proxy, and any request at etcd; 10s",
+        "how long a release may take at the lease proxy (30s; 10s where it isn't there) and any "
+        "request at etcd (10s)",
     ),
     ("JOB_NAME, BUILD_ID", "who holds, in a CI job; else <user>@<host>"),
     ("SHARED_DIR", "where --scope test lists names, in the file leases"),

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from leasectl.backends.kinds import LOCAL
 from leasectl.backends.opening import check_url
+from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest, NotFound
-from leasectl.http.settings import RELEASE_SECONDS, Settings, encode_settings
+from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.caller import Caller
 from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
@@ -76,8 +77,8 @@ def settings() -> Settings:
     )
 
 
-def release_seconds(default: float = RELEASE_SECONDS) -> float:
-    """How long a release may take on a server: ``LEASECTL_RELEASE_TIMEOUT``."""
+def release_seconds(default: float | None = None) -> float | None:
+    """How long a release may take on a server, ``LEASECTL_RELEASE_TIMEOUT``; None: as usual."""
     timeout = os.environ.get("LEASECTL_RELEASE_TIMEOUT")
     return parse_duration(timeout) if timeout else default
 
@@ -134,8 +135,9 @@ def open_service(
         backend_url=url,
         caller=caller(),
         settings=encode_settings(settings()),
-        release_seconds=release_seconds(_SHORT_SECONDS if for_many else RELEASE_SECONDS),
+        release_seconds=release_seconds(_SHORT_SECONDS if for_many else None),
         rest_seconds=_REST_SECONDS if for_many else 0.0,
+        warn=note,
     )
     recover(service)
     return service

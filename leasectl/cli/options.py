@@ -93,7 +93,7 @@ jitter = click.option(
 
 def _default_ttls() -> str:
     return "".join(
-        f"; in {kind.title}, {kind.default_ttl_seconds:g}s"
+        f"; in {kind.title}, {kind.default_ttl_seconds:g}s, renewed for you"
         for kind in KINDS
         if kind.default_ttl_seconds is not None
     )
@@ -137,8 +137,9 @@ def request_options(function: Function) -> Function:
                 "ttl_seconds",
                 type=parse_duration,
                 metavar="D",
-                help="The lease expires this long after its last renewal. It is renewed for you, "
-                f"except in scope test. Default: it doesn't expire{_default_ttls()}.",
+                help="The lease expires this long after its last renewal. With a guard, and under "
+                "run, it is renewed for you; else only leasectl renew does. Default: it doesn't "
+                f"expire{_default_ttls()}.",
             ),
             click.option(
                 "--label",

@@ -113,11 +113,10 @@ def _ends_text(shown: ShownLease, at: float) -> str:
         ttl, left = shown.lease.lease_duration_seconds or 0.0, max(0.0, shown.expires_in_seconds)
         if shown.renewed_by in ("run", "keeper"):
             # A time that is always a few seconds away, and never comes, would mislead.
-            parts.append(f"renewed (ttl {format_duration(ttl)})")
+            parts.append(f"renewed by {shown.renewed_by} (ttl {format_duration(ttl)})")
         else:
-            # Somebody elsewhere may renew it, which can't be seen from here.
-            unless = " unless renewed" if shown.renewed_by is None else ""
-            parts.append(f"in {format_duration(left)}{unless}")
+            # Its holder may renew it, and somebody elsewhere, who can't be seen from here.
+            parts.append(f"in {format_duration(left)} unless renewed")
     return ", ".join(parts) or "-"
 
 

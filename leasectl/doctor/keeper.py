@@ -1,18 +1,27 @@
-"""The keeper: is there one when leases wait for it, and does it keep up?"""
+"""The keeper: is there one when leases wait for it, can it be woken, and does it keep up?"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.leases.service import Service
+from leasectl.model import Process
 from leasectl.state import keeper_process
+from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
+from leasectl.system.signals import pause
 from leasectl.text.wording import listed
 
 OVERDUE_SECONDS = 10.0
+# One that has just been started has no pipe yet.
+_STARTS_IN_SECONDS = 3.0
+_LOOK_SECONDS = 0.05
 
 
 def keeper(service: Service) -> Finding:
-    """Is there a keeper when one is needed, and does it keep up?"""
+    """Is there a keeper when one is needed, can it be woken, and does it keep up?"""
     state = service.state
     running = keeper_process.running(state)
     log = state.path("keeper.log")
@@ -25,6 +34,14 @@ def keeper(service: Service) -> Finding:
             "not running, although leases wait for it",
             f"any leasectl command starts it, doctor --fix too; why it ended: {log}",
             mend=lambda: _start_keeper(service),
+        )
+    if not _hears(state, running):
+        return Finding(
+            WARN,
+            f"running, pid {running.pid}, but its pipe {keeper_process.pipe_path(state)} is gone: "
+            "nobody can wake it",
+            "run: leasectl doctor --fix",
+            mend=lambda: _call(state),
         )
     now = boottime_seconds()
     overdue = [
@@ -45,3 +62,38 @@ def _start_keeper(service: Service) -> str:
     keeper_process.ensure(service.state)
     running = keeper_process.running(service.state)
     return "started it" if running is None else f"started it, pid {running.pid}"
+
+
+def _hears(state: State, keeper: Process) -> bool:
+    """Does the keeper read the pipe of its name, or will in a moment?
+
+    The pipe isn't asked: that would wake it.
+    """
+    until = boottime_seconds() + _STARTS_IN_SECONDS
+    while not _reads(keeper.pid, keeper_process.pipe_path(state)):
+        if boottime_seconds() >= until:
+            return False
+        pause(_LOOK_SECONDS)
+    return True
+
+
+def _reads(pid: int, path: str) -> bool:
+    try:
+        pipe = os.stat(path)
+    except OSError:
+        return False
+    opened = f"/proc/{pid}/fd"
+    try:
+        numbers = os.listdir(opened)
+    except OSError:
+        return True  # what it has open can't be told here
+    for number in numbers:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(f"{opened}/{number}"), pipe):
+                return True
+    return False
+
+
+def _call(state: State) -> str:
+    keeper_process.call(state)
+    return "had it make its pipe anew"

@@ -10,8 +10,6 @@ from typing import NamedTuple
 from leasectl.errors import CorruptState
 from leasectl.http.named_file import NamedFile
 
-# How long a release may take in all; whoever releases may have less time, or more.
-RELEASE_SECONDS = 10.0
 _LONGEST_TOKEN_BYTES = 64 * 1024
 
 

@@ -1,7 +1,8 @@
 """The keeper as a process: it goes a round, sleeps until there is work, and heeds signals.
 
 - TERM: release at once what was to be released later, then end;
-- USR1: become the version that is installed now, releasing nothing.
+- USR1: become the version that is installed now, releasing nothing;
+- URG: somebody couldn't wake it: make the named pipe anew, and look.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.model import Process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessWatch
 
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
-# poll(2) counts on a clock that stops in suspend, due times on one that doesn't.
-_LONGEST_SLEEP_SECONDS = 60.0
+# poll(2) counts on a clock that stops in suspend, due times on one that doesn't; and a process of
+# the version before doesn't call a keeper whose pipe is gone.
+_LONGEST_SLEEP_SECONDS = 5.0
 
 
 def main(directory: str) -> None:
@@ -47,12 +49,12 @@ def _allow_many_files() -> None:
 
 
 class _Signals:
-    """TERM and USR1 as a descriptor."""
+    """TERM, USR1 and URG as a descriptor."""
 
     def __init__(self) -> None:
         self.fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
-        for signum in keeper_process.KEEPER_SIGNALS:
+        for signum in (*keeper_process.KEEPER_SIGNALS, keeper_process.CALL):
             signal.signal(signum, lambda *_: None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, keeper_process.KEEPER_SIGNALS)
         for signum in (signal.SIGINT, signal.SIGHUP):
@@ -80,9 +82,11 @@ class _Loop:
         self._log = Log(state.path("keeper.log"), clock)
         self._pipe = NamedPipe(keeper_process.pipe_path(state))
         self._watch = ProcessWatch()
-        self._service = open_service(state, clock)
+        self._service = open_service(state, clock, self._log)
         self._rounds = Rounds(self._service, clock=clock, log=self._log)
         self._has_begun = False
+        self._version_seen = 0  # of the data, before the last round
+        self._is_left = False  # the state directory was removed: nobody can reach this process
 
     def run(self) -> None:
         """Go on until TERM arrives or nothing is left to keep."""
@@ -97,6 +101,8 @@ class _Loop:
             try:
                 if not self._begin():
                     return
+                self._see_to_pipe(is_called=keeper_process.CALL in arrived)
+                self._version_seen = self._state.data_version()
                 due = self._rounds.go()
                 if not self._service.handles.any_watched() and self._has_retired():
                     self._log.write("ended: nothing left to keep")
@@ -123,19 +129,44 @@ class _Loop:
 
     def _sleep(self, due: float | None, processes: Sequence[Process]) -> None:
         """Sleep until something is due, or anything happens that may bring work."""
-        latest = self._clock.elapsed() + _LONGEST_SLEEP_SECONDS
         if self._watch.update(processes):
             return
         pipe = self._pipe.fd
-        woken = sleep(
-            wake_fds=(pipe, self._signals.fd, *self._watch.fds(), *self._rounds.fds()),
-            interrupts=(),
-            until=latest if due is None else min(due, latest),
-            now=self._clock.elapsed,
-        )
+        fds = (pipe, self._signals.fd, *self._watch.fds(), *self._rounds.fds())
+        while True:
+            until = earliest(due, self._clock.elapsed() + _LONGEST_SLEEP_SECONDS)
+            woken = sleep(wake_fds=fds, interrupts=(), until=until, now=self._clock.elapsed)
+            if woken or until == due or self._missed_something():
+                break
         self._watch.heard(woken)
         if pipe in woken:
             self._pipe.renew()
+
+    def _missed_something(self) -> bool:
+        """Tell whether there may be work that nobody could wake this process for."""
+        try:
+            is_changed = self._state.data_version() != self._version_seen
+        except LeaseError:
+            return True
+        return is_changed or self._pipe.is_in_place() == self._is_left
+
+    def _see_to_pipe(self, *, is_called: bool) -> None:
+        """See that this process can be woken, and miss nothing that it couldn't be woken for.
+
+        Args:
+            is_called: Somebody has found no pipe, who holds the lock until there is work.
+        """
+        is_in_place = self._pipe.is_in_place()
+        self._is_left = not is_in_place and self._state.was_removed()
+        self._state.leave_names_files(self._is_left)
+        if not is_in_place and not self._is_left:
+            with contextlib.suppress(OSError):  # a full disk: it looks again after some seconds
+                self._pipe.restore()
+                self._log.write("made its pipe anew, which was gone")
+            is_called = True
+        if is_called:
+            with self._state.transaction():
+                pass
 
     def _end_by_term(self) -> None:
         self._rounds.fire_timers()

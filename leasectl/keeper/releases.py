@@ -64,6 +64,8 @@ class Releases:
         handle = self._service.handles.load(target.handle_id)
         if handle is None or not kind_of_handle(handle).remote:
             return self.release_here(target)
+        if self._service.state.was_removed():
+            return self.release_here(target)  # a thread would open what has taken its place
         if self._threads is None:
             self._threads = RequestThreads(lambda server: self._open_release(), clock=self._clock)
         self._threads.send(_Server(handle.backend, handle.settings), target)

@@ -31,6 +31,7 @@ class Rounds:
     def __init__(self, service: Service, *, clock: Clock, log: Log) -> None:
         self._service = service
         self._clock = clock
+        self._log = log
         self._releases = Releases(service, self._open_release, clock=clock, log=log)
         self._renewals = Renewals(service, clock=clock, log=log)
 
@@ -74,10 +75,10 @@ class Rounds:
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
         state = State.open(self._service.state.directory)
-        return functools.partial(release, open_service(state, self._clock))
+        return functools.partial(release, open_service(state, self._clock, self._log))
 
 
-def open_service(state: State, clock: Clock) -> Service:
+def open_service(state: State, clock: Clock, log: Log) -> Service:
     """What the keeper does things with; each handle remembers its own backend."""
     caller = Caller(owner="keeper", host="")
-    return Service(state, backend_url=LOCAL, caller=caller, clock=clock)
+    return Service(state, backend_url=LOCAL, caller=caller, warn=log.write, clock=clock)

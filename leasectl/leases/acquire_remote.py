@@ -15,6 +15,7 @@ from leasectl.leases.renew import renew
 from leasectl.leases.request import claimant_of, ensure_kept, give_up_unlisted
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
+from leasectl.state.handles import renews_itself
 from leasectl.state.pipes import tidy
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import READABLE, Interrupt
@@ -43,10 +44,8 @@ def acquire_remote(
         scope_test.unlist(service, before, before.names)  # which was given back before
     ensure_kept(service, journal)
     held = journal.handle
-    if held.shared_dir is None:
-        return held
     try:
-        if held.request.ttl_seconds is not None:
+        if held.request.ttl_seconds is not None and not renews_itself(held):
             # It counts from the last sign of life in the queue, and nobody renews it.
             held = renew(service, whole(held))
         scope_test.enlist(held)

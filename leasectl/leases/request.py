@@ -45,6 +45,7 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
         StateUnwritable: There is no folder to list it in.
     """
     caller = service.caller
+    explicit_ttl = request.ttl_seconds is not None
     request = _effective(request, service.backend_url, caller)
     if request.scope == "test" and not os.path.isdir(caller.require_shared_dir()):
         raise StateUnwritable(f"SHARED_DIR {caller.shared_dir} is not a directory")
@@ -59,6 +60,7 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
         waiter=this_process(),
         shared_dir=caller.shared_dir if request.scope == "test" else None,
         settings=service.settings,
+        explicit_ttl=explicit_ttl,
     )
 
 

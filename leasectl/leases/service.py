@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Callable
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.opening import open_backend
 from leasectl.engines.pool_admin import PoolAdmin
-from leasectl.http.settings import RELEASE_SECONDS
 from leasectl.leases.caller import Caller
 from leasectl.leases.losses import Losses
 from leasectl.model import Handle, ReleaseTarget
@@ -24,8 +24,10 @@ class Service:
         backend_url: Where new leases come from; a handle remembers its own.
         caller: On whose behalf.
         settings: How to talk to that backend, if it is a server.
-        release_seconds: How long a release may take in all, on a server.
+        release_seconds: How long a release may take in all, on a server; None for as long as is
+            usual there.
         rest_seconds: For how long a server isn't asked again that hasn't answered.
+        warn: Called with a line for people, about what should be known of although it goes on.
         clock: Where times come from.
 
     Attributes:
@@ -40,8 +42,9 @@ class Service:
         backend_url: str,
         caller: Caller,
         settings: str = "",
-        release_seconds: float = RELEASE_SECONDS,
+        release_seconds: float | None = None,
         rest_seconds: float = 0.0,
+        warn: Callable[[str], None] = lambda _: None,
         clock: Clock | None = None,
     ) -> None:
         self.state = state
@@ -53,6 +56,7 @@ class Service:
         self.losses = Losses(state, clock=self.clock)
         self._release_seconds = release_seconds
         self._rest_seconds = rest_seconds
+        self._warn = warn
         self._backends: dict[tuple[str, str], Backend] = {}
 
     @property
@@ -82,6 +86,7 @@ class Service:
                 release_seconds=self._release_seconds,
                 rest_seconds=self._rest_seconds,
                 lost=self.losses.tell,
+                warn=self._warn,
                 clock=self.clock,
             )
         return self._backends[key]

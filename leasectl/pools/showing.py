@@ -16,7 +16,7 @@ from leasectl.pools.shown import (
 )
 from leasectl.state.handles import renews_itself
 from leasectl.system.clock import Clock
-from leasectl.system.process import own_pid_namespace
+from leasectl.system.process import is_dead, own_pid_namespace
 
 
 class Showing:
@@ -94,7 +94,7 @@ def _renewer(handle: Handle) -> Renewer | None:
         return None
     if not renews_itself(handle):
         return "nobody"
-    return "keeper" if handle.runner is None else "run"
+    return "keeper" if handle.runner is None or is_dead(handle.runner) else "run"
 
 
 def _nobody(lease: Lease) -> Renewer | None:

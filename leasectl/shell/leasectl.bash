@@ -599,10 +599,10 @@ _lease__guard_release() { # <handle>
 # A script that is being aborted has little time: it must not hang on a server that doesn't answer.
 # timeout(1) also makes a process group, so that a second Ctrl-C doesn't interrupt the release.
 _lease__release_soon() { # <handle>
-  local _lease__cli=() _lease__out='' _lease__limit=${LEASECTL_RELEASE_TIMEOUT:-10}
+  local _lease__cli=() _lease__out='' _lease__limit=${LEASECTL_RELEASE_TIMEOUT-}
   _lease__find_cli lease__guard || return 1
   if builtin type -P timeout >/dev/null; then
-    _lease__cli=(timeout -k 5 15 "${_lease__cli[@]}")
+    _lease__cli=(timeout -k 5 35 "${_lease__cli[@]}")
   fi
   _lease__out=$(LEASECTL_RELEASE_TIMEOUT=$_lease__limit \command "${_lease__cli[@]}" release "--handle=$1" </dev/null) || return 1
   [ -z "$_lease__out" ] || printf '%s released\n' "${_lease__out//$'\n'/,}" >&2

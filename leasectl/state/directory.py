@@ -135,12 +135,27 @@ class State:
             for fd in wakers:
                 os.close(fd)
 
-    def wake(self, pipe: str) -> None:
+    def was_removed(self) -> bool:
+        """Tell whether the directory is gone, or is another than the one that was opened."""
+        try:
+            found = os.lstat(self.path("state.lock"))
+        except OSError:
+            return True
+        return not os.path.samestat(found, os.fstat(self._lock_fd))
+
+    def leave_names_files(self, are_left: bool) -> None:
+        """Change the database alone, or with the names files: not in a directory that is gone."""
+        self._names.are_left = are_left
+
+    def wake(self, pipe: str) -> bool:
         """Wake whoever sleeps on a named pipe once this transaction has ended.
 
         The pipe is opened now and closed after the commit: the hang-up is the wake-up, and the
         kernel gives it also when this process is killed in between. A byte written after the
         commit would be lost with its writer.
+
+        Returns:
+            Whether anybody has the pipe of that name open.
         """
         try:
             self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
@@ -148,6 +163,8 @@ class State:
             # Nobody listens, or nobody ever did: there is nobody to wake.
             if error.errno not in (errno.ENXIO, errno.ENOENT):
                 raise
+            return False
+        return True
 
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
         """Have the handle's names file say this when the transaction commits; None removes it."""

@@ -335,6 +335,9 @@ def is_watched(handle: Handle, *, remote: bool) -> bool:
 def renews_itself(handle: Handle) -> bool:
     """Tell whether a ttl is renewed without the holder's doing, by its `run` or the keeper.
 
+    Who asks for a ttl and names nobody who has to live for it, wants the lease to end by itself.
     Leases of scope ``test`` are to outlive the step and its keeper, so nobody renews them.
     """
-    return handle.request.ttl_seconds is not None and handle.request.scope == "step"
+    if handle.request.ttl_seconds is None or handle.request.scope == "test":
+        return False
+    return not handle.explicit_ttl or handle.guard is not None or handle.runner is not None

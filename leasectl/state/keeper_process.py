@@ -27,6 +27,9 @@ _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONH
 # Blocked from before the keeper's first instruction until it can heed them: at its defaults, one
 # that comes while it starts would end it with nothing done.
 KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+# For a keeper whose pipe somebody has removed. One that begins, or is of the version before,
+# ignores it.
+CALL = signal.SIGURG
 
 
 def pipe_path(state: State) -> str:
@@ -64,8 +67,18 @@ def _look(state: State) -> keeper_version.Registered | None:
 
 def wake(state: State) -> bool:
     """Inside a transaction: have the keeper look again; returns whether there is one."""
-    state.wake(pipe_path(state))
-    return is_kept(state)
+    is_heard = state.wake(pipe_path(state))
+    is_there = is_kept(state)
+    if is_there and not is_heard:
+        call(state)
+    return is_there
+
+
+def call(state: State) -> None:
+    """Have a keeper that can't be woken make its pipe anew, and look once the lock is free."""
+    keeper = running(state)
+    if keeper is not None:
+        keeper_version.send(keeper, CALL)
 
 
 def begin(state: State, process: Process) -> bool:

@@ -64,8 +64,18 @@ def _give_flags_columns(db: sqlite3.Connection) -> None:
     hand_over(db)
 
 
+def _say_whose_ttl_it_is(db: sqlite3.Connection) -> None:
+    """3 to 4: whether a ttl was asked for, since then nobody renews it for who has no guard.
+
+    Those who hold by one already go on as they began: renewed by a keeper.
+    """
+    db.execute("ALTER TABLE handle ADD COLUMN explicit_ttl INTEGER NOT NULL DEFAULT 0")
+    hand_over(db)
+
+
 # By the version that they lead away from.
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _name_the_directory,
     2: _give_flags_columns,
+    3: _say_whose_ttl_it_is,
 }

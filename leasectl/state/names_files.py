@@ -25,6 +25,9 @@ class NamesFiles:
         directory: The state directory.
         lock_fd: ``state.lock``, open for reading and writing.
         db: The database.
+
+    Attributes:
+        are_left: Nothing is staged: another directory may be where these files were.
     """
 
     def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
@@ -32,6 +35,7 @@ class NamesFiles:
         self._lock_fd = lock_fd
         self._db = db
         self._staged: dict[str, Sequence[str] | None] = {}
+        self.are_left = False
 
     def path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""
@@ -39,7 +43,8 @@ class NamesFiles:
 
     def stage(self, handle_id: str, names: Sequence[str] | None) -> None:
         """Have a file say this from the next commit on; None removes it."""
-        self._staged[handle_id] = names
+        if not self.are_left:
+            self._staged[handle_id] = names
 
     def unstage(self) -> None:
         """Forget what was staged."""

@@ -99,6 +99,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "adopted_claim": handle.adopted_claim,
         "served": handle.served,
         "unconfirmed": handle.unconfirmed,
+        "explicit_ttl": handle.explicit_ttl,
     }
 
 
@@ -148,6 +149,7 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         adopted_claim=adopted_claim,
         served=bool(row["served"]) or SERVED_LABEL in by_label,
         unconfirmed=bool(row["unconfirmed"]),
+        explicit_ttl=bool(row["explicit_ttl"]),
     )
 
 

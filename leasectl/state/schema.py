@@ -77,7 +77,8 @@ CREATE TABLE handle (
   watched INTEGER NOT NULL,        -- the keeper has something to do for it while not released
   adopted_claim TEXT,              -- whose claim it gives back without having got it itself
   served INTEGER NOT NULL DEFAULT 0,       -- made for a client of serve
-  unconfirmed INTEGER NOT NULL DEFAULT 0   -- that client may not know of it
+  unconfirmed INTEGER NOT NULL DEFAULT 0,  -- that client may not know of it
+  explicit_ttl INTEGER NOT NULL DEFAULT 0  -- else it is the backend's default
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';

@@ -24,7 +24,7 @@ class NamedPipe:
             try:
                 os.mkfifo(self.path, 0o600)
             except FileExistsError:
-                self.remove()
+                self._make_room()
                 continue
             try:
                 return self._open()
@@ -49,21 +49,36 @@ class NamedPipe:
         os.dup2(fresh, self.fd, inheritable=False)
         os.close(fresh)
 
+    def is_in_place(self) -> bool:
+        """Tell whether who opens a pipe of that name opens this one."""
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(self.fd))
+
     def remove(self) -> None:
-        """Take it out of its folder: who opens a pipe of that name from here on finds another."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
+        """Take it out of its folder: who opens a pipe of that name from here on finds another.
+
+        One that another process has put in its place since stays.
+        """
+        if self.is_in_place():
+            self._make_room()
 
     def restore(self) -> None:
-        """Put it back after all."""
-        self.remove()
+        """Put it back after all, instead of whatever has its name by now."""
+        self._make_room()
         os.mkfifo(self.path, 0o600)
         self.renew()
 
     def close(self) -> None:
         """Close it for good, and take it out of its folder."""
-        os.close(self.fd)
         self.remove()
+        os.close(self.fd)
+
+    def _make_room(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
 
 
 def is_read(path: str) -> bool:

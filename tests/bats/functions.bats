@@ -412,7 +412,7 @@ SCRIPT
 @test "a guard doesn't wait for ever for a release that hangs" {
   mkdir bin
   printf '#!/bin/bash\nsleep 60\n' >bin/leasectl
-  printf '#!/bin/bash\n[[ $* == "-k 5 15 leasectl release --handle=T-123456" ]] && exec %s 1 "${@:4}"\n' "$(type -P timeout)" >bin/timeout
+  printf '#!/bin/bash\n[[ $* == "-k 5 35 leasectl release --handle=T-123456" ]] && exec %s 1 "${@:4}"\n' "$(type -P timeout)" >bin/timeout
   chmod +x bin/*
   PATH=$PWD/bin:$PATH
   script <<<'lease__guard T-123456; exit 3'

@@ -173,7 +173,7 @@ class KeeperSweep:
             due=tuple(handle.id for handle in due),
             sooner=take(later).id,
             later=take(later).id,
-            renewed=take(Request("own", ttl_seconds=3600.0)).id,
+            renewed=take(Request("own", ttl_seconds=3600.0), os.getpid()).id,
         )
         for handle in due:
             arm(service, whole(handle), 0.0)

@@ -31,8 +31,12 @@ from leasectl.text.durations import format_duration
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
-# How long a server may be away.
+# How long a server may be away, or fail, unless it takes longer to fail twice.
 CONNECT_SECONDS = 10.0
+_FEWEST_FAILURES = 2
+# For so long Boskos keeps the place of who waited and went away, and grants it to nobody else:
+# --request-ttl. A server that heeds keys knows at once.
+GHOST_SECONDS = 30.0
 MOST_LOSSES = 3
 # Whoever gives up wants to end.
 UNDO_SECONDS = 0.3
@@ -76,7 +80,11 @@ class Acquisition:
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
         self._next_report = self._start + FIRST_REPORT_SECONDS
-        self._tried_at = self._failing_since = self._start
+        self._failures = 0
+        self._failing_since = self._start
+        self._failure: Exception | None = None
+        self._got: set[str] = set()
+        self._heeds_keys = False
         self._asked = 0
         self._losses = 0
         self._key = journal.key
@@ -97,7 +105,7 @@ class Acquisition:
                 now=self._clock.elapsed,
             )
             if leases is None:
-                raise self._no_lease()
+                raise self._no_lease(str(self._failure) if self._failure else None)
         except BaseException:
             self._undo_losses()
             raise
@@ -106,10 +114,10 @@ class Acquisition:
     def ask_for_one(self, until: float | None) -> str | None:
         self._key = f"{self._journal.key}/{self._asked}"
         self._asked += 1
-        self._failing_since = self._clock.elapsed()
+        self._failures = 0
         try:
-            return retry(
-                lambda: self._ask_until_answered(until),
+            name = retry(
+                lambda: self._try(until),
                 on=(NotSent, Refused),
                 backoff=_BACKOFF,
                 is_over=lambda pause: self._is_over(until, pause),
@@ -118,28 +126,49 @@ class Acquisition:
             )
         except TimeOver:
             return None
+        if name in self._got:
+            raise BackendUnreachable(
+                f"{self._url} granted {name} twice at once; all of it is given back"
+            )
+        self._got.add(name)
+        self._failure = None
+        return name
 
     def give_back(self, name: str) -> None:
         self._releases.give_back(name, self._journal.key)
+        self._got.discard(name)
+
+    @property
+    def ghost_seconds(self) -> float:
+        return 0.0 if self._heeds_keys else GHOST_SECONDS
 
     def pause(self, seconds: float) -> None:
         now = self._clock.elapsed
         until = now() + seconds
         sleep(wake_fds=(), interrupts=self._patience.interrupts, until=until, now=now)
 
+    def _try(self, until: float | None) -> str:
+        try:
+            return self._ask_until_answered(until)
+        except (NotSent, Refused) as error:
+            if not self._failures:
+                # Not sooner: a server that goes while it lets us wait may be restarted.
+                self._failing_since = self._clock.elapsed()
+            self._failures += 1
+            self._failure = error
+            raise
+
     def _is_over(self, until: float | None, pause: float) -> bool:
-        # A server that let us wait for a while was there: its failure is a new one.
-        if self._clock.elapsed() - self._tried_at > CONNECT_SECONDS:
-            self._failing_since = self._clock.elapsed()
-        last_try = self._failing_since + CONNECT_SECONDS if until is None else until
-        return self._clock.elapsed() + pause >= last_try
+        again = self._clock.elapsed() + pause
+        if until is not None:
+            return again >= until
+        return self._failures >= _FEWEST_FAILURES and again >= self._failing_since + CONNECT_SECONDS
 
     def _note_failure(self, failures: int, error: Exception) -> None:
         if failures == 1 and self._patience.report:
             self._patience.warn(f"{error}; trying again")
 
     def _ask_until_answered(self, until: float | None) -> str:
-        self._tried_at = self._clock.elapsed()
         while True:
             try:
                 answer = self._connection.ask(
@@ -157,6 +186,7 @@ class Acquisition:
 
     def _name_in(self, answer: Answer) -> str:
         if heeds(answer, self._key):
+            self._heeds_keys = True
             self._journal.found()
         try:
             names = granted(self._url, answer)
@@ -184,7 +214,7 @@ class Acquisition:
     def _take_late(self, answer: Answer | None) -> None:
         """Keep what was granted while we gave up: whoever has asked gives back what has arrived."""
         names = names_in(answer) if answer is not None and answer.status == 200 else None
-        for name in names or ():
+        for name in set(names or ()) - self._got:
             if not is_name(name) or self._journal.arrived(name) is None:
                 self._releases.give_back(name, self._key)
         if answer is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Callable
 
 from leasectl.backends.contract import Patience, RemoteJournal, Turn
 from leasectl.backends.kinds import no_pools, pool_prefixes
@@ -26,18 +27,25 @@ class ProxyBackend:
     Args:
         url: ``http://`` or ``https://`` address of the proxy.
         connection: How to talk to it.
-        release_seconds: How long a release may take in all.
+        release_seconds: How long a release may take in all; None for the usual time.
+        warn: As `Releases` has it.
         clock: Where times come from.
     """
 
     remote = True
 
     def __init__(
-        self, url: str, connection: Connection, *, release_seconds: float, clock: Clock
+        self,
+        url: str,
+        connection: Connection,
+        *,
+        release_seconds: float | None,
+        warn: Callable[[str], None],
+        clock: Clock,
     ) -> None:
         self.url = url
         self._connection = connection
-        self._releases = Releases(url, connection, seconds=release_seconds, clock=clock)
+        self._releases = Releases(url, connection, seconds=release_seconds, warn=warn, clock=clock)
         self._clock = clock
 
     @property

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Callable
 from urllib.parse import urlencode
 
-from leasectl.errors import BackendUnreachable, NoLease
+from leasectl.errors import AccessRefused, BackendUnreachable, NoLease, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
@@ -33,6 +33,12 @@ class Loss(BackendUnreachable):
 
 class TimeOver(NoLease):
     """The time for an answer has passed."""
+
+
+def words_of(url: str, answer: Answer) -> str:
+    """What a server said, for an error."""
+    said = printable(" ".join(answer.text.split()), longest=200)
+    return f"{url} answered {answer.status}: {said or 'nothing'}"
 
 
 class Connection:
@@ -85,17 +91,30 @@ class Connection:
         Raises:
             NotSent, Loss: No answer.
             TimeOver: Not in time.
+            AccessRefused: Not to us.
         """
         call = Call(f"{self._url}{path}?{urlencode(params)}", headers=self._headers(headers))
         seconds = None if until is None else until - self._clock.elapsed()
         try:
-            return self._client.ask(
+            answer = self._client.ask(
                 call, seconds=seconds, interrupts=interrupts, tick=tick, late=late
             )
         except NotInTime:
             raise TimeOver(f"no answer from {self._url} in time") from None
         except NoAnswer as reason:
             raise self._failure(path, reason) from reason
+        return self._allowed(answer)
+
+    def look(self, path: str, *, seconds: float) -> Answer:
+        """GET, and wait for the answer for so many seconds at most.
+
+        Raises:
+            NotSent, Loss: No answer.
+            AccessRefused: Not to us.
+        """
+        return self._in_time(
+            Call(self._url + path, headers=self._headers({}), method="GET"), path, seconds
+        )
 
     def tell(
         self, path: str, body: object, *, headers: Mapping[str, str], seconds: float
@@ -104,6 +123,7 @@ class Connection:
 
         Raises:
             NotSent, Loss: No answer.
+            AccessRefused: Not to us.
         """
         text = json.dumps(body, separators=(",", ":")).encode()
         call = Call(
@@ -111,12 +131,27 @@ class Connection:
             text,
             headers=self._headers({**headers, "Content-Type": "application/json"}),
         )
+        return self._in_time(call, path, seconds)
+
+    def _in_time(self, call: Call, path: str, seconds: float) -> Answer:
         try:
-            return self._client.ask(call, seconds=seconds)
+            answer = self._client.ask(call, seconds=seconds)
         except NotInTime:
             raise Loss(f"no answer from {self._url} in time") from None
         except NoAnswer as reason:
             raise self._failure(path, reason) from reason
+        return self._allowed(answer)
+
+    def _allowed(self, answer: Answer) -> Answer:
+        """The answer, unless it is that we may not ask."""
+        if answer.status not in (401, 403):
+            return answer
+        if self._settings.token_file:
+            file = printable(self._settings.token_file, longest=500)
+            advice = f"is the token in {file} (LEASECTL_TOKEN_FILE) still the right one?"
+        else:
+            advice = "it wants a bearer token: name the file that holds it in LEASECTL_TOKEN_FILE"
+        raise AccessRefused(NotAllowed(f"{words_of(self._url, answer)}; {advice}"))
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         if not self._settings.token_file:

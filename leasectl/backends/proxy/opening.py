@@ -32,5 +32,9 @@ def open_backend(url: str, opening: Opening) -> Backend:
 
     connection = Connection(url, parse_settings(opening.settings), clock=opening.clock)
     return ProxyBackend(
-        url, connection, release_seconds=opening.release_seconds, clock=opening.clock
+        url,
+        connection,
+        release_seconds=opening.release_seconds,
+        warn=opening.warn,
+        clock=opening.clock,
     )

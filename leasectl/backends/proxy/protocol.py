@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import json
 
-from leasectl.backends.proxy.connection import Loss
+from leasectl.backends.proxy.connection import Loss, words_of
 from leasectl.errors import BackendUnreachable, CanNeverBeMet, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer
-from leasectl.text.printable import printable
 
 ACQUIRE = "/lease/acquire"
 RELEASE = "/lease/release"
 IDEMPOTENCY_KEY = "Idempotency-Key"
+
+# What ci-operator's proxy says when its time for waiting is over; the first is what was seen.
+_WAITED_ENOUGH = ("resources not found", "context deadline exceeded")
+# What is said of a release of what isn't leased: by the proxy, and by Boskos behind it.
+_NOT_LEASED = ("no resource name", "statusCode 401", "statusCode 404")
 
 
 class Refused(BackendUnreachable):
@@ -46,7 +50,7 @@ def names_in(answer: Answer) -> list[str] | None:
     """The names that an answer says were granted; None when it says something else."""
     try:
         names = json.loads(answer.text)["names"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):  # the last: nested too deeply
         return None
     well_formed = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return names if well_formed else None
@@ -69,14 +73,20 @@ def granted(url: str, answer: Answer) -> list[str]:
     return names
 
 
-def check_released(url: str, answer: Answer) -> None:
-    """Look at the answer to a release of names; that they weren't leased (any more) is as good.
+def was_released(url: str, answer: Answer) -> bool:
+    """Tell from the answer to a release of one name whether it was leased until then.
+
+    When it wasn't (any more), nothing is left to be done either: the proxy knows no such name, or
+    Boskos has taken the lease back, and says that it is another's by now, or nobody's.
 
     Raises:
-        Refused: It was none.
+        Refused: It is leased as before.
     """
-    if answer.status not in (200, 204) and "no resource name" not in answer.text:
-        raise Refused(words_of(url, answer))
+    if answer.status in (200, 204):
+        return True
+    if any(words in answer.text for words in _NOT_LEASED):
+        return False
+    raise Refused(words_of(url, answer))
 
 
 def is_undone(url: str, answer: Answer, key: str) -> bool:
@@ -93,19 +103,13 @@ def is_undone(url: str, answer: Answer, key: str) -> bool:
     return heeds(answer, key)
 
 
-def words_of(url: str, answer: Answer) -> str:
-    """What a server said, for an error."""
-    said = printable(" ".join(answer.text.split()), longest=200)
-    return f"{url} answered {answer.status}: {said or 'nothing'}"
-
-
 def _why_not(url: str, answer: Answer) -> LeaseError:
     words = words_of(url, answer)
     if answer.status == 404:
         return NotFound(words)
     if 400 <= answer.status < 500:
         return CanNeverBeMet(words)
-    if "context deadline exceeded" in answer.text:
+    if any(each in answer.text for each in _WAITED_ENOUGH):
         return NoLease(words)
     if answer.status in (502, 504):
         return Loss(words)  # something in between doesn't know what became of it

@@ -9,7 +9,8 @@ from tests.kit.faults.http1 import Answer
 
 def refusal(status: int, text: str) -> Answer:
     """An answer that says why not; as of Go's `http.Error`, its text ends a line."""
-    return Answer(status, f"{text}\n".encode(), headers=(("X-Content-Type-Options", "nosniff"),))
+    body = f"{text}\n".encode("utf-8", "replace")
+    return Answer(status, body, headers=(("X-Content-Type-Options", "nosniff"),))
 
 
 def names_answer(names: object) -> Answer:

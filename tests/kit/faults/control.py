@@ -8,6 +8,7 @@ usage: control.py PORT_FILE state [KEY]      the state as JSON, or one of its va
        control.py PORT_FILE mark TEXT        write a line into the log
        control.py PORT_FILE occupy TYPE [COUNT]  let other jobs have free resources
        control.py PORT_FILE vacate [NAME...]     let them give back these, or all
+       control.py PORT_FILE reap NAME...         let Boskos take back these leases
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ class Control:
         """Let other jobs give back these resources, or all that they have."""
         return _names(self._ask("vacate", names=list(names)))
 
+    def reap(self, *names: str) -> list[str]:
+        """Let Boskos take back these leases, which its holders aren't told of."""
+        return _names(self._ask("reap", names=list(names)))
+
     def _ask(self, action: str, **given: object) -> object:
         connection = http.client.HTTPConnection(self._address, timeout=_TIMEOUT_SECONDS)
         try:
@@ -105,6 +110,8 @@ def main(arguments: Sequence[str]) -> None:
         _print_lines(control.occupy(rest[0], int(rest[1]) if rest[1:] else 1))
     elif action == "vacate":
         _print_lines(control.vacate(*rest))
+    elif action == "reap":
+        _print_lines(control.reap(*rest))
     else:
         raise ValueError(f"no action {action!r}")
 

@@ -19,7 +19,8 @@ class ControlPort:
     """Paths below ``/_test/``; arguments are a JSON object in the body.
 
     GET state; POST faults {rules}, refuse {seconds}, accept, resume, mark {text},
-    occupy {type, count}, vacate {names}. Each answers with JSON, or 400 and a line why not.
+    occupy {type, count}, vacate {names}, reap {names}. Each answers with JSON, or 400 and a line
+    why not.
 
     Args:
         proxy: What it is about.
@@ -41,7 +42,8 @@ class ControlPort:
             "occupy": lambda given: proxy.source.occupy(
                 str(given["type"]), int(str(given.get("count", 1)))
             ),
-            "vacate": self._vacate,
+            "vacate": lambda given: proxy.source.vacate(_names(given)),
+            "reap": lambda given: proxy.source.reap(_names(given)),
         }
 
     def _opened(self, connection: Connection) -> None:
@@ -77,8 +79,9 @@ class ControlPort:
         self._proxy.script.replace([parse_rule(source) for source in sources])
         self._log.write("faults", rules=sources)
 
-    def _vacate(self, given: Mapping[str, object]) -> list[str]:
-        names = given.get("names", [])
-        if not isinstance(names, list):
-            raise ValueError("names are no list")
-        return self._proxy.source.vacate(names)
+
+def _names(given: Mapping[str, object]) -> list[str]:
+    names = given.get("names", [])
+    if not isinstance(names, list):
+        raise ValueError("names are no list")
+    return names

@@ -23,6 +23,8 @@ class StartFaultProxy(Protocol):
         poll_seconds: float | None = None,
         acquire_timeout_seconds: float | None = None,
         upstream: str | None = None,
+        ghost_seconds: float | None = None,
+        reaped_seconds: float | None = None,
     ) -> FaultProxy: ...
 
 
@@ -43,6 +45,8 @@ def fault_proxy(tmp_path: Path) -> Iterator[StartFaultProxy]:
         poll_seconds: float | None = None,
         acquire_timeout_seconds: float | None = None,
         upstream: str | None = None,
+        ghost_seconds: float | None = None,
+        reaped_seconds: float | None = None,
     ) -> FaultProxy:
         options = [f"--seed={seed}"]
         if idempotent:
@@ -51,6 +55,10 @@ def fault_proxy(tmp_path: Path) -> Iterator[StartFaultProxy]:
             options.append(f"--poll={poll_seconds}")
         if acquire_timeout_seconds is not None:
             options.append(f"--acquire-timeout={acquire_timeout_seconds}")
+        if ghost_seconds is not None:
+            options.append(f"--ghosts={ghost_seconds}")
+        if reaped_seconds is not None:
+            options.append(f"--reaped={reaped_seconds}")
         if upstream is not None:
             options.append(f"--upstream={upstream}")
         port_file = tmp_path / f"lease-proxy-{len(started) + 1}"

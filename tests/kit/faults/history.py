@@ -59,6 +59,8 @@ class History:
                 leased.add(event["name"])
             elif event["event"] == "release":
                 leased.discard(event["name"])
+            elif event["event"] == "reap":
+                leased.difference_update(event["names"])
         return leased
 
     @property
@@ -157,7 +159,7 @@ class History:
                     f"{each} was occupied while leased" for each in holder.keys() & event["names"]
                 ]
                 holder.update(dict.fromkeys(event["names"], "another job"))
-            elif kind == "vacate":
+            elif kind in ("vacate", "reap"):
                 for each in event["names"]:
                     holder.pop(each, None)
             elif kind == "answer" and self._tells_names(event):

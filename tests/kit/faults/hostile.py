@@ -25,6 +25,11 @@ _INVENTED: dict[str, object] = {
     "string": "T--00",
     "null": None,
 }
+# These are JSON that few programs expect.
+_WRITTEN = {
+    "surrogate": rb'{"names":["\ud800"]}',
+    "deep": b'{"names":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}
 # These misreport a grant that happened.
 _MISREPORTED: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "empty": lambda names: [],
@@ -32,7 +37,7 @@ _MISREPORTED: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "more": lambda names: [*names, "somebody-elses"],
     "duplicate": lambda names: [*names, *names[:1]],
 }
-VARIANTS = (*_INVENTED, *_MISREPORTED)
+VARIANTS = (*_INVENTED, *_WRITTEN, *_MISREPORTED)
 
 
 def choose(variant: str | None, chance: random.Random) -> str:
@@ -48,4 +53,6 @@ def answer(variant: str, granted: Sequence[str]) -> Answer:
     """The 200 to send, given what was granted."""
     if variant in _MISREPORTED:
         return names_answer(_MISREPORTED[variant](granted))
+    if variant in _WRITTEN:
+        return Answer(200, _WRITTEN[variant], "application/json")
     return names_answer(_INVENTED[variant])

@@ -7,6 +7,7 @@ before an error stays leased, and nobody gets to know its name.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -18,9 +19,17 @@ from tests.kit.faults.exchange import Exchange
 from tests.kit.faults.http1 import Answer
 from tests.kit.faults.ledger import Ledger, NotReleased
 from tests.kit.faults.log import Log
+from tests.kit.faults.places import Places
+from tests.kit.faults.script import Fault
 
 ACQUIRE = "/lease/acquire"
 RELEASE = "/lease/release"
+_BOSKOS_FAILS = {
+    "fail-unit": "Boskos is unavailable",
+    "boskos-away": 'Post "http://boskos/acquire": dial tcp 172.30.0.1:80: connect: '
+    "connection refused",
+}
+_GHOST_LOOK_SECONDS = 0.02
 _COUNT = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
@@ -35,6 +44,9 @@ class LeaseApi:
         ledger: The resources.
         log: Where grants and releases are written.
         acquire_timeout_seconds: How long an acquire may wait in all.
+        ghost_seconds: As `Places` has it.
+        reaped_seconds: How long it takes to find out that Boskos has taken a lease back; nobody is
+            served meanwhile.
         poll_seconds: Waiters look again this often, as the real one does every 3 s; None: at once
             when something becomes free.
         idempotent: Honour `Idempotency-Key`, which the real one doesn't: a repeated key gets the
@@ -50,12 +62,17 @@ class LeaseApi:
         *,
         acquire_timeout_seconds: float = 7200.0,
         poll_seconds: float | None = None,
+        ghost_seconds: float | None = None,
+        reaped_seconds: float = 14.0,
         idempotent: bool = False,
     ) -> None:
         self._ledger = ledger
         self._log = log
         self._acquire_timeout_seconds = acquire_timeout_seconds
         self._poll_seconds = poll_seconds
+        self._places = Places(ghost_seconds)
+        self._reaped_seconds = reaped_seconds
+        self._busy = asyncio.Lock()
         self._idempotent = idempotent
         self._by_key: dict[str, list[str]] = {}
         self._waiting: dict[int, Exchange] = {}
@@ -89,6 +106,13 @@ class LeaseApi:
         self._stir()
         return vacated
 
+    def reap(self, names: Sequence[str]) -> list[str]:
+        """Let Boskos take back these leases, as its reaper does; nobody here is told."""
+        taken = self._ledger.reap(names)
+        self._log.write("reap", names=taken)
+        self._stir()
+        return taken
+
     async def handle(self, exchange: Exchange) -> Answer:
         """Do what a request asks for."""
         request = exchange.request
@@ -97,7 +121,7 @@ class LeaseApi:
         if request.method != "POST":
             return refusal(405, f"Method {request.method} not allowed, POST requests only.")
         if request.path == RELEASE:
-            return self._release(exchange)
+            return await self._release(exchange)
         answer = await self._acquire(exchange)
         key = self._key(exchange)
         return answer if key is None else answer._replace(headers=(("Idempotency-Key", key),))
@@ -129,25 +153,38 @@ class LeaseApi:
         names = exchange.names
         while len(names) < count:
             _fail_at(exchange, len(names) + 1)
-            name = self._ledger.grant(pool_type)
+            async with self._busy:
+                name = self._grant(exchange, pool_type)
             if name is not None:
                 names.append(name)
                 self._log.write("grant", request=exchange.number, name=name)
                 self._stir()
             elif exchange.connection.client_is_gone:
+                self._places.abandon(pool_type, exchange.number)
                 raise _NotAcquired("context canceled")
             elif time.monotonic() >= deadline:
-                raise _NotAcquired("context deadline exceeded")
+                self._places.abandon(pool_type, exchange.number)
+                raise _NotAcquired("resources not found")
             else:
                 await self._wait(exchange, deadline)
         if exchange.fault is not None and exchange.fault.unit > count:
             _fail_at(exchange, exchange.fault.unit)
         return names
 
+    def _grant(self, exchange: Exchange, pool_type: str) -> str | None:
+        free = self._ledger.count_free(pool_type)
+        if not self._places.may_have(pool_type, exchange.number, free=free):
+            return None
+        name = self._ledger.grant(pool_type)
+        self._places.leave(pool_type, exchange.number)
+        return name
+
     async def _wait(self, exchange: Exchange, deadline: float) -> None:
         seconds = max(0.0, deadline - time.monotonic())
         if self._poll_seconds is not None:
             seconds = min(seconds, self._poll_seconds)
+        elif self._places.are_kept:
+            seconds = min(seconds, _GHOST_LOOK_SECONDS)
         with self._listed(exchange):
             await exchange.wait(seconds)
 
@@ -159,12 +196,15 @@ class LeaseApi:
         finally:
             del self._waiting[exchange.number]
 
-    def _release(self, exchange: Exchange) -> Answer:
+    async def _release(self, exchange: Exchange) -> Answer:
         try:
             names = _parse_names(exchange.request.body)
         except ValueError as error:
             return refusal(400, f"unmarshal request body: {error}")
-        answer = self._release_all(exchange, names or self._undone(exchange))
+        async with self._busy:
+            if any(map(self._ledger.is_reaped, names)):
+                await asyncio.sleep(self._reaped_seconds)
+            answer = self._release_all(exchange, names or self._undone(exchange))
         key = self._key(exchange)
         return answer if key is None else answer._replace(headers=(("Idempotency-Key", key),))
 
@@ -186,10 +226,7 @@ class LeaseApi:
         return Answer(204)
 
     def _release_one(self, exchange: Exchange, name: str, *, unit: int) -> None:
-        fault = exchange.fault
-        failing = None
-        if fault is not None and fault.name == "fail-unit" and fault.unit == unit:
-            failing = fault.text or "Boskos is unavailable"
+        failing = _reason(exchange.fault) if _fails_at(exchange.fault, unit) else None
         try:
             self._check_key(exchange, name)
             self._forget_key_of(name)
@@ -225,9 +262,17 @@ def _covers(key: str, other: str) -> bool:
 
 
 def _fail_at(exchange: Exchange, unit: int) -> None:
-    fault = exchange.fault
-    if fault is not None and fault.name == "fail-unit" and fault.unit == unit:
-        raise _NotAcquired(fault.text or "Boskos is unavailable")
+    if _fails_at(exchange.fault, unit):
+        raise _NotAcquired(_reason(exchange.fault))
+
+
+def _fails_at(fault: Fault | None, unit: int) -> bool:
+    return fault is not None and fault.name in _BOSKOS_FAILS and fault.unit == unit
+
+
+def _reason(fault: Fault | None) -> str:
+    assert fault is not None
+    return fault.text or _BOSKOS_FAILS[fault.name]
 
 
 def _parse_names(body: bytes) -> list[str]:

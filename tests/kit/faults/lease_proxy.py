@@ -49,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--upstream", metavar="URL", help="pass requests on to this server, faults apart")
     add("--poll", type=float, metavar="SECONDS", help="waiters ask this often; the real one's 3")
     add("--acquire-timeout", type=float, default=7200.0, metavar="SECONDS")
+    add("--ghosts", type=float, metavar="SECONDS", help="Boskos' queue keeps places; its 30")
+    add("--reaped", type=float, default=14.0, metavar="SECONDS", help="to find a lease reaped")
     add("--parent", type=int, default=os.getppid(), metavar="PID", help="ends when that ends")
     return parser
 
@@ -69,6 +71,8 @@ def _source(arguments: argparse.Namespace, resources: dict[str, list[str]], log:
         log,
         acquire_timeout_seconds=arguments.acquire_timeout,
         poll_seconds=arguments.poll,
+        ghost_seconds=arguments.ghosts,
+        reaped_seconds=arguments.reaped,
         idempotent=arguments.idempotent,
     )
 

@@ -26,6 +26,7 @@ class Ledger:
         self._leased: set[str] = set()
         self._known: set[str] = set()
         self._occupied: set[str] = set()
+        self._reaped: set[str] = set()
 
     def has_type(self, pool_type: str) -> bool:
         return pool_type in self._resources
@@ -36,6 +37,7 @@ class Ledger:
         if name is not None:
             self._leased.add(name)
             self._known.add(name)
+            self._reaped.discard(name)
         return name
 
     def release(self, name: str, *, failing: str | None = None) -> None:
@@ -51,6 +53,9 @@ class Ledger:
         if name not in self._known:
             raise NotReleased(f"no resource name {name}")
         self._known.discard(name)
+        if name in self._reaped:
+            self._reaped.discard(name)
+            raise NotReleased(f"status 401 Unauthorized, statusCode 401 releasing {name}")
         if failing is not None:
             raise NotReleased(failing)
         self._leased.discard(name)
@@ -71,6 +76,16 @@ class Ledger:
         given = sorted(self._occupied.intersection(names) if names else self._occupied)
         self._occupied.difference_update(given)
         return given
+
+    def reap(self, names: Iterable[str]) -> list[str]:
+        """Let Boskos take back leases, of which it tells nobody."""
+        taken = sorted(self._leased.intersection(names))
+        self._leased.difference_update(taken)
+        self._reaped.update(taken)
+        return taken
+
+    def is_reaped(self, name: str) -> bool:
+        return name in self._reaped
 
     @property
     def leased(self) -> list[str]:
@@ -93,6 +108,9 @@ class Ledger:
             pool_type: [name for name in members if self._is_free(name)]
             for pool_type, members in self._resources.items()
         }
+
+    def count_free(self, pool_type: str) -> int:
+        return sum(map(self._is_free, self._resources[pool_type]))
 
     def _first_free(self, pool_type: str) -> str | None:
         return next(filter(self._is_free, self._resources[pool_type]), None)

@@ -57,6 +57,9 @@ class Relay:
     def vacate(self, names: Sequence[str]) -> list[str]:
         raise ValueError("only the server behind this relay can vacate")
 
+    def reap(self, names: Sequence[str]) -> list[str]:
+        raise ValueError("only the server behind this relay can reap")
+
     async def handle(self, exchange: Exchange) -> Answer:
         """Pass a request on; 502 when there is no answer."""
         path = exchange.request.path

@@ -32,6 +32,7 @@ FAULTS = frozenset(
         "hang",
         "hang-after",
         "fail-unit",
+        "boskos-away",
         "garbage",
         "not-json",
         "half",
@@ -41,7 +42,7 @@ FAULTS = frozenset(
     ]
 )
 _STATUS = re.compile(r"[345][0-9][0-9]", re.ASCII)
-_SECONDS = {"delay": 0.1, "delay-after": 0.1, "refuse": 0.5, "drip": 0.002}
+_SECONDS = {"delay": 0.1, "delay-after": 0.1, "refuse": 0.5, "boskos-away": 160.0, "drip": 0.002}
 
 
 class Fault(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tests.kit.faults import hostile
@@ -17,6 +17,7 @@ from tests.kit.faults.log import Log
 from tests.kit.faults.script import Fault, Script
 
 _GARBAGE_BYTES = 64
+_LOGGED_BYTES = 4096
 _NOT_JSON = "<html><body>Please log in.</body></html>"
 
 
@@ -27,6 +28,7 @@ class Source(Protocol):
     def state(self) -> dict[str, object]: ...
     def occupy(self, pool_type: str, count: int) -> list[str]: ...
     def vacate(self, names: Sequence[str]) -> list[str]: ...
+    def reap(self, names: Sequence[str]) -> list[str]: ...
 
 
 class LeaseProxy:
@@ -119,19 +121,19 @@ class LeaseProxy:
             if fault is not None and fault.name == "refuse":
                 self.refuse(fault.seconds)
             return self._reset(exchange)
-        if not await self._pause(exchange, "delay", "hang"):
+        if not await self._pause(exchange, ("delay", "boskos-away"), "hang"):
             return self._leave_unanswered(exchange)
         answer = await self._answer(exchange)
         if exchange.fault_is("reset-after"):
             return self._reset(exchange)
-        if not await self._pause(exchange, "delay-after", "hang-after"):
+        if not await self._pause(exchange, ("delay-after",), "hang-after"):
             return self._leave_unanswered(exchange)
         return await self._send(exchange, answer)
 
-    async def _pause(self, exchange: Exchange, delay: str, hang: str) -> bool:
+    async def _pause(self, exchange: Exchange, delays: Collection[str], hang: str) -> bool:
         """Wait as the fault says, and tell whether there still is a connection."""
         fault = exchange.fault
-        if fault is not None and fault.name == delay:
+        if fault is not None and fault.name in delays:
             await asyncio.sleep(fault.seconds)
         elif fault is not None and fault.name == hang:
             self._hanging[exchange.number] = exchange
@@ -223,7 +225,7 @@ class LeaseProxy:
             request=exchange.number,
             how=how,
             status=answer.status if answer is not None else None,
-            body=answer.body.decode("utf-8", "replace") if answer is not None else None,
+            body=answer.body[:_LOGGED_BYTES].decode("utf-8", "replace") if answer else None,
             names=list(exchange.names),
             written=written,
             client_gone=exchange.connection.client_is_gone,

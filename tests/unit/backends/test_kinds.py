@@ -124,8 +124,8 @@ def test_of_a_backend_that_only_another_version_knows_nothing_is_asked_here() ->
     assert claim_key_of(handle) == "T-1/3"
 
 
-def test_the_readme_names_every_kind() -> None:
-    readme = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
-    (row,) = [line for line in readme.splitlines() if line.startswith("| `LEASECTL_BACKEND` |")]
+def test_the_page_on_variables_names_every_kind() -> None:
+    page = Path(__file__).parents[3].joinpath("docs/files.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| `LEASECTL_BACKEND` |")]
     for kind in KINDS:
         assert f"`{kind.prefix}" in row, kind.title

@@ -20,8 +20,9 @@ NOT_IN_TIME = None
 class Server:
     """Does one step after the other; time is what it lets pass."""
 
-    def __init__(self, *steps: Step) -> None:
+    def __init__(self, *steps: Step, ghost_seconds: float = 0.0) -> None:
         self.now = 0.0
+        self.ghost_seconds = ghost_seconds
         self.steps = iter(steps)
         self.waits: list[float | None] = []
         self.paused: list[float] = []
@@ -119,6 +120,26 @@ def test_pauses_get_longer_up_to_a_limit_and_are_left_to_chance() -> None:
     assert all(0 <= pause <= limit for pause, limit in zip(server.paused, longest))
     assert BACKOFF.chance == 1
     assert len(set(server.paused)) == len(server.paused)
+
+
+def test_before_it_asks_again_the_ghost_of_what_was_given_up_is_gone() -> None:
+    server = Server("a", NOT_IN_TIME, "a", "b", ghost_seconds=30.0)
+    assert acquire(server, 2) == ["a", "b"]
+    assert 30.0 <= server.paused[0] <= 30.0 + BACKOFF.first_seconds
+
+
+def test_where_ghosts_stay_the_rest_is_waited_for_longer_than_they_do() -> None:
+    # Or those whose way they are in would give up before they get anything.
+    server = Server("a", "b", ghost_seconds=30.0)
+    acquire(server, 2)
+    assert server.waits[1] is not None
+    assert server.waits[1] > PART_SECONDS + 2 * 30.0
+
+
+def test_a_pause_ends_at_the_deadline_and_with_it_the_acquisition() -> None:
+    server = Server("a", NOT_IN_TIME, ghost_seconds=30.0)
+    assert acquire(server, 2, deadline=140.0) is None
+    assert server.now == 140.0
 
 
 def test_with_a_deadline_nobody_waits_longer() -> None:

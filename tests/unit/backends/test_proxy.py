@@ -193,9 +193,11 @@ class TestLosses:
         use(cli, fault_proxy("T=1", acquire_timeout_seconds=0.2)).occupy("T", 1)
         finished = cli("acquire", "-q", "-t", "T")
         assert finished.code == 75
-        assert "context deadline exceeded" in finished.err
+        assert "resources not found" in finished.err
 
-    @pytest.mark.parametrize("variant", ["traversal", "newline", "long", "shell", "more"])
+    @pytest.mark.parametrize(
+        "variant", ["traversal", "surrogate", "newline", "long", "shell", "more"]
+    )
     def test_a_name_that_is_not_to_be_trusted_reaches_nothing(
         self, cli: Cli, fault_proxy: StartFaultProxy, variant: str
     ) -> None:
@@ -205,6 +207,68 @@ class TestLosses:
         assert finished.err.count("\n") == 1
         assert finished.err[:-1].isprintable()
         assert list((cli.state_dir / "handles").iterdir()) == []
+
+
+class TestBoskosBehindIt:
+    """What ci-operator's proxy was seen to do."""
+
+    def test_its_own_limit_for_waiting_is_75(self, cli: Cli, fault_proxy: StartFaultProxy) -> None:
+        proxy = use(cli, fault_proxy("T=1", acquire_timeout_seconds=0.2))
+        proxy.occupy("T")
+        finished = cli("acquire", "-q", "-t", "T", "-w", "1m")
+        assert finished.code == 75
+        assert "resources not found" in finished.err
+        assert len(proxy.history().of("request")) == 1
+
+    def test_a_lease_that_was_taken_back_is_released_with_a_warning(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = use(cli, fault_proxy("T=2", reaped_seconds=0.2))
+        handle = cli("acquire", "-t", "T", "-c", "2").handle
+        proxy.reap("T--00")
+        released = cli("release", "--handle", handle)
+        assert (released.code, released.out) == (0, "T--00\nT--01\n")
+        assert "T--00 wasn't leased to us any more" in released.err
+        assert "statusCode 401" in released.err
+        assert "T--01" not in released.err
+        assert proxy.leased == []
+
+    def test_so_is_one_that_the_proxy_knows_no_more(
+        self, cli: Cli, proxy: FaultProxy, tmp_path: Path
+    ) -> None:
+        copy = tmp_path / "copy"
+        handle = cli("acquire", "-t", "T").handle
+        copy.write_bytes(Path(handle).read_bytes())
+        cli.ok("release", "--handle", handle)
+        again = cli("release", "--handle", str(copy), LEASECTL_STATE_DIR=str(tmp_path / "other"))
+        assert again.code == 0
+        assert "T--00 wasn't leased to us any more" in again.err
+
+    def test_the_keeper_says_so_in_its_log(self, cli: Cli, fault_proxy: StartFaultProxy) -> None:
+        proxy = use(cli, fault_proxy("T=1", reaped_seconds=0.0))
+        cli.ok("acquire", "-t", "T", "--release-after", "0.3s")
+        proxy.reap("T--00")
+        log = cli.state_dir / "keeper.log"
+        eventually(lambda: log.exists() and "wasn't leased to us any more" in log.read_text())
+
+    def test_one_name_twice_is_given_back_once_and_is_69(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        rule = 'not-json path=acquire text="{\\"names\\":[\\"T--00\\"]}"'
+        proxy = use(cli, fault_proxy("T=3", faults=(rule,)))
+        finished = cli("acquire", "-q", "-t", "T", "-c", "2")
+        assert finished.code == 69
+        assert "granted T--00 twice" in finished.err
+        assert cli.query("SELECT id FROM handle") == []
+        assert [each["name"] for each in proxy.history().of("release")] == ["T--00"]
+
+    def test_an_answer_nested_too_deeply_is_69(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        use(cli, fault_proxy("T=3", faults=("names-hostile path=acquire variant=deep",)))
+        finished = cli("acquire", "-q", "-t", "T")
+        assert finished.code == 69
+        assert "answered something else than a name" in finished.err
 
 
 class TestAllOrNothing:
@@ -498,7 +562,9 @@ class _GoneAfterAWhile(Connection):
 
 def test_a_server_that_goes_after_a_long_wait_is_given_time_to_come_back() -> None:
     connection = _GoneAfterAWhile()
-    backend = ProxyBackend("http://x", connection, release_seconds=1, clock=connection.clock)
+    backend = ProxyBackend(
+        "http://x", connection, release_seconds=1, warn=print, clock=connection.clock
+    )
     claimant = Claimant("T-1", "T-1", Request("T"))
     journal = _Journal()
     backend.acquire(claimant, journal, Patience())

@@ -12,6 +12,7 @@ from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.proxy.acquisition import (
     CONNECT_SECONDS,
     FIRST_REPORT_SECONDS,
+    GHOST_SECONDS,
     MOST_LOSSES,
     UNDO_SECONDS,
     Acquisition,
@@ -161,14 +162,30 @@ class TestGrants:
             Try(proxy).take()
         assert proxy.given_back == [(name, f"{KEY}/0") for name in names]
 
+    def test_one_name_twice_is_not_two_leases(self) -> None:
+        proxy = Proxy(grant("T--00"), grant("T--00"))
+        acquisition = Try(proxy, count=2)
+        with pytest.raises(BackendUnreachable, match="granted T--00 twice"):
+            acquisition.take()
+        assert acquisition.journal.names == ["T--00"]  # for whoever has asked to give back
+
+    @pytest.mark.parametrize(("key", "seconds"), [(None, GHOST_SECONDS), (f"{KEY}/0", 0.0)])
+    def test_only_a_server_that_heeds_keys_has_no_ghosts(
+        self, key: str | None, seconds: float
+    ) -> None:
+        acquisition = Try(Proxy(grant("T--00", key=key)))
+        acquisition.take()
+        assert acquisition.acquisition.ghost_seconds == seconds
+
     def test_a_refusal_ends_it(self) -> None:
         with pytest.raises(InvalidRequest, match="answered 400: no"):
             Try(Proxy(Answer(400, "no", {}))).take()
 
     def test_a_server_that_has_waited_long_enough_ends_it(self) -> None:
-        proxy = Proxy(Answer(500, "context deadline exceeded", {}))
-        with pytest.raises(NoLease, match=r'no lease of "T" within .*context deadline exceeded'):
-            Try(proxy).take()
+        for said in ("context deadline exceeded", "resources not found"):
+            proxy = Proxy(Answer(500, f'Failed to acquire lease "T": {said}', {}))
+            with pytest.raises(NoLease, match=rf'no lease of "T" within .*{said}'):
+                Try(proxy).take()
 
 
 class TestLosses:
@@ -271,6 +288,29 @@ class TestAServerThatIsAway:
         with pytest.raises(NotSent):
             acquisition.take()
         assert 0.5 * CONNECT_SECONDS < sum(acquisition.pauses) <= CONNECT_SECONDS
+
+    @pytest.mark.parametrize("wait", [None, 3600.0])
+    def test_one_whose_answers_take_long_fails_for_all_that(self, wait: float | None) -> None:
+        """Boskos is away: the proxy tries for 160 s each time, and lets nobody wait."""
+
+        def fails_late(more: dict[str, Any]) -> Exception:
+            proxy.time.advance(160)
+            return Refused("connection refused")
+
+        proxy = Proxy(*[fails_late] * 100)
+        acquisition = Try(proxy, wait=wait)
+        with pytest.raises(Refused):
+            acquisition.take()
+        assert len(proxy.keys) == (2 if wait is None else pytest.approx(22, abs=1))
+
+    def test_when_time_is_over_meanwhile_it_is_said_what_went_wrong(self) -> None:
+        def time_is_over(more: dict[str, Any]) -> Exception:
+            proxy.time.advance(60)
+            return TimeOver("over")
+
+        proxy = Proxy(Refused("connection refused"), time_is_over)
+        with pytest.raises(NoLease, match=r'no lease of "T" within .*: connection refused'):
+            Try(proxy, wait=60).take()
 
     def test_one_that_was_there_for_a_while_gets_all_that_time_anew(self) -> None:
         def goes_away_late(more: object) -> Exception:

@@ -8,10 +8,10 @@ from leasectl.backends.proxy.connection import Loss
 from leasectl.backends.proxy.protocol import (
     Refused,
     acquire_query,
-    check_released,
     granted,
     heeds,
     is_undone,
+    was_released,
     with_key,
 )
 from leasectl.errors import CanNeverBeMet, NoLease, NotFound
@@ -41,7 +41,17 @@ def test_a_grant_names_what_was_granted() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "no JSON", "[]", '{"names": null}', '{"names": []}', '{"names": [1]}', '"names"']
+    "text",
+    [
+        "[" * 100_000,
+        "",
+        "no JSON",
+        "[]",
+        '{"names": null}',
+        '{"names": []}',
+        '{"names": [1]}',
+        '"names"',
+    ],
 )
 def test_of_an_answer_that_names_nothing_nobody_knows_what_was_granted(text: str) -> None:
     with pytest.raises(Loss, match="something else than a name"):
@@ -53,7 +63,7 @@ def test_of_an_answer_that_names_nothing_nobody_knows_what_was_granted(text: str
     [
         (404, "resource type not found", NotFound),
         (400, "bad", CanNeverBeMet),
-        (401, "", CanNeverBeMet),
+        (500, 'Failed to acquire lease "T": resources not found', NoLease),
         (500, "context deadline exceeded", NoLease),
         (504, "context deadline exceeded", NoLease),
         (502, "bad gateway", Loss),
@@ -73,11 +83,17 @@ def test_another_status_is_an_error_in_the_servers_words(
 
 
 def test_what_isnt_leased_is_as_good_as_released() -> None:
-    for good in (answer(200), answer(204), answer(500, "no resource name T--00")):
-        check_released(URL, good)
-    for bad in (answer(500, "busy"), answer(404)):
+    for good in (answer(200), answer(204)):
+        assert was_released(URL, good)
+    for gone in (
+        "no resource name T--00",
+        "status 401 Unauthorized, statusCode 401 releasing T--00",
+        "status 404 Not Found, statusCode 404 releasing T--00",
+    ):
+        assert not was_released(URL, answer(500, f"Failed to release lease T--00: {gone}"))
+    for bad in (answer(500, "busy"), answer(500, "statusCode 500 releasing T--00"), answer(404)):
         with pytest.raises(Refused):
-            check_released(URL, bad)
+            was_released(URL, bad)
 
 
 def test_only_a_server_that_heeds_keys_undoes_what_came_with_one() -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import Any, Callable, cast
 
 import pytest
 
 from leasectl.backends.proxy.connection import Connection, Loss, NotSent
 from leasectl.backends.proxy.protocol import Refused
-from leasectl.backends.proxy.releases import Releases
-from leasectl.errors import BackendUnreachable
+from leasectl.backends.proxy.releases import AWAY_SECONDS, Releases
+from leasectl.errors import AccessRefused, BackendUnreachable, NotAllowed
 from leasectl.http.messages import Answer
 from tests.kit.support import ManualClock
 
@@ -25,12 +25,14 @@ class Proxy:
 
     Attributes:
         asked: Names, key, and how many seconds each request was given.
+        warnings: What people were told.
     """
 
     def __init__(self, *steps: object) -> None:
         self.time = ManualClock(elapsed=1000.0)
         self.steps = list(steps)
         self.asked: list[tuple[list[str], str | None, float]] = []
+        self.warnings: list[str] = []
 
     def tell(
         self, path: str, body: dict[str, Any], *, headers: dict[str, str], seconds: float
@@ -62,11 +64,22 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def releases(proxy: Proxy, monkeypatch: pytest.MonkeyPatch | None = None) -> Releases:
+def releases(
+    proxy: Proxy,
+    monkeypatch: pytest.MonkeyPatch | None = None,
+    *,
+    seconds: float | None = SECONDS,
+) -> Releases:
     if monkeypatch is not None:
         monkeypatch.setattr(time, "sleep", proxy.time.advance)
     connection = cast(Connection, proxy)
-    return Releases("http://proxy", connection, seconds=SECONDS, clock=proxy.time.clock)
+    return Releases(
+        "http://proxy",
+        connection,
+        seconds=seconds,
+        warn=proxy.warnings.append,
+        clock=proxy.time.clock,
+    )
 
 
 def given_back(found: Releases, *names: str, key: str = KEY) -> tuple[list[str], str]:
@@ -123,6 +136,79 @@ class TestNames:
         with pytest.raises(Refused, match="given no time to release a"):
             releases(proxy).give_back("a", KEY, until=1000.0)
         assert proxy.asked == []
+
+
+class TestWhatBoskosHasTakenBack:
+    GONE = Answer(500, "Failed to release lease a: no resource name a\nReleased: ", {})
+
+    def taken_back(self, proxy: Proxy) -> Callable[[float], object]:
+        """As the real proxy answers: late, and with 401."""
+
+        def answer(seconds: float) -> object:
+            if seconds < 14:
+                proxy.time.advance(seconds)
+                return Loss("no answer")
+            proxy.time.advance(14)
+            return Answer(500, "Failed to release lease a: statusCode 401 releasing a", {})
+
+        return answer
+
+    def test_is_done_and_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        proxy = Proxy()
+        proxy.steps = [self.taken_back(proxy)]
+        assert given_back(releases(proxy, monkeypatch, seconds=None), "a") == (["a"], "")
+        assert len(proxy.asked) == 1
+        (said,) = proxy.warnings
+        assert said.startswith("a wasn't leased to us any more: http://proxy answered 500: ")
+        assert "statusCode 401" in said
+
+    def test_of_many_leases_each_is_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        proxy = Proxy()
+        proxy.steps = [self.taken_back(proxy)]
+        names = [f"n{number}" for number in range(5)]
+        done = given_back(releases(proxy, monkeypatch, seconds=None), *names)
+        assert done == (names, "")
+        assert proxy.names() == names
+
+    def test_but_not_when_somebody_has_said_for_how_long(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proxy = Proxy()
+        proxy.steps = [self.taken_back(proxy)]
+        given_back(releases(proxy, monkeypatch, seconds=20), *"abcde")
+        assert proxy.time.clock.elapsed() - 1000 <= 20
+
+    def test_the_proxy_may_not_know_it_any_more(self) -> None:
+        proxy = Proxy(self.GONE)
+        assert given_back(releases(proxy), "a") == (["a"], "")
+        assert len(proxy.warnings) == 1
+
+    def test_after_a_lost_answer_that_was_our_own_release(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proxy = Proxy(Loss("reset"), self.GONE)
+        assert given_back(releases(proxy, monkeypatch), "a") == (["a"], "")
+        assert proxy.warnings == []
+
+    def test_after_a_refusal_it_may_be_leased_still(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        proxy = Proxy(BUSY, self.GONE)
+        assert given_back(releases(proxy, monkeypatch), "a") == (["a"], "")
+        (said,) = proxy.warnings
+        assert said.startswith("a may stay leased until the job ends: http://proxy answered 500: b")
+
+    def test_a_server_that_is_away_is_no_reason_to_wait_as_long(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proxy = Proxy(NotSent("refused"))
+        assert given_back(releases(proxy, monkeypatch, seconds=None), "a")[0] == []
+        assert 0.5 * AWAY_SECONDS < proxy.time.clock.elapsed() - 1000 <= AWAY_SECONDS
+
+
+def test_who_may_not_release_is_told_at_once() -> None:
+    proxy = Proxy(AccessRefused(NotAllowed("401; set it")))
+    with pytest.raises(AccessRefused, match=r"^401; set it$") as refused:
+        list(releases(proxy).release(KEY, ["a"]))
+    assert (refused.value.exit_code, len(proxy.asked)) == (77, 2)
 
 
 class TestWhatAKeyWasGranted:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kit.support import Cli, Started, eventually
 
-NO_LEASE, USAGE, NOT_FOUND, NOT_ALLOWED = 75, 64, 66, 77
+NO_LEASE, USAGE, NOT_FOUND, NOT_ALLOWED, LOST = 75, 64, 66, 77, 79
 RFC3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 
 
@@ -271,6 +271,23 @@ class TestReacquire:
             finished = cli(command, "--handle", str(copy))
             assert finished.code == NOT_FOUND
             assert f"no handle of {cli.state_dir}; only those can be {done}: " in finished.err
+
+
+class TestAnExplicitTtl:
+    """Without a guard it is renewed by ``leasectl renew`` alone."""
+
+    def test_the_next_waiter_has_it_without_anybodys_call(self, cli: Cli) -> None:
+        cli.ok("pool", "create", "one", "--count", "1")
+        handle = cli("acquire", "-t", "one", "--ttl", "2s").handle
+        next_one = cli("acquire", "-q", "-t", "one", "-w", "20s")
+        assert next_one.code == 0
+        assert cli.keepers() == []
+        assert cli("renew", "--handle", handle).code == LOST
+
+    def test_one_that_was_reacquired_is_not_renewed_either(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "--ttl", "1h").handle
+        cli.ok("reacquire", "--handle", handle)
+        assert cli.query("SELECT watched, explicit_ttl FROM handle")[0][:] == (0, 1)
 
 
 class TestRenew:

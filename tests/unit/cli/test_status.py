@@ -180,7 +180,7 @@ class TestTable:
             *("RESOURCE", "HELD FOR", "GUARD", "ENDS", "HOLDER", "LABELS")
         ]
         assert re.fullmatch(r"  a +\d+s  unguarded  - +\S+/T-\w{6}  team=x why=test", lines[6])
-        ends = r"in (19m\d*s?|20m) \(release\), renewed \(ttl 1h\)"
+        ends = r"in (19m\d*s?|20m) \(release\), in (59m\d*s?|1h) unless renewed"
         assert re.fullmatch(rf"  b +\d+s  unguarded  ({ends})  \S+/T-\w{{6}}", lines[7])
         assert lines[8] == ""
         assert re.split(r"  +", lines[9].strip()) == ["PLACE", "WAITING FOR", "COUNT", "HOLDER"]
@@ -191,7 +191,25 @@ class TestTable:
         cli.pool("T", "a")
         shared = str(cli.cwd)
         cli.ok("acquire", "-t", "T", "--ttl", "1h", "--scope", "test", SHARED_DIR=shared)
-        assert re.search(r"unguarded  in (59m\d*s?|1h)  ", cli.ok("status"))
+        assert re.search(r"unguarded  in (59m\d*s?|1h) unless renewed  ", cli.ok("status"))
+
+    def test_who_renews_is_told(self, cli: Cli) -> None:
+        cli.pool("T", "a", "b", "c", "d")
+        ttl = ("-t", "T", "--ttl", "1h")
+        cli.ok("acquire", *ttl, "--name", "a")
+        cli.ok("acquire", *ttl, "--name", "b", "--guard-pid", str(os.getpid()))
+        started = cli.cwd / "started"
+        script = f": >{started}; exec sleep 1000"
+        run = cli.start("run", *ttl, "--name", "c", "--", "sh", "-c", script)
+        eventually(started.exists)
+        rows = {line.split()[0]: line for line in cli.ok("status").splitlines() if line.split()}
+        assert re.search(r" in (59m\d*s?|1h) unless renewed ", rows["a"])
+        assert " renewed by keeper (ttl 1h) " in rows["b"]
+        assert " renewed by run (ttl 1h) " in rows["c"]
+        resources = status(cli)["pools"][0]["resources"]
+        assert [each["renewed_by"] for each in resources] == ["nobody", "keeper", "run", None]
+        os.kill(run.process.pid, signal.SIGTERM)
+        assert run.finish().code == -signal.SIGTERM
 
     def test_a_guard_is_shown_by_its_pid(self, cli: Cli) -> None:
         cli.pool("T", "a")

@@ -29,7 +29,8 @@ class TestHolders:
         assert doctor(cli).statuses() == {}
 
     @pytest.mark.parametrize(
-        "args", [("--ttl", "1h", "--scope", "test"), ("--release-after", "1h")]
+        "args",
+        [("--ttl", "1h", "--scope", "test"), ("--ttl", "1h"), ("--release-after", "1h")],
     )
     def test_a_handle_that_will_end_by_itself_is_fine(
         self, cli: Cli, tmp_path: Path, args: tuple[str, ...]
@@ -37,11 +38,6 @@ class TestHolders:
         cli.pool("T", "a")
         cli.ok("acquire", "-t", "T", *args, SHARED_DIR=str(tmp_path))
         assert doctor(cli).statuses() == {}
-
-    def test_a_ttl_that_the_keeper_renews_ends_nothing(self, cli: Cli) -> None:
-        cli.pool("T", "a")
-        cli.ok("acquire", "-t", "T", "--ttl", "1h")
-        assert doctor(cli).statuses() == {"unguarded": "warn"}
 
     def test_a_guard_in_another_pid_namespace_is_shown_and_never_released(self, cli: Cli) -> None:
         cli.pool("T", "a")

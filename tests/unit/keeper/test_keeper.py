@@ -376,13 +376,22 @@ def test_a_waiter_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
     assert waiter.finish().code == 0
 
 
-def test_leases_with_a_ttl_are_renewed_for_who_has_no_process(cli: Cli, pool: str) -> None:
-    acquired(cli, "--ttl", "2s")
+def test_leases_with_a_ttl_are_renewed_as_long_as_the_guard_lives(cli: Cli, pool: str) -> None:
+    acquired(cli, "--ttl", "2s", "--guard-pid", str(os.getpid()))
     since = boottime_seconds()
     eventually(lambda: boottime_seconds() > since + 5.0, what="two and a half ttls go by")
     assert len(cli.held()) == 1
     cli.ok("status")
     assert len(cli.held()) == 1
+
+
+def test_leases_with_a_ttl_and_no_guard_are_not_renewed_though_there_is_a_keeper(
+    cli: Cli, pool: str
+) -> None:
+    acquired(cli, "--ttl", "2s", "--release-after", "1h")
+    the_keeper(cli)
+    waiter = cli("acquire", "-q", "-t", pool, "-c", "2", "-w", "20s", "--output", "names")
+    assert len(waiter.out.split()) == 2  # nobody else called anything
 
 
 def test_leases_of_scope_test_are_not_renewed(cli: Cli, pool: str, tmp_path: Path) -> None:
@@ -457,7 +466,8 @@ def test_a_release_that_fails_is_tried_again_ever_more_seldom(cli: Cli, failing:
 
 
 def test_a_renewal_that_fails_does_not_delay_a_release(cli: Cli, failing: Failing) -> None:
-    acquired(cli, "--ttl", "60s", "--release-after", "30s")
+    own = str(os.getpid())
+    acquired(cli, "--ttl", "60s", "--release-after", "30s", "--guard-pid", own)
     os.kill(the_keeper(cli), signal.SIGKILL)
     release_at = float(str(cli.query("SELECT due FROM timer")[0][0]))
     failing.now = boottime_seconds()
@@ -472,7 +482,7 @@ def test_a_renewal_that_fails_does_not_delay_a_release(cli: Cli, failing: Failin
 
 
 def test_a_fraction_of_a_second_is_logged_as_people_write_it(cli: Cli, failing: Failing) -> None:
-    acquired(cli, "--ttl", "5s")
+    acquired(cli, "--ttl", "5s", "--guard-pid", str(os.getpid()))
     os.kill(the_keeper(cli), signal.SIGKILL)
     failing.rounds.go()
     assert "the disk is full; next try in 0.83s\n" in log(cli)

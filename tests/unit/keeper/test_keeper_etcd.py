@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -21,7 +22,10 @@ def test_a_server_that_hangs_keeps_no_other_lease_from_being_renewed(cli: Cli) -
         url = server.endpoints[0].replace("http", "etcd")
         cli.ok("pool", "create", "far", "--count", "2", "--backend", url)
         guard = cli.spawn(["sleep", "600"])
-        near = cli.ok("acquire", "-t", "local", "--ttl", "2s", "--backend", "local:").rstrip()
+        guarded = ("--guard-pid", str(os.getpid()))
+        near = cli.ok(
+            "acquire", "-t", "local", "--ttl", "2s", *guarded, "--backend", "local:"
+        ).rstrip()
         for _ in range(2):
             cli.ok("acquire", "-t", "far", "--guard-pid", str(guard.pid), "--backend", url)
         server.signal(0, signal.SIGSTOP)

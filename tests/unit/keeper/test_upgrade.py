@@ -20,6 +20,7 @@ import pytest
 import leasectl
 from leasectl.model import whole
 from leasectl.state import keeper_process
+from leasectl.state.database import SCHEMA_VERSION
 from tests.kit.invariants import broken_invariants
 from tests.kit.support import Cli, Started, clean_environment, eventually
 
@@ -215,7 +216,7 @@ def test_a_keeper_of_the_version_before_makes_way_and_nothing_is_lost(
 
     new = machine.install("one" if place == "in place" else "two")
     new.ok("status")
-    assert schema(new) == 3
+    assert schema(new) == SCHEMA_VERSION
     eventually(lambda: starts(new) == 2, what="the keeper, or another, has started")
     if place == "in place":
         assert the_keeper(new) == kept.keeper, "it became this version"

@@ -12,6 +12,8 @@ from leasectl.leases.caller import Caller
 from leasectl.leases.request import LARGEST_COUNT, SHORTEST_TTL_SECONDS, new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Request
+from leasectl.state.handles import renews_itself
+from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
 
@@ -68,6 +70,17 @@ class TestWhereEveryLeaseRunsOut:
 
     def test_a_ttl_of_ones_own_goes_before_that(self, service: Service) -> None:
         assert new_handle(service, Request("T", ttl_seconds=9), "T-1").request.ttl_seconds == 9
+
+    def test_it_is_renewed_unless_it_is_ones_own_and_nobody_guards_it(
+        self, service: Service
+    ) -> None:
+        own = new_handle(service, Request("T", ttl_seconds=7), "T-1")
+        assert not renews_itself(own)
+        assert renews_itself(own._replace(guard=this_process()))
+        assert renews_itself(own._replace(runner=this_process()))
+        assert renews_itself(new_handle(service, Request("T"), "T-1"))
+        test = new_handle(service, Request("T", scope="test", ttl_seconds=7), "T-1")
+        assert not renews_itself(test)
 
 
 class TestScopeTest:

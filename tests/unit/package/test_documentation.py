@@ -1,4 +1,4 @@
-"""Every command that the README and the help show is run as it stands there."""
+"""Every command that the README, the pages in docs/ and the help show is run as it stands there."""
 
 from __future__ import annotations
 
@@ -21,6 +21,25 @@ from tests.kit.support import Cli
 pytestmark = pytest.mark.once
 
 README = Path(__file__).parents[3] / "README.md"
+# What users read; the others are for those who read the code.
+PAGES = (
+    README,
+    *(
+        README.parent / "docs" / f"{name}.md"
+        for name in (
+            "bash",
+            "completion",
+            "etcd",
+            "files",
+            "leases",
+            "limits",
+            "mounting",
+            "pools",
+            "serve",
+        )
+    ),
+)
+NAMES = [page.name for page in PAGES]
 # A comment right before a block says why it isn't run.
 _BLOCK = re.compile(
     r"(?:<!-- not run by the tests: (?P<reason>[^\n]+) -->\n)?```bash\n(?P<text>.*?)```", re.DOTALL
@@ -51,21 +70,32 @@ RESOURCES = "resources: [{type: lab, state: free, names: [rack-7, rack-8]}]"
 # Where the README has a cluster.
 CLUSTER = "etcd://etcd-0:2379,etcd-1:2379,etcd-2:2379/"
 
+MOST_README_LINES = 180
+
 INSTALL_LEASE = "openshift-org-azure--azure4--install-quota-slice"
 
 
-def readme_blocks() -> list[tuple[str | None, str]]:
-    """Reason not to run it, and text, of each Bash block."""
-    found = _BLOCK.finditer(README.read_text(encoding="utf-8"))
-    return [(match["reason"], match["text"]) for match in found]
+def blocks(page: Path) -> list[tuple[str | None, str]]:
+    """Reason not to run it, and text, of each Bash block of a page."""
+    # One in a list is indented, which Bash doesn't mind.
+    return [(match["reason"], match["text"]) for match in _BLOCK.finditer(read(page))]
 
 
-def readme_block(heading: str) -> str:
+def block_below(page: Path, heading: str) -> str:
     """The only Bash block under a heading."""
-    text = README.read_text(encoding="utf-8")
-    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    section = read(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     (match,) = _BLOCK.finditer(section)
     return match["text"]
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a part of a page may name."""
+    titles = re.findall(r"^#+ (.+)$", read(page), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
 
 
 def commands(
@@ -130,21 +160,40 @@ def run_bash(cli: Cli, text: str) -> None:
     assert finished.code == 0, f"{text}\n{finished}"
 
 
-class TestReadme:
-    def test_every_block_runs_one_after_the_other(self, shell: Cli, etcd: EtcdServer) -> None:
-        shell.pool("openshift-org-azure--install")
-        shell.pool(INSTALL_LEASE)
-        to_run = [text for reason, text in readme_blocks() if reason is None]
-        assert len(to_run) > 3
+class TestPages:
+    @pytest.mark.parametrize("page", PAGES, ids=NAMES)
+    def test_every_block_runs_one_after_the_other(
+        self, shell: Cli, etcd: EtcdServer, page: Path
+    ) -> None:
+        for name in ("openshift-org-azure--install", INSTALL_LEASE):
+            shell.pool(name)
         shell.env.update(ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
-        for text in to_run:
+        for text in [text for reason, text in blocks(page) if reason is None]:
             run_bash(shell, text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/"))
             shell.ok("release", "--all")
+
+    @pytest.mark.parametrize("page", PAGES, ids=NAMES)
+    def test_what_isnt_run_has_a_reason(self, page: Path) -> None:
+        found = blocks(page)
+        assert read(page).count("```bash") == len(found)
+        reasons = [reason for reason, _ in found if reason is not None]
+        assert len(reasons) <= (3 if page == README else 0)
+        assert all(len(reason) > 15 for reason in reasons)
+
+    @pytest.mark.parametrize("page", PAGES, ids=NAMES)
+    def test_its_links_lead_somewhere(self, page: Path) -> None:
+        for target in re.findall(r"\]\(([^)]+)\)", read(page)):
+            if "://" not in target:
+                path, _, anchor = target.partition("#")
+                linked = page.parent / path if path else page
+                assert linked.exists(), target
+                assert not anchor or anchor in anchors(linked), target
 
     def test_the_ci_step_runs_on_what_is_mounted(
         self, shell: Cli, fault_proxy: StartFaultProxy
     ) -> None:
-        run_bash(shell, readme_block("Mounting it beside client.sh"))
+        mounting = README.parent / "docs" / "mounting.md"
+        run_bash(shell, block_below(mounting, "Mounting it beside client.sh"))
         image = shell.cwd / "image"
         image.mkdir()
         write_program(image / "python3", f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -153,7 +202,7 @@ class TestReadme:
         )
         proxy = fault_proxy(f"{INSTALL_LEASE}=1")
         finished = shell.spawn(
-            ["bash", "-c", readme_block("In a CI step")],
+            ["bash", "-c", block_below(README, "In a CI step")],
             PATH=f"{image}:/usr/bin:/bin",
             LEASECTL_BACKEND=None,
             LEASE_PROXY_SERVER_URL=proxy.url,
@@ -165,41 +214,26 @@ class TestReadme:
         # It was leasectl.pyz that did it.
         assert [*(shell.cwd / "code").iterdir()]
 
-    def test_what_isnt_run_has_a_reason(self) -> None:
-        blocks = readme_blocks()
-        assert README.read_text(encoding="utf-8").count("```bash") == len(blocks)
-        reasons = [reason for reason, _ in blocks if reason is not None]
-        assert len(reasons) <= 3
-        assert all(len(reason) > 15 for reason in reasons)
+    def test_the_readme_is_short_and_links_every_page(self) -> None:
+        text = read(README)
+        assert text.count("\n") <= MOST_README_LINES
+        for page in PAGES[1:]:
+            assert f"](docs/{page.name})" in text
 
-    def test_it_names_every_command(self) -> None:
-        text = README.read_text(encoding="utf-8")
+    def test_the_readme_names_every_command(self) -> None:
         for name in COMMANDS:
-            assert re.search(rf"^\| `{name}\b", text, re.MULTILINE), name
+            assert re.search(rf"^\| `{name}\b", read(README), re.MULTILINE), name
 
-    def test_it_has_the_exit_codes(self) -> None:
-        text = README.read_text(encoding="utf-8")
-        section = text.partition("## Exit codes\n")[2].partition("\n## ")[0]
+    def test_the_readme_has_the_exit_codes(self) -> None:
+        section = read(README).partition("## Exit codes\n")[2].partition("\n## ")[0]
         rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
         assert tuple(rows[1:]) == EXIT_CODES
 
-    def test_it_names_every_variable_that_is_read(self) -> None:
-        text = README.read_text(encoding="utf-8")
+    def test_every_variable_that_is_read_is_in_its_page(self) -> None:
+        text = read(README.parent / "docs" / "files.md")
         for names, _ in ENVIRONMENT:
             for name in names.split(", "):
                 assert f"`{name}`" in text
-
-    def test_its_links_lead_somewhere(self) -> None:
-        text = README.read_text(encoding="utf-8")
-        headings = {
-            re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
-            for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-        }
-        for target in re.findall(r"\]\(([^)]+)\)", text):
-            if target.startswith("#"):
-                assert target[1:] in headings
-            elif "://" not in target:
-                assert (README.parent / target).exists(), target
 
 
 class TestHelp:
@@ -236,6 +270,6 @@ class TestHelp:
             assert re.search(rf"^  {re.escape(code)} +{re.escape(meaning)}$", text, re.MULTILINE)
 
 
-def test_a_wrong_command_in_the_readme_would_be_noticed(shell: Cli) -> None:
+def test_a_wrong_command_in_a_page_would_be_noticed(shell: Cli) -> None:
     with pytest.raises(AssertionError, match="no command"):
         run_bash(shell, "leasectl aquire -t T | cat")

@@ -13,7 +13,7 @@ from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Holder, Overview, ShownLease, parse_holder
 from leasectl.pools.shown_json import encode_overview, parse_overview
 from leasectl.system.clock import Clock
-from leasectl.system.process import own_pid_namespace
+from leasectl.system.process import own_pid_namespace, this_process
 
 NOW = 1_700_000_000.0
 BOOTTIME = 5_000.0
@@ -88,7 +88,9 @@ class TestWithItsRecord:
     def test_run_comes_before_its_guard_and_renews(self) -> None:
         lease = shown(FOREIGN, HANDLE._replace(guard=GUARD, runner=RUN))
         assert (lease.guard, lease.guard_pid, lease.pid) == ("here", 4711, 4700)
-        assert lease.renewed_by == "run"
+        assert lease.renewed_by == "keeper"  # which follows a run that has ended
+        living = shown(FOREIGN, HANDLE._replace(guard=GUARD, runner=this_process()))
+        assert living.renewed_by == "run"
 
     def test_nobody_renews_a_lease_of_a_whole_test(self) -> None:
         request = HANDLE.request._replace(scope="test")

@@ -201,4 +201,113 @@ CREATE TABLE keeper (
 );
 """
 
-BY_VERSION = {1: SCHEMA_1, 2: SCHEMA_2}
+SCHEMA_3 = """
+CREATE TABLE meta (
+  fence INTEGER NOT NULL,
+  boot_id TEXT NOT NULL,
+  purge_cursor TEXT NOT NULL,
+  place TEXT NOT NULL
+);
+CREATE TABLE pool (
+  type TEXT PRIMARY KEY,
+  capacity INTEGER NOT NULL,
+  last_ticket INTEGER NOT NULL,
+  last_grant INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE resource (
+  name TEXT PRIMARY KEY,
+  type TEXT NOT NULL,
+  fence INTEGER NOT NULL,
+  lease_transitions INTEGER NOT NULL,
+  owner TEXT,
+  holder_identity TEXT,
+  ticket INTEGER,
+  grant_number INTEGER,
+  acquire_time REAL,
+  renew_time REAL,
+  lease_duration_seconds REAL,
+  expires_at REAL,
+  labels TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX resource_free ON resource (type, fence, name) WHERE owner IS NULL;
+CREATE INDEX resource_of_pool ON resource (type, name);
+CREATE INDEX resource_expiry ON resource (type, expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE ticket (
+  type TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  owner TEXT NOT NULL,
+  holder_identity TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  since REAL NOT NULL,
+  process TEXT,
+  pipe TEXT NOT NULL,
+  PRIMARY KEY (type, number)
+) WITHOUT ROWID;
+CREATE TABLE handle (
+  id TEXT PRIMARY KEY,
+  backend TEXT NOT NULL,
+  type TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  name TEXT,
+  ttl_seconds REAL,
+  release_after_seconds REAL,
+  scope TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  holder_identity TEXT NOT NULL,
+  state TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,
+  guard TEXT,
+  waiter TEXT,
+  runner TEXT,
+  shared_dir TEXT,
+  released_at REAL,
+  lost INTEGER NOT NULL,
+  settings TEXT NOT NULL,
+  lost_replies INTEGER NOT NULL,
+  cancelled INTEGER NOT NULL,
+  watched INTEGER NOT NULL,
+  adopted_claim TEXT,
+  served INTEGER NOT NULL DEFAULT 0,
+  unconfirmed INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
+CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
+CREATE TABLE lease (
+  handle TEXT NOT NULL,
+  name TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  ticket INTEGER NOT NULL,
+  grant_number INTEGER NOT NULL,
+  acquire_time REAL NOT NULL,
+  renew_time REAL NOT NULL,
+  lease_transitions INTEGER NOT NULL,
+  PRIMARY KEY (handle, name)
+) WITHOUT ROWID;
+CREATE TABLE timer (
+  handle TEXT NOT NULL,
+  name TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,
+  due REAL NOT NULL,
+  PRIMARY KEY (handle, name)
+) WITHOUT ROWID;
+CREATE TABLE giving_back (
+  backend TEXT NOT NULL,
+  name TEXT NOT NULL,
+  process TEXT NOT NULL,
+  PRIMARY KEY (backend, name, process)
+) WITHOUT ROWID;
+CREATE TABLE keeper (
+  pid_namespace INTEGER PRIMARY KEY,
+  process TEXT NOT NULL
+);
+CREATE TABLE keeper_version (
+  pid_namespace INTEGER PRIMARY KEY,
+  process TEXT NOT NULL,
+  version TEXT NOT NULL,
+  asked TEXT NOT NULL
+);
+"""
+
+BY_VERSION = {1: SCHEMA_1, 2: SCHEMA_2, 3: SCHEMA_3}

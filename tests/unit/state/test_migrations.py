@@ -70,7 +70,7 @@ def database(directory: Path, version: int) -> Iterator[sqlite3.Connection]:
         db.execute("PRAGMA page_size = 1024")
         db.execute("PRAGMA journal_mode = WAL")
         db.executescript(BY_VERSION[version])
-        more = {1: (), 2: ("0123456789abcdef",)}[version]
+        more = () if version == 1 else ("0123456789abcdef",)
         marks = ", ?" * len(more)
         db.execute(f"INSERT INTO meta VALUES (41, ?, ''{marks})", (boot_id(), *more))
         db.execute(f"PRAGMA application_id = {0x6C656173}")

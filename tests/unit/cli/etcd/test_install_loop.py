@@ -68,7 +68,7 @@ def test_the_keeper_gives_back_what_a_killed_script_held(hosts: Hosts) -> None:
 def test_the_next_command_starts_a_keeper_that_goes_on_renewing(hosts: Hosts) -> None:
     hosts.pool("a")
     here = hosts.new()
-    held = here("acquire", "-t", "T", "--ttl", "4s").handle
+    held = here("acquire", "-t", "T", "--ttl", "4s", "--guard-pid", str(os.getpid())).handle
     (first,) = here.keepers()
     granted = _renewed_at(hosts)
     os.kill(first, signal.SIGKILL)

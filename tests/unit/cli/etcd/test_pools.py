@@ -126,7 +126,7 @@ class TestStatusFromElsewhere:
         assert "elsewhere" in rows["a"]
         assert "unless renewed" in rows["a"]
         assert f"pid {os.getpid()}" in rows["b"]
-        assert "renewed (ttl 1m)" in rows["b"]
+        assert "renewed by keeper (ttl 1m)" in rows["b"]
 
 
 def test_servers_on_two_hosts_hand_out_the_same_pools(hosts: Hosts, here: Cli) -> None:

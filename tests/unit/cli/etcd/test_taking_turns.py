@@ -60,6 +60,25 @@ def test_a_waiter_that_is_killed_is_passed_over_once_its_time_is_up(hosts: Hosts
     assert living.finish().out == "a\n"
 
 
+def test_a_ttl_that_was_asked_for_ends_and_the_next_waiter_has_it(hosts: Hosts) -> None:
+    hosts.pool("a", "b")
+    here, there = hosts.new(), hosts.new()
+    here.ok("acquire", "-t", "T", "--release-after", "1h")  # its keeper has nothing to do with it
+    held = here("acquire", "-t", "T", "--ttl", "2s").handle
+    assert there.ok("acquire", "-q", "-t", "T", "-w", "20s", "--output", "names") == "b\n"
+    assert here("renew", "--handle", held).code == LOST
+
+
+def test_a_ttl_that_was_asked_for_counts_from_the_grant(hosts: Hosts) -> None:
+    hosts.pool("a")
+    here, there = hosts.new(), hosts.new()
+    held = here("acquire", "-t", "T").handle
+    waiter = hosts.start_waiting(there, "acquire", "-q", "-t", "T", "--ttl", "1m")
+    here.ok("release", "--handle", held)
+    (lease,) = catted(there, waiter.finish().handle)["leases"]
+    assert lease["renew_time"] >= lease["acquire_time"]
+
+
 def test_of_releases_by_many_processes_at_once_exactly_one_prints_the_names(hosts: Hosts) -> None:
     hosts.pool("a", "b")
     here = hosts.new()

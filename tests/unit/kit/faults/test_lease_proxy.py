@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.kit.faults.fixture import StartFaultProxy
@@ -157,7 +159,7 @@ def test_a_wait_has_an_end_and_what_was_taken_before_it_stays_leased(
     with client(proxy) as connection:
         got = connection.acquire(count=2)
     assert got.status == 500
-    assert got.text == 'Failed to acquire lease "T": context deadline exceeded\n'
+    assert got.text == 'Failed to acquire lease "T": resources not found\n'
     assert proxy.leased == ["T--00"]
     assert proxy.history().lost == {"T--00"}
 
@@ -319,3 +321,73 @@ def test_a_key_is_forgotten_when_its_name_is_released(fault_proxy: StartFaultPro
         connection.release("T--00")
         proxy.occupy("T")
         assert connection.acquire(Idempotency_Key="k").names == ["T--01"]
+
+
+# ---- Boskos behind it
+
+
+def test_when_boskos_is_away_it_says_so_after_a_long_time(fault_proxy: StartFaultProxy) -> None:
+    proxy = fault_proxy("T=1", faults=("boskos-away seconds=0.2 nth=2,3",))
+    with client(proxy) as connection:
+        connection.acquire()
+        before = time.monotonic()
+        got = connection.acquire()
+        assert time.monotonic() - before >= 0.2
+        assert got.status == 500
+        assert got.text.startswith('Failed to acquire lease "T": Post "http://boskos/')
+        assert "connect: connection refused" in got.text
+        assert "connection refused" in connection.release("T--00").text
+        assert "no resource name T--00" in connection.release("T--00").text
+    assert proxy.history().forgotten == {"T--00"}
+
+
+def test_a_lease_that_boskos_took_back_is_released_late_and_not_found_then(
+    fault_proxy: StartFaultProxy,
+) -> None:
+    proxy = fault_proxy("T=2", reaped_seconds=0.3)
+    with client(proxy) as holder, client(proxy) as other:
+        assert holder.acquire(count=2).names == ["T--00", "T--01"]
+        assert proxy.reap("T--00") == ["T--00"]
+        assert proxy.leased == ["T--01"]
+        before = time.monotonic()
+        holder.send("POST", "/lease/release", '{"names":["T--00"]}')
+        assert other.acquire().names == ["T--00"]
+        assert time.monotonic() - before >= 0.3  # nobody was served meanwhile
+        assert "statusCode 401 releasing T--00" in holder.read_answer().text
+        assert other.release("T--00").status == 204
+        assert "no resource name T--00" in holder.release("T--00").text
+    assert proxy.leased == ["T--01"]
+
+
+def test_the_place_of_who_went_away_stays_in_the_way(fault_proxy: StartFaultProxy) -> None:
+    proxy = fault_proxy("T=2", ghost_seconds=0.5)
+    proxy.occupy("T", 2)
+    with client(proxy) as first, client(proxy) as second:
+        first.start_acquire()
+        eventually(lambda: len(proxy.waiting) == 1)
+        second.start_acquire()
+        eventually(lambda: len(proxy.waiting) == 2)
+        first.close()
+        eventually(lambda: len(proxy.waiting) == 1)
+        gone = time.monotonic()
+        proxy.vacate("T--00")
+        assert second.read_answer().names == ["T--00"]
+        assert time.monotonic() - gone >= 0.4
+        assert second.release("T--00").status == 204
+        third = second.acquire(count=1)
+        assert third.names == ["T--00"]
+
+
+def test_who_is_second_in_the_queue_may_have_the_second_that_is_free(
+    fault_proxy: StartFaultProxy,
+) -> None:
+    proxy = fault_proxy("T=2", ghost_seconds=60)
+    proxy.occupy("T", 2)
+    with client(proxy) as first, client(proxy) as second:
+        first.start_acquire()
+        eventually(lambda: len(proxy.waiting) == 1)
+        first.close()
+        second.start_acquire()
+        eventually(lambda: len(proxy.waiting) == 1)
+        proxy.vacate()
+        assert second.read_answer().names == ["T--00"]

@@ -46,6 +46,7 @@ def test_refuse_closes_the_listening_socket_for_a_while(fault_proxy: StartFaultP
 def test_refuse_until_told(fault_proxy: StartFaultProxy) -> None:
     proxy = fault_proxy("T=3")
     with client(proxy) as kept:
+        eventually(lambda: proxy.state()["open_connections"] == 1)
         proxy.refuse()
         assert is_refused(proxy)
         # A connection that is there already stays.
@@ -208,7 +209,7 @@ def test_hostile_names_come_with_200(fault_proxy: StartFaultProxy) -> None:
             proxy.faults(f"names-hostile path=acquire variant={variant}")
             response = http_client.post("/lease/acquire?type=T&count=2")
             assert response.status_code == 200
-            assert response.json()["names"] != ["T--00", "T--01"], variant
+            assert response.text != '{"names":["T--00","T--01"]}', variant
             assert len(proxy.leased) == (2 if hostile.needs_grant(variant) else 0), variant
             assert proxy.history().lost == {*proxy.leased}
             http_client.post("/lease/release", json={"names": proxy.leased})

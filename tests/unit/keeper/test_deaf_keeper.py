@@ -1,0 +1,136 @@
+"""A keeper whose pipe somebody has removed, or whose whole directory: nobody could wake it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.keeper import loop
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.leases.release import release
+from leasectl.model import Request, whole
+from leasectl.state import keeper_process
+from leasectl.system.process import own_pid_namespace
+from tests.kit.forking import ending, fork
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
+from tests.kit.support import Cli, Started, eventually
+from tests.unit.doctor.reports import doctor
+
+HOUR = Request("T", release_after_seconds=3600.0)
+
+
+@pytest.fixture
+def unhurried(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A keeper that never looks by itself; its pid."""
+    cli.pool("T")
+    monkeypatch.setattr(loop, "_LONGEST_SLEEP_SECONDS", 3600.0)
+    go_read, go = os.pipe()
+
+    def keep() -> None:
+        os.close(go)
+        os.read(go_read, 1)
+        loop.main(str(cli.state_dir))
+
+    pid = fork(keep)
+    os.close(go_read)
+
+    monkeypatch.setattr(keeper_process, "_fork_candidate", lambda _argv: (pid, go))
+    with cli.service() as service:
+        with monkeypatch.context() as patch:  # or it would find nothing to keep, and end
+            patch.setattr(keeper_process, "ensure", lambda _state: None)
+            announce(service, acquire(service, HOUR, patience=Patience()))
+        keeper_process.ensure(service.state)
+    eventually(lambda: is_settled(cli, pid))
+    return pid
+
+
+def pipe(cli: Cli) -> Path:
+    return cli.state_dir / f"keeper.{own_pid_namespace()}"
+
+
+def guarded(cli: Cli, pool: str = "T") -> Started:
+    """A process that guards a lease."""
+    guard = cli.spawn(["sleep", "1000"])
+    cli.ok("acquire", "-q", "-w", "0", "-t", pool, "--guard-pid", str(guard.pid))
+    return guard
+
+
+def is_settled(cli: Cli, pid: int) -> bool:
+    """Whether a keeper can be woken, and sleeps."""
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return pipe(cli).exists() and state == "S"
+
+
+def test_whoever_finds_no_pipe_is_heard_all_the_same(cli: Cli, unhurried: int) -> None:
+    pipe(cli).unlink()
+    guard = guarded(cli)
+    guard.kill()
+    eventually(lambda: len(cli.held()) == 1, what="the guard's lease is given back")
+    # And from then on it can be woken as ever.
+    eventually(lambda: is_settled(cli, unhurried))
+    with cli.service() as service, service.state.transaction():
+        (handle,) = service.handles.active()
+        release(service, whole(handle))
+        keeper_process.wake(service.state)
+    assert ending(unhurried) == 0
+    assert not pipe(cli).exists()
+
+
+def test_without_being_called_it_looks_after_some_seconds(cli: Cli) -> None:
+    cli.pool("T")
+    handle = cli.hold(HOUR)
+    (keeper,) = eventually(cli.keepers)
+    eventually(lambda: is_settled(cli, keeper))
+    pipe(cli).unlink()
+    # As a process of the version before would.
+    with cli.service() as service, service.state.transaction() as db:
+        db.execute("UPDATE timer SET due = 0 WHERE handle = ?", (handle.id,))
+    eventually(lambda: cli.held() == {}, timeout=20)
+
+
+def test_a_directory_that_is_made_anew_is_not_that_of_the_old_keeper(
+    cli: Cli, tmp_path: Path
+) -> None:
+    cli.pool("T")
+    old_guard = guarded(cli)
+    (old,) = eventually(cli.keepers)
+    eventually(lambda: is_settled(cli, old))
+    shutil.rmtree(cli.state_dir)
+    cli.pool("T")
+    guard = guarded(cli)
+    (new,) = eventually(cli.keepers)
+    assert new != old
+    eventually(lambda: is_settled(cli, new))
+    inode = pipe(cli).stat().st_ino
+    old_guard.kill()
+    eventually(lambda: not Path(f"/proc/{old}").exists(), what="the old keeper ends")
+    assert pipe(cli).stat().st_ino == inode
+    # It has put nothing into a folder that isn't its own.
+    assert len(list((cli.state_dir / "handles").iterdir())) == 1
+    guard.kill()
+    guard = guarded(cli)
+    guard.kill()
+    eventually(lambda: cli.held() == {}, what="the new keeper hears")
+
+
+def test_doctor_sees_it_and_mends_it(cli: Cli) -> None:
+    cli.pool("T")
+    guarded(cli)
+    (keeper,) = eventually(cli.keepers)
+    eventually(lambda: is_settled(cli, keeper))
+    assert doctor(cli)["keeper"]["status"] == "ok"
+    os.kill(keeper, signal.SIGSTOP)
+    pipe(cli).unlink()
+    found = doctor(cli)["keeper"]
+    assert found["status"] == "warn"
+    assert "nobody can wake it" in found["what"]
+    os.kill(keeper, signal.SIGCONT)
+    fixed = doctor(cli, "--fix")["keeper"]
+    assert fixed["status"] == "ok"
+    assert pipe(cli).exists()
