@@ -241,3 +241,12 @@ class PoolServer(Protocol):
         Raises:
             LeaseError: They can't be had in that time.
         """
+
+
+class StatusServer(Protocol):
+    """The module that a kind's row names for what its server tells of the pools behind it."""
+
+    def ask_status(
+        self, url: str, settings: Settings, *, pool_type: str | None, clock: Clock
+    ) -> object:
+        """Ask for pools as they are; as `opening.ask_status`."""

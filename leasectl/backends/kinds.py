@@ -34,6 +34,8 @@ class Kind(NamedTuple):
         grants_nothing: Every request succeeds, and nothing is leased.
         pool_server: The module that asks its server beside a `Backend`, a `PoolServer`; None where
             there is no server, or it is asked for nothing else.
+        status_by: The module that asks its server how the pools behind it are, a `StatusServer`;
+            None where it has pools of its own, or can't be asked.
         examined_by: The module with the checks that `doctor` makes of it; None for none.
     """
 
@@ -49,6 +51,7 @@ class Kind(NamedTuple):
     releases_by_name: bool = False
     grants_nothing: bool = False
     pool_server: str | None = None
+    status_by: str | None = None
     examined_by: str | None = None
 
     @property
@@ -98,6 +101,8 @@ KINDS: tuple[Kind, ...] = (
         remote=True,
         has_pools=False,
         releases_by_name=True,
+        status_by="leasectl.backends.proxy.status",
+        examined_by="leasectl.doctor.lease_proxy",
     ),
     Kind(
         schemes=("none",),

@@ -15,7 +15,7 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend, Opener, PoolServer
+    from leasectl.backends.contract import Backend, Opener, PoolServer, StatusServer
     from leasectl.engines.contract import LostListener
 
 
@@ -133,6 +133,30 @@ def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) ->
     """
     server = _pool_server(url)
     return [] if server is None else server.pool_types(url, settings, seconds=seconds, clock=clock)
+
+
+def ask_status(url: str, settings: str, *, pool_type: str | None, clock: Clock) -> object | None:
+    """Ask a server how the pools behind it are, which aren't ours to change.
+
+    Args:
+        url: As `check_url` has it.
+        settings: How to talk to the server, as `encode_settings` wrote it.
+        pool_type: The one to tell of; None for all.
+        clock: Where times come from.
+
+    Returns:
+        What `leasectl.pools.shown_json` reads; None where no server is asked for that.
+
+    Raises:
+        NotFound: It has no such type.
+        NotSupported: It tells nothing of pools.
+        BackendUnreachable: No answer, or none to us.
+    """
+    module = kind_of(url).status_by
+    if module is None:
+        return None
+    server = cast("StatusServer", importlib.import_module(module))
+    return server.ask_status(url, parse_settings(settings), pool_type=pool_type, clock=clock)
 
 
 def _opener(url: str) -> Opener:

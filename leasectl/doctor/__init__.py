@@ -1,11 +1,11 @@
 """What is wrong here, and what to do about it: ``leasectl doctor``.
 
-`examination` makes one check after the other, in an order in which each may count on those
-before: what the environment says (`surroundings`), what this kernel and file system can do
-(`machine`), the members of an etcd cluster (`etcd`), the state directory as files (`state_files`),
-whether its records contradict each other (`records`), whether there is a `keeper` for those who
-need one, and who holds what that nobody may ever give back (`holders`). Each check returns a
-`Finding` (`findings`), and one that can safely be mended brings along how.
+`examination` makes one check after the other, in an order in which each may count on those before:
+what the environment says (`surroundings`), what this kernel and file system can do (`machine`), the
+members of an etcd cluster (`etcd`) or whether a `lease_proxy` is there, the state directory as
+files (`state_files`), whether its records contradict each other (`records`), whether there is a
+`keeper` for those who need one, and who holds what that nobody may ever give back (`holders`). Each
+check returns a `Finding` (`findings`), and one that can safely be mended brings along how.
 
 Checks only look: without ``--fix`` nothing is changed, and no waiter is woken by being looked at.
 """

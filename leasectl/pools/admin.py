@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.backends.opening import ask_status
 from leasectl.errors import InvalidRequest
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
@@ -13,6 +14,7 @@ from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import Definition
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview
+from leasectl.pools.shown_json import parse_overview
 from leasectl.text.naming import next_names
 
 
@@ -36,9 +38,20 @@ class PoolService:
 
         Raises:
             NotFound: No such type.
-            NotSupported: The backend has no pools of its own.
+            NotSupported: The backend has no pools of its own, and its server tells of none.
         """
         release_abandoned(self._service)
+        url, clock = self._service.backend_url, self._service.clock
+        told = ask_status(url, self._service.settings, pool_type=pool_type, clock=clock)
+        return self.look(pool_type) if told is None else parse_overview(told, backend=url)
+
+    def look(self, pool_type: str | None = None) -> Overview:
+        """The pools of our own and who holds their resources, whatever there is to be put right.
+
+        Raises:
+            NotFound: No such type.
+            NotSupported: The backend has no pools of its own.
+        """
         admin = self._service.pools
         with self._service.atomic():
             pools = admin.pools(pool_type, expiries=True)

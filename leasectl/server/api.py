@@ -2,7 +2,8 @@
 
 ``POST /lease/acquire?type=T&count=N`` and ``POST /lease/release`` with ``{"names": [...]}``. What
 is ours beside that: an `Idempotency-Key` is sent back to say that it was heeded; a release of no
-names with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``.
+names with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``; and
+``GET /leasectl/v1/status``, for one pool with ``?type=T``: what ``leasectl status --json`` shows.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from collections.abc import Awaitable, Mapping
 from typing import Callable
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from leasectl.backends.proxy.status import ERROR, LONGEST_STATUS_BYTES, STATUS
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.request import LARGEST_COUNT
+from leasectl.pools.admin import PoolService
+from leasectl.pools.shown_json import encode_overview
 from leasectl.server.connection import SCOPE_KEY, ClientConnection
 from leasectl.server.grants import LONGEST_KEY, is_key
 from leasectl.server.health import Health
@@ -29,6 +33,7 @@ from leasectl.server.notices import Notices
 from leasectl.server.responses import GrantResponse, LeaseResponse, names_response, quoted, refusal
 from leasectl.server.served_leases import NotReleased, ServedLeases
 from leasectl.text.naming import LONGEST_TYPE, is_name
+from leasectl.text.printable import printable
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 LONGEST_BODY_BYTES = 1 << 20
@@ -59,6 +64,7 @@ def make_app(
             at("/lease/acquire", "POST", api.acquire),
             at("/lease/release", "POST", api.release),
             at("/metrics", "GET", api.metrics),
+            at(STATUS, "GET", api.status),
             at("/healthz", "GET", api.healthz, open_=True),
         ],
         redirect_slashes=False,
@@ -188,6 +194,19 @@ class _Api:
     async def metrics(self, request: Request) -> Response:
         text = self._meter.text(self._leases.service.pools.pools())
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def status(self, request: Request) -> Response:
+        pool_type = request.query_params.get("type")
+        try:
+            if pool_type is not None and not is_name(pool_type):
+                raise NotFound(f'no pool "{printable(pool_type)}"')
+            overview = PoolService(self._leases.service).look(pool_type)
+        except NotFound as error:
+            return JSONResponse({ERROR: str(error)}, 404)
+        answer = JSONResponse(encode_overview(overview))
+        if len(answer.body) > LONGEST_STATUS_BYTES:
+            return refusal(413, "too many resources to be shown at once; ask for one type")
+        return answer
 
 
 def _why_not(error: LeaseError) -> tuple[int, str]:

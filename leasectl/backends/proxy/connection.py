@@ -48,9 +48,17 @@ class Connection:
         url: The server's base address.
         settings: How to talk to it.
         clock: Where times come from.
+        longest_bytes: How long an answer may be.
     """
 
-    def __init__(self, url: str, settings: Settings, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: Settings,
+        *,
+        clock: Clock,
+        longest_bytes: int = _LONGEST_ANSWER_BYTES,
+    ) -> None:
         self._url = url.rstrip("/")
         self._settings = settings
         self._clock = clock
@@ -63,7 +71,7 @@ class Connection:
             keeps_connections=False,
             heeds_environment=settings.trust_env,
             connect_seconds=_CONNECT_SECONDS,
-            longest_bytes=_LONGEST_ANSWER_BYTES,
+            longest_bytes=longest_bytes,
         )
 
     def ask(

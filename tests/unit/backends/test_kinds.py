@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends import dry_run, etcd, local
-from leasectl.backends.contract import Opener, PoolServer
+from leasectl.backends.contract import Opener, PoolServer, StatusServer
 from leasectl.backends.kinds import (
     KINDS,
     Kind,
@@ -19,7 +19,9 @@ from leasectl.backends.kinds import (
 )
 from leasectl.backends.opening import check_url, open_probe, open_renewals
 from leasectl.backends.proxy import opening as proxy_opening
+from leasectl.backends.proxy import status as proxy_status
 from leasectl.doctor import etcd as examination_of_etcd
+from leasectl.doctor import lease_proxy as examination_of_proxy
 from leasectl.doctor.examination import Examiner
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.http.settings import Settings
@@ -29,7 +31,8 @@ from leasectl.system.clock import Clock
 # What a row names is looked up by name; these have the type checker look at it as well.
 openers: tuple[Opener, ...] = (local, etcd, proxy_opening, dry_run)
 pool_servers: tuple[PoolServer, ...] = (etcd,)
-examiners: tuple[Examiner, ...] = (examination_of_etcd,)
+examiners: tuple[Examiner, ...] = (examination_of_etcd, examination_of_proxy)
+status_servers: tuple[StatusServer, ...] = (proxy_status,)
 
 ids = [kind.schemes[0] for kind in KINDS]
 
@@ -84,6 +87,8 @@ def test_a_row_names_modules_that_have_what_is_asked_of_them(kind: Kind) -> None
     assert importlib.import_module(kind.opener) in openers
     if kind.pool_server:
         assert importlib.import_module(kind.pool_server) in pool_servers
+    if kind.status_by:
+        assert importlib.import_module(kind.status_by) in status_servers
     if kind.examined_by:
         assert importlib.import_module(kind.examined_by) in examiners
 

@@ -1,0 +1,71 @@
+"""What `leasectl serve` tells of the pools behind it, beside the lease proxy's protocol.
+
+``GET /leasectl/v1/status``, for one pool with ``?type=T``, is answered with what ``status --json``
+shows. ci-operator's proxy knows no such path.
+"""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlencode
+
+from leasectl.backends.kinds import no_pools
+from leasectl.backends.proxy.connection import Connection, words_of
+from leasectl.backends.proxy.protocol import Refused
+from leasectl.errors import NotFound
+from leasectl.http.messages import Answer
+from leasectl.http.settings import Settings
+from leasectl.system.clock import Clock
+from leasectl.text.printable import printable
+
+STATUS = "/leasectl/v1/status"
+# The member of an answer of 404 that says which type there isn't.
+ERROR = "error"
+# Some 50,000 resources. The server answers with less, so that who asks for too much is told so.
+LONGEST_STATUS_BYTES = 32 << 20
+_SECONDS = 10.0
+
+
+def ask_status(url: str, settings: Settings, *, pool_type: str | None, clock: Clock) -> object:
+    """Ask for pools as they are.
+
+    Args:
+        url: Of the server.
+        settings: How to talk to it.
+        pool_type: The one to tell of; None for all.
+        clock: Where times come from.
+
+    Returns:
+        What `leasectl.pools.shown_json` reads.
+
+    Raises:
+        NotFound: It has no such type.
+        NotSupported: It tells nothing of pools.
+        BackendUnreachable: No answer, or none to us.
+    """
+    connection = Connection(url, settings, clock=clock, longest_bytes=LONGEST_STATUS_BYTES)
+    query = "" if pool_type is None else f"?{urlencode({'type': pool_type})}"
+    return status_in(url, connection.look(STATUS + query, seconds=_SECONDS))
+
+
+def status_in(url: str, answer: Answer) -> object:
+    """What an answer says of pools; errors as `ask_status` has them."""
+    if answer.status == 200:
+        decoded = _decoded(answer)
+        if decoded is None:
+            raise Refused(f"{url} answered something else than its pools")
+        return decoded
+    if answer.status == 404:
+        decoded = _decoded(answer)
+        if isinstance(decoded, dict) and isinstance(decoded.get(ERROR), str):
+            raise NotFound(printable(decoded[ERROR], longest=1000))
+    if answer.status in (404, 405):
+        raise no_pools(url)
+    raise Refused(words_of(url, answer))
+
+
+def _decoded(answer: Answer) -> object:
+    try:
+        return json.loads(answer.text)
+    except (ValueError, RecursionError):
+        return None

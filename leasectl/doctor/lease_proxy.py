@@ -1,0 +1,81 @@
+"""What can be found out about a lease proxy with nothing taken: is it there, is it one, may we?"""
+
+from __future__ import annotations
+
+from leasectl.backends.proxy.connection import Connection, words_of
+from leasectl.backends.proxy.protocol import ACQUIRE
+from leasectl.backends.proxy.status import LONGEST_STATUS_BYTES, STATUS
+from leasectl.doctor.findings import FAIL, OK, Check, Finding
+from leasectl.errors import BackendUnreachable
+from leasectl.http.messages import Answer
+from leasectl.http.settings import Settings, read_token
+from leasectl.http.tls import client_context
+from leasectl.leases.service import Service
+from leasectl.system.clock import Clock
+
+DEADLINE_SECONDS = 3.0
+_METHOD_NOT_ALLOWED = 405
+
+
+def checks(url: str, settings: Settings) -> list[Check]:
+    """The checks of a lease proxy; when one fails, so do the rest."""
+    clock = Clock()
+    connection = Connection(url, settings, clock=clock, longest_bytes=LONGEST_STATUS_BYTES)
+    return [
+        Check("proxy access", lambda: access(url, settings)),
+        Check("proxy answer", lambda: protocol(connection, url, clock)),
+        Check("proxy token", lambda: token(connection, settings, clock)),
+    ]
+
+
+def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+    """None: it doesn't tell whose its leases are."""
+    return []
+
+
+def access(url: str, settings: Settings) -> Finding:
+    """As whom do we come, and can the files that say it be used?"""
+    parts = ["without a token"]
+    if settings.token_file:
+        read_token(settings.token_file)
+        parts = [f"with the token in {settings.token_file}"]
+    if url.startswith("https:"):
+        client_context(settings)
+        parts.append(f"trusting {settings.ca_file or 'the CAs of this system'}")
+        parts.append(f"showing {settings.cert_file or 'no certificate'}")
+    else:
+        parts.append("without TLS")
+    if settings.trust_env:
+        parts.append("heeding http_proxy and its like")
+    return Finding(OK, ", ".join(parts))
+
+
+def protocol(connection: Connection, url: str, clock: Clock) -> Finding:
+    """Is it there, and does it speak the protocol? Its path for leases takes no GET."""
+    answer, took = _look(connection, ACQUIRE, clock)
+    if answer.status == _METHOD_NOT_ALLOWED:
+        return Finding(OK, f"answers as a lease proxy does, in {took}")
+    return Finding(
+        FAIL,
+        f"what answers there, in {took}, is no lease proxy that works: {words_of(url, answer)}",
+        "check the address",
+        exit_code=BackendUnreachable.exit_code,
+    )
+
+
+def token(connection: Connection, settings: Settings, clock: Clock) -> Finding:
+    """Are we let in? Only `leasectl serve` has a path that tells without leasing."""
+    answer, took = _look(connection, STATUS, clock)
+    if answer.status == 200:
+        said = "accepted" if settings.token_file else "none, and none is asked for"
+        return Finding(OK, f"{said}; it is leasectl serve, and told its pools in {took}")
+    if settings.token_file:
+        return Finding(OK, "can't be told: ci-operator's proxy asks for none")
+    return Finding(OK, "none; ci-operator's proxy asks for none")
+
+
+def _look(connection: Connection, path: str, clock: Clock) -> tuple[Answer, str]:
+    """What is answered to a GET, and how long that took."""
+    start = clock.elapsed()
+    answer = connection.look(path, seconds=DEADLINE_SECONDS)
+    return answer, f"{(clock.elapsed() - start) * 1000:.0f} ms"

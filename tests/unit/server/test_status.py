@@ -1,0 +1,110 @@
+"""How things are behind a server: the path that tells it, and ``leasectl status`` by its URL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.serving import Serve, Serving
+from tests.kit.support import Cli, eventually
+
+STATUS = "/leasectl/v1/status"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Cli:
+    """Somebody with another state directory."""
+    return Cli(tmp_path / "elsewhere", tmp_path)
+
+
+def timeless(shown: str) -> object:
+    """What ``status --json`` says, without what passes."""
+    found = json.loads(shown)
+    for pool in found["pools"]:
+        for resource in pool["resources"]:
+            resource.pop("release_time")
+    return {**found, "at": None, "backend": None}
+
+
+class TestStatus:
+    def test_it_shows_what_is_shown_beside_the_server(
+        self, cli: Cli, serve: Serve, client: Cli
+    ) -> None:
+        cli.pool("T", "a", "b", "c")
+        cli.pool("U", "only")
+        cli.ok("acquire", "-t", "U", "--release-after", "20m", "--label", "why=test")
+        server = serve()
+        client.ok("acquire", "-t", "T", "--backend", server.url)
+        with server.waiter("U"):
+            eventually(lambda: '"waiting": 1' in cli.ok("status", "--json"))
+            beside = cli.ok("status", "--json")
+            from_afar = client.ok("status", "--json", "--backend", server.url)
+            assert timeless(from_afar) == timeless(beside)
+            assert json.loads(from_afar)["backend"] == server.url
+            one = client.ok("status", "-t", "U", "--backend", server.url)
+            assert "only" in one
+            assert "T" not in one.split("\n")[1]
+
+    def test_an_unknown_type_is_66(self, shared: Serving) -> None:
+        finished = shared.cli("status", "-t", "nope", "--backend", shared.url)
+        assert (finished.code, finished.err.count("\n")) == (66, 1)
+        assert "nope" in finished.err
+
+    def test_without_pools_it_says_so(self, cli: Cli, serve: Serve, client: Cli) -> None:
+        finished = client("status", "--backend", serve().url)
+        assert (finished.code, finished.out) == (0, "")
+        assert "no pools yet" in finished.err
+
+    def test_watching_it_goes_on(self, cli: Cli, serve: Serve, client: Cli) -> None:
+        cli.pool("T", "only")
+        watching = client.start("status", "--watch", "--json", "--backend", serve().url)
+        assert watching.process.stdout is not None
+        assert json.loads(watching.process.stdout.readline())["pools"][0]["held"] == 0
+        cli.hold("T")
+        assert json.loads(watching.process.stdout.readline())["pools"][0]["held"] == 1
+        watching.signal(2)
+        watching.finish()
+
+    def test_on_another_lease_proxy_it_is_64(self, cli: Cli, fault_proxy: StartFaultProxy) -> None:
+        finished = cli("status", "--backend", fault_proxy("T=1").url)
+        assert (finished.code, finished.err.count("\n")) == (64, 1)
+        assert "has no pools" in finished.err
+
+    def test_without_a_server_it_is_69(self, cli: Cli) -> None:
+        assert cli("status", "--backend", "http://127.0.0.1:9").code == 69
+
+    @pytest.mark.parametrize("text", ["[]", "{", '{"at": 7, "pools": []}', "[" * 100_000])
+    def test_what_cant_be_read_is_one_line(
+        self, cli: Cli, fault_proxy: StartFaultProxy, text: str, tmp_path: Path
+    ) -> None:
+        proxy = fault_proxy("T=1", faults=({"fault": "not-json", "text": text},))
+        finished = cli("status", "--backend", proxy.url)
+        assert finished.code in (65, 69)
+        assert finished.err.count("\n") == 1
+        assert "unexpected" not in finished.err
+
+
+class TestThePath:
+    def test_it_wants_the_token(self, cli: Cli, serve: Serve, tmp_path: Path) -> None:
+        token = tmp_path / "token"
+        token.write_text("s3cret")
+        with serve("--token-file", str(token)).connect() as client:
+            assert client.ask("GET", STATUS).status == 401
+            assert client.ask("GET", STATUS, Authorization="Bearer s3cret").status == 200
+
+    @pytest.mark.parametrize("pool_type", ["nope", "../x", "\ud800", ""])
+    def test_of_what_isnt_a_pool_it_says_so(self, shared: Serving, pool_type: str) -> None:
+        with shared.connect() as client:
+            target = f"{STATUS}?type={quote(pool_type, errors='surrogatepass')}"
+            got = client.ask("GET", target)
+        assert got.status == 404
+        assert list(json.loads(got.text)) == ["error"]
+
+    def test_it_is_only_read(self, shared: Serving) -> None:
+        with shared.connect() as client:
+            got = client.ask("POST", STATUS)
+        assert (got.status, got.headers["allow"]) == (405, "GET")
