@@ -48,6 +48,7 @@ class Request(NamedTuple):
         release_after_seconds: The keeper releases this long after the grant; None for never.
         scope: ``step``, or ``test`` for leases that outlive the step.
         labels: Shown to people beside the holder.
+        other_types: Types that would do as well, in order: whichever has one free first.
     """
 
     type: str
@@ -57,6 +58,12 @@ class Request(NamedTuple):
     release_after_seconds: float | None = None
     scope: Scope = "step"
     labels: Labels = ()
+    other_types: tuple[str, ...] = ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All that would do, the one it is named after first."""
+        return (self.type, *self.other_types)
 
 
 class Lease(NamedTuple):
@@ -223,6 +230,8 @@ class Handle(NamedTuple):
         served: It was made for a client of `leasectl serve`.
         unconfirmed: Its client has been answered, and nobody knows yet whether that has arrived.
         explicit_ttl: The ttl was asked for; else it is the backend's default.
+        granted_type: Where several types would do, the one of its last grant; None before the
+            first.
     """
 
     id: str
@@ -246,6 +255,12 @@ class Handle(NamedTuple):
     served: bool = False
     unconfirmed: bool = False
     explicit_ttl: bool = False
+    granted_type: str | None = None
+
+    @property
+    def type(self) -> str | None:
+        """The type of its leases; None as long as it may become one or the other."""
+        return self.granted_type if self.request.other_types else self.request.type
 
     @property
     def names(self) -> tuple[str, ...]:

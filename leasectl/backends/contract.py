@@ -33,8 +33,13 @@ class Journal(Protocol):
     def enqueuing(self) -> None:
         """The request is about to be put in the queue."""
 
-    def granted(self, leases: Sequence[Lease]) -> None:
-        """All that was asked for has been claimed."""
+    def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
+        """All that was asked for has been claimed.
+
+        Args:
+            leases: What was claimed.
+            pool_type: Where several types would do, that of the leases; None for the first.
+        """
 
     def gave_up(self) -> None:
         """The request is no longer in the queue and got nothing."""

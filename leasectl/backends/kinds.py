@@ -190,6 +190,15 @@ def no_pools(url: str) -> NotSupported:
     return NotSupported(f"backend {url} has no pools; choose {choices} with --backend")
 
 
+def one_type_only(url: str) -> NotSupported:
+    """The refusal to wait for several types at once, where a request is for one."""
+    choices = either(kind.choice for kind in KINDS if kind.has_pools)
+    return NotSupported(
+        f"backend {url} takes one type a request; for whichever of several is free first choose "
+        f"{choices} with --backend, or give one -t"
+    )
+
+
 def pool_prefixes(conjunction: str) -> str:
     """The kinds with pools of their own, by what their URLs begin with: ``local: and etcd://``."""
     return either((kind.prefix for kind in KINDS if kind.has_pools), conjunction)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from leasectl.backends.kinds import either
 from leasectl.cli import options
 from leasectl.cli.context import check_request, open_service
 from leasectl.cli.handle_output import HandleForm, print_and_announce
@@ -82,7 +83,7 @@ def command(
             service = open_service(backend)
             ends = interrupts(trap, guard)
             sleep_jitter(jitter_seconds, ends)
-            with reported(request.type, wait_seconds, ends, quiet=quiet) as patience:
+            with reported(either(request.types), wait_seconds, ends, quiet=quiet) as patience:
                 handle = acquire(service, request, patience=patience, guard=guard)
             print_and_announce(service, handle, trap, output)
     except LeaseError as error:

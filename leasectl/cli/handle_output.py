@@ -48,7 +48,8 @@ def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
         fences = ",".join(handle.fences)
         emit(
             f"LEASECTL_HANDLE={shlex.quote(path)}\n"
-            f"LEASECTL_NAMES={','.join(handle.names)}\nLEASECTL_FENCE={fences}\n"
+            f"LEASECTL_NAMES={','.join(handle.names)}\n"
+            f"LEASECTL_TYPE={handle.type}\nLEASECTL_FENCE={fences}\n"
         )
 
 
@@ -60,7 +61,8 @@ def print_handle_json(service: Service, handle: Handle) -> None:
         {
             "handle": service.state.names_path(handle.id),
             "backend": handle.backend,
-            "type": handle.request.type,
+            "type": handle.type,
+            "types": handle.request.types,
             "count": handle.request.count,
             "scope": handle.request.scope,
             "state": handle.state,

@@ -106,12 +106,14 @@ def request_options(function: Function) -> Function:
             click.option(
                 "-t",
                 "--type",
-                "pool_type",
+                "pool_types",
                 type=check_type,
+                multiple=True,
                 required=True,
                 metavar="TYPE",
                 shell_complete=complete_types,
-                help="The pool to take from.",
+                help="The pool to take from. Given more than once: one lease, of whichever of "
+                "these pools is free first.",
             ),
             click.option(
                 "-c",
@@ -174,7 +176,7 @@ def parse_labels(labels: tuple[str, ...]) -> Labels:
 
 def make_request(
     *,
-    pool_type: str,
+    pool_types: tuple[str, ...],
     count: int,
     name: str | None,
     release_after_seconds: float | None,
@@ -184,11 +186,12 @@ def make_request(
 ) -> Request:
     """Make a `Request` of the values of `request_options`."""
     return Request(
-        type=pool_type,
+        type=pool_types[0],
         count=count,
         name=name,
         ttl_seconds=ttl_seconds,
         release_after_seconds=release_after_seconds,
         scope=scope,
         labels=parse_labels(labels),
+        other_types=pool_types[1:],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from leasectl.backends.kinds import either
 from leasectl.cli import options
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.handle_output import print_and_announce
@@ -45,9 +46,10 @@ def command(
         if record is None:
             raise no_handle_of_ours(handle, service, "reacquired")
         ends = interrupts(trap, record.guard)
+        wanted = either(record.request.types)
         sleep_jitter(jitter_seconds, ends)
         try:
-            with reported(record.request.type, wait_seconds, ends, quiet=quiet) as patience:
+            with reported(wanted, wait_seconds, ends, quiet=quiet) as patience:
                 held = reacquire(service, record.id, patience=patience)
         except NoLease as error:
             error.args = (f"{error}; the handle holds nothing now",)

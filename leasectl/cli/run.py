@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from leasectl.backends.kinds import either
 from leasectl.cli import options
 from leasectl.cli.context import check_request, open_service
 from leasectl.cli.output import note
@@ -89,9 +90,9 @@ def command(
     """Run a command under a lease, and end as it ended.
 
     Waits for the lease, first come, first served; runs the command; releases the lease when the
-    command has ended, if not earlier. The command finds LEASECTL_HANDLE, LEASECTL_NAMES and
-    LEASECTL_FENCE in its environment. If leasectl itself is killed, the lease follows the
-    command. Signals are passed on.
+    command has ended, if not earlier. The command finds LEASECTL_HANDLE, LEASECTL_NAMES,
+    LEASECTL_TYPE and LEASECTL_FENCE in its environment. If leasectl itself is killed, the lease
+    follows the command. Signals are passed on.
     """
     if bool(retry_on) != (attempts > 1):
         raise InvalidRequest("--attempts and --retry-on go together")
@@ -118,7 +119,7 @@ def command(
         warn=note,
     )
     try:
-        with reported(plan.request.type, wait_seconds, (), quiet=quiet) as patience:
+        with reported(either(plan.request.types), wait_seconds, (), quiet=quiet) as patience:
             ending = runner.run(patience)
     except NoLease as error:
         error.exit_code = error.exit_code if conflict_code is None else conflict_code

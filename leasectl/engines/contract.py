@@ -38,11 +38,13 @@ class Outlook(NamedTuple):
         is_head: No living ticket is before it, so it waits for resources.
         look_again_at: By then one has to look, as nobody tells of it that a claim expires; on the
             engine's elapsed clock, None for never.
+        pool_type: Where several types would do, that of the leases; else None.
     """
 
     leases: tuple[Lease, ...] | None = None
     is_head: bool = False
     look_again_at: float | None = None
+    pool_type: str | None = None
 
 
 class Waiter(Protocol):
@@ -55,6 +57,13 @@ class Waiter(Protocol):
     @property
     def has_place(self) -> bool:
         """Whether its ticket may be in the queue still, as far as that can be told unasked."""
+
+    def check(self) -> None:
+        """Look whether the request could be met by what there is; nothing changes.
+
+        Raises:
+            NotFound, InvalidRequest: As `enqueue`.
+        """
 
     def enqueue(self) -> None:
         """Put a ticket at the end of the queue of the type that is asked for.
@@ -130,8 +139,10 @@ class Engine(Protocol):
     def waiter(self, claimant: Claimant, *, until: float | None) -> Waiter:
         """What a claimant asks and waits with; nobody can see it yet.
 
+        One claim key may have tickets in several queues, each with a waiter of its own.
+
         Args:
-            claimant: Who asks, for what.
+            claimant: Who asks, for what; of the types that would do, the first counts.
             until: How long its steps may take a store that doesn't answer, on the elapsed clock;
                 None for as long as they take by themselves.
 
@@ -140,7 +151,7 @@ class Engine(Protocol):
         """
 
     def withdraw(self, claim_key: str) -> None:
-        """Take away whatever tickets have a claim key, and wake who waits with them."""
+        """Take away whatever tickets have a claim key, in all queues; wake who waits with them."""
 
     def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Free the claims that a claim key finds, all or some; returns the names freed."""

@@ -7,7 +7,7 @@ the same again under an old handle finds that in `reacquire`.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Backend, Patience
@@ -126,17 +126,17 @@ def turn(
 
 def heedful(service: Service, handle: Handle, patience: Patience) -> Patience:
     """Patience that at the head of the queue also heeds what the dead hold."""
-    pool_type = handle.request.type
+    types = handle.request.types
     return patience._replace(
-        watched=lambda: _watched_at_head(service, pool_type),
+        watched=lambda: _watched_at_head(service, types),
         recover=lambda: recovery.recover(service),
     )
 
 
-def _watched_at_head(service: Service, pool_type: str) -> list[Process]:
-    """Whose end may free something for the head of a queue: those that were granted a lease
+def _watched_at_head(service: Service, types: Sequence[str]) -> list[Process]:
+    """Whose end may free something for the head of some queues: those that were granted a lease
     and have told nobody yet, and the keeper, which frees what other dead held."""
-    granted = service.handles.unannounced(pool_type)
+    granted = service.handles.unannounced(*types)
     waiters = [handle.waiter for handle in granted if handle.waiter is not None]
     # Also one that has nothing to keep yet: whoever gives it something wakes it, and not us.
     keeper = keeper_process.registered(service.state)

@@ -111,14 +111,15 @@ class RecordJournal:
         with self._service.state.transaction():
             self._handles.returned(self.handle, name)
 
-    def granted(self, leases: Sequence[Lease]) -> None:
+    def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
         delay = self.handle.request.release_after_seconds
         release_at = None if delay is None else self._clock.elapsed() + delay
+        handle = self.handle
+        if handle.request.other_types:
+            handle = handle._replace(granted_type=pool_type or handle.request.type)
         with self._service.state.transaction():
-            self._handles.grant(self.handle, leases, release_at)
-            self.handle = self.handle._replace(
-                state="held", leases=tuple(leases), release_at=release_at
-            )
+            self._handles.grant(handle, leases, release_at)
+            self.handle = handle._replace(state="held", leases=tuple(leases), release_at=release_at)
             if self.needs_keeper:
                 self.kept = keeper_process.wake(self._service.state)
 

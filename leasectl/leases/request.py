@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from leasectl.backends import opening
-from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.backends.kinds import claim_key_of, kind_of, one_type_only
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
@@ -17,6 +17,7 @@ from leasectl.system.process import this_process
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd makes a shorter one longer
 LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
+MOST_TYPES = 16  # each costs a waiter a descriptor or two
 
 
 def check_request(
@@ -98,6 +99,8 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
         raise InvalidRequest(f"--count {request.count}: ask for at most {LARGEST_COUNT}")
     if request.name is not None and request.count != 1:
         raise InvalidRequest("--name means that one resource; leave out --count")
+    if request.other_types:
+        _check_types(backend_url, request)
     ttl = request.ttl_seconds
     if ttl is not None and ttl < SHORTEST_TTL_SECONDS:
         raise InvalidRequest(f"--ttl {ttl:g} is too short; it must be at least 2s")
@@ -112,3 +115,23 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
             "and nobody renews it between the steps"
         )
     return request._replace(ttl_seconds=default_ttl)
+
+
+def _check_types(backend_url: str, request: Request) -> None:
+    """Refuse what can't be meant by several types, or not on this backend."""
+    kind = kind_of(backend_url)
+    if not kind.has_pools and not kind.grants_nothing:
+        raise one_type_only(backend_url)
+    several = " ".join(f"-t {each}" for each in request.types[:MOST_TYPES])
+    if len(request.types) > MOST_TYPES:
+        raise InvalidRequest(f"{len(request.types)} types: give -t at most {MOST_TYPES} times")
+    if len(set(request.types)) < len(request.types):
+        raise InvalidRequest(f"{several}: give each type once")
+    if request.count != 1:
+        raise InvalidRequest(
+            f"{several} means one lease, of whichever is free first; leave out --count"
+        )
+    if request.name is not None:
+        raise InvalidRequest(
+            f"--name {request.name} is in one pool; give its type alone, not {several}"
+        )

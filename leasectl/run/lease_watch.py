@@ -60,6 +60,11 @@ class LeaseWatch:
         """Of what was leased."""
         return self._handle.names
 
+    @property
+    def pool_type(self) -> str | None:
+        """Of what was leased."""
+        return self._handle.type
+
     # ---- what the supervisor asks
 
     def fds(self) -> list[int]:

@@ -10,7 +10,13 @@ from leasectl.model import Handle, Request
 
 OnLost = Literal["term", "kill", "ignore"]
 
-_OURS = ("LEASECTL_HANDLE", "LEASECTL_NAMES", "LEASECTL_FENCE", "LEASECTL_ATTEMPT")
+_OURS = (
+    "LEASECTL_HANDLE",
+    "LEASECTL_NAMES",
+    "LEASECTL_TYPE",
+    "LEASECTL_FENCE",
+    "LEASECTL_ATTEMPT",
+)
 
 
 @dataclass(frozen=True)
@@ -54,5 +60,6 @@ class Plan:
             **self.environ_of(attempt),
             "LEASECTL_HANDLE": names_path,
             "LEASECTL_NAMES": ",".join(handle.names),
+            "LEASECTL_TYPE": handle.type or "",
             "LEASECTL_FENCE": ",".join(handle.fences),
         }

@@ -170,7 +170,7 @@ class Runner:
         if watch.is_lost(self._clock.elapsed()):
             watch.close()
             raise LeaseLost(
-                f"the lease of {self._plan.request.type} was lost before "
+                f"the lease of {handle.type} was lost before "
                 f"{self._plan.name} could be started; nothing was run"
             )
         return watch

@@ -82,9 +82,9 @@ class Supervisor:
         loss = _Loss()
         self._wait_for_end(child, watch, loss)
         ending = child.reap()
-        if loss.at is not None and self._plan.on_lost != "ignore":
+        if watch is not None and loss.at is not None and self._plan.on_lost != "ignore":
             raise LeaseLost(
-                f"the lease of {self._plan.request.type} was lost while "
+                f"the lease of {watch.pool_type} was lost while "
                 f"{self._plan.name} ran, which was ended ({ending.describe()})"
             )
         return ending

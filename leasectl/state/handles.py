@@ -85,12 +85,17 @@ class Handles:
             )
         )
 
-    def unannounced(self, pool_type: str | None = None) -> list[Handle]:
-        """Those that were granted, while the process that asked has not yet told anybody."""
+    def unannounced(self, *pool_types: str) -> list[Handle]:
+        """Those that were granted, while the process that asked has not yet told anybody.
+
+        Args:
+            pool_types: Of some types only; none for all.
+        """
         where = "WHERE waiter IS NOT NULL AND state = 'held' AND cancelled = 0"
-        if pool_type is None:
+        if not pool_types:
             return self._select(where)
-        return self._select(where + " AND type = ?", pool_type)
+        marks = ", ".join("?" * len(pool_types))
+        return self._select(f"{where} AND type IN ({marks})", *pool_types)
 
     def holding(self, name: str, *, prefer: str = "") -> Handle | None:
         """The handle that holds a resource.
@@ -149,7 +154,10 @@ class Handles:
     def grant(self, handle: Handle, leases: Sequence[Lease], release_at: float | None) -> None:
         """Record what the current acquisition got, and list it in the names file."""
         self._record(handle, leases)
-        self._state.db.execute("UPDATE handle SET state = 'held' WHERE id = ?", (handle.id,))
+        self._state.db.execute(
+            "UPDATE handle SET state = 'held', type = ? WHERE id = ?",
+            (handle.granted_type or handle.request.type, handle.id),
+        )
         if release_at is not None:
             self.timers.arm(whole(handle), release_at)
         self._state.stage_names(handle.id, [lease.name for lease in leases])

@@ -73,9 +73,15 @@ def _say_whose_ttl_it_is(db: sqlite3.Connection) -> None:
     hand_over(db)
 
 
+def _take_several_types(db: sqlite3.Connection) -> None:
+    """4 to 5: a request may name several types, and a record says which of them it got."""
+    db.execute("ALTER TABLE handle ADD COLUMN types TEXT")
+
+
 # By the version that they lead away from.
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _name_the_directory,
     2: _give_flags_columns,
     3: _say_whose_ttl_it_is,
+    4: _take_several_types,
 }

@@ -77,7 +77,8 @@ def encode_handle(handle: Handle) -> dict[str, object]:
     return {
         "id": handle.id,
         "backend": handle.backend,
-        "type": request.type,
+        "type": handle.granted_type or request.type,
+        "types": ",".join(request.types) if request.other_types else None,
         "count": request.count,
         "name": request.name,
         "ttl_seconds": request.ttl_seconds,
@@ -119,14 +120,17 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
     adopted_claim = row["adopted_claim"]
     if adopted_claim is None:
         adopted_claim = by_label.get(ADOPTED_LABEL)
+    types = row["types"]
+    pool_type, *other_types = types.split(",") if types else (row["type"],)
     request = Request(
-        type=row["type"],
+        type=pool_type,
         count=row["count"],
         name=row["name"],
         ttl_seconds=row["ttl_seconds"],
         release_after_seconds=row["release_after_seconds"],
         scope=_scope(row["scope"]),
         labels=tuple(each for each in labels if each[0] != ADOPTED_LABEL),
+        other_types=tuple(other_types),
     )
     return Handle(
         id=row["id"],
@@ -150,6 +154,7 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         served=bool(row["served"]) or SERVED_LABEL in by_label,
         unconfirmed=bool(row["unconfirmed"]),
         explicit_ttl=bool(row["explicit_ttl"]),
+        granted_type=_granted_type(row) if types else None,
     )
 
 
@@ -187,6 +192,12 @@ def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
         lease_transitions=row["lease_transitions"],
         labels=request.labels,
     )
+
+
+def _granted_type(row: Mapping[str, Any]) -> str | None:
+    """The type of the last grant, of a record with several types."""
+    is_first = row["state"] == "acquiring" and row["acquisition"] == 1
+    return None if is_first else str(row["type"])
 
 
 def _scope(text: str) -> Scope:

@@ -54,7 +54,7 @@ CREATE TABLE ticket (
 CREATE TABLE handle (
   id TEXT PRIMARY KEY,
   backend TEXT NOT NULL,
-  type TEXT NOT NULL,
+  type TEXT NOT NULL,              -- of the last grant; before the first, the first asked for
   count INTEGER NOT NULL,
   name TEXT,
   ttl_seconds REAL,
@@ -78,7 +78,8 @@ CREATE TABLE handle (
   adopted_claim TEXT,              -- whose claim it gives back without having got it itself
   served INTEGER NOT NULL DEFAULT 0,       -- made for a client of serve
   unconfirmed INTEGER NOT NULL DEFAULT 0,  -- that client may not know of it
-  explicit_ttl INTEGER NOT NULL DEFAULT 0  -- else it is the backend's default
+  explicit_ttl INTEGER NOT NULL DEFAULT 0, -- else it is the backend's default
+  types TEXT                       -- all that would do, with commas; NULL where it is one
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';

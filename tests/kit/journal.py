@@ -19,7 +19,7 @@ class NoJournal:
     def enqueuing(self) -> None:
         """Not noted."""
 
-    def granted(self, leases: Sequence[Lease]) -> None:
+    def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
         """Only kept, for the test."""
         self.leases = tuple(leases)
 

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 
 from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn
+from leasectl.backends.kinds import either
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
 from leasectl.errors import (
     AccessRefused,
@@ -54,7 +55,6 @@ class PoolTurn:
         self._engine = engine
         self._clock = clock
         self._claimant = claimant
-        self._type = claimant.request.type
         self._journal = journal
         self._patience = patience
         self._start = clock.elapsed()
@@ -73,7 +73,7 @@ class PoolTurn:
             NotFound, InvalidRequest: The request can't be met, or can't any more.
             BackendUnreachable: The store didn't answer for longer than it keeps the ticket.
         """
-        waiter = self._engine.waiter(self._claimant, until=self._deadline)
+        waiter = self._waiter()
         try:
             outlook = self._enter(waiter)
             if outlook.leases is None:
@@ -81,6 +81,15 @@ class PoolTurn:
                     yield from self._wait(waiter, outlook)
         finally:
             waiter.close()
+
+    def _waiter(self) -> Waiter:
+        if not self._claimant.request.other_types:
+            return self._engine.waiter(self._claimant, until=self._deadline)
+        from leasectl.backends.pool.either import EitherWaiter
+
+        return EitherWaiter(
+            self._engine, self._claimant, until=self._deadline, warn=self._patience.warn
+        )
 
     # 1. The ticket
 
@@ -133,7 +142,7 @@ class PoolTurn:
         """Claim, if it is this ticket's turn and there is enough, and have it recorded."""
         outlook = waiter.claim()
         if outlook.leases is not None:
-            self._journal.granted(outlook.leases)
+            self._journal.granted(outlook.leases, pool_type=outlook.pool_type)
         self._watched = tuple(self._patience.watched()) if outlook.is_head else ()
         return outlook
 
@@ -162,7 +171,8 @@ class PoolTurn:
                 self._leave(waiter, reason)
             if isinstance(reason, TicketGone):
                 waiter.standing()  # says so when the whole pool is gone
-                raise Withdrawn(f"{self._type}: the request was released while it waited") from None
+                types = either(self._claimant.request.types)
+                raise Withdrawn(f"{types}: the request was released while it waited") from None
             raise
 
     def _leave(self, waiter: Waiter, reason: BaseException) -> None:
@@ -188,9 +198,14 @@ class PoolTurn:
 
     def _no_lease(self, now: Standing, *, waited: float) -> NoLease:
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
+        types = self._claimant.request.types
+        # Whoever waits for several has a ticket in each queue.
+        others = "other" if len(types) == 1 else "other ticket"
+        only = f" -t {types[0]}" if len(types) == 1 else ""
+        wanted = either(f'"{each}"' for each in types)
         return NoLease(
-            f'no lease of "{self._type}"{after}: {now.held} of {now.capacity} held, '
-            f"{counted(now.others, 'other')} waiting; see who with: leasectl status -t {self._type}"
+            f"no lease of {wanted}{after}: {now.held} of {now.capacity} held, "
+            f"{counted(now.others, others)} waiting; see who with: leasectl status{only}"
         )
 
     # What is told on the way

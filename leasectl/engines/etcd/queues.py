@@ -70,14 +70,18 @@ class EtcdQueues:
         self._clock = clock
         self._shown = ShownPools(gateway, keys, clock=clock)
 
-    def enqueue(self, own: EtcdTicket) -> None:
-        """As `Waiter.enqueue`."""
+    def check(self, own: EtcdTicket) -> None:
+        """As `Waiter.check`."""
         check_count(own.request)
         try:
             self._check_possible(own.request)
         except BackendUnreachable as error:
             error.asked = False
             raise
+
+    def enqueue(self, own: EtcdTicket) -> None:
+        """As `Waiter.enqueue`."""
+        self.check(own)
         own.note_put(self._put_ticket(own))
 
     def claim(self, own: EtcdTicket) -> Outlook:

@@ -111,13 +111,15 @@ class LocalQueues:
             self.wake(row["pipe"] for row in rows)
 
     def remove_dead(self, pool_type: str, number: int) -> None:
-        """Take away what a dead waiter left: its ticket, its pipe."""
-        (row,) = self._state.query(
-            "SELECT owner, pipe FROM ticket WHERE type = ? AND number = ?", pool_type, number
+        """Take away what a dead waiter left: its tickets, here and in other queues, its pipes."""
+        ((claim_key,),) = self._state.query(
+            "SELECT owner FROM ticket WHERE type = ? AND number = ?", pool_type, number
         )
-        self.take_away(pool_type, number)
-        unlink(self._state.waiter_pipe(row["pipe"]))
-        self._lost(row["owner"], ())
+        # All of them: without its record, which goes with them, nobody would ask for the others.
+        for its_type, its_number, pipe in self.tickets_of(claim_key):
+            self.take_away(its_type, its_number)
+            unlink(self._state.waiter_pipe(pipe))
+        self._lost(claim_key, ())
 
     def remove_dead_ones(self, pool_type: str) -> None:
         """Take away what all dead waiters of a pool left."""

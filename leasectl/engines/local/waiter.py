@@ -45,6 +45,9 @@ class LocalWaiter:
         self._number: int | None = None
         self._before: Process | None = None  # whose ticket is before its own
 
+    def check(self) -> None:
+        self._store.possible(self._request)
+
     def enqueue(self) -> None:
         self._number = self._store.possible(self._request)["last_ticket"] + 1
         self._queues.put(self._claimant, self._number, self._pipe.name)

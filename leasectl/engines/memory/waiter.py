@@ -54,6 +54,10 @@ class MemoryWaiter:
         self._processes = ProcessWatch()
         self._place: Place | None = None
 
+    def check(self) -> None:
+        with self._store.lock:
+            self._store.possible(self._claimant)
+
     def enqueue(self) -> None:
         with self._store.lock:
             self._place = self._store.queue_up(self._claimant, self._wake)
@@ -125,8 +129,11 @@ class MemoryWaiter:
         return tuple(self._store.grant(each, place.ticket, pool.last_grant) for each in chosen)
 
     def _free_claimed(self, ticket: Ticket) -> None:
-        for stock in self._store.claims(ticket.claimant.claim_key):
-            if stock.lease is not None and stock.lease.ticket == ticket.number:
+        """Free what the ticket has become; other pools have tickets of the same number."""
+        claimant = ticket.claimant
+        for stock in self._store.claims(claimant.claim_key):
+            is_of_pool = stock.pool.type == claimant.request.type
+            if is_of_pool and stock.lease is not None and stock.lease.ticket == ticket.number:
                 self._store.free(stock)
 
     def _wake(self) -> None:

@@ -24,7 +24,7 @@ class FullDisk(NoJournal):
     def __init__(self) -> None:
         self.given_up = 0
 
-    def granted(self, leases: Sequence[Lease]) -> None:
+    def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
         raise StateUnwritable("no space left")
 
     def gave_up(self) -> None:

@@ -114,7 +114,7 @@ class TestAcquire:
     def test_a_grant_that_cant_be_recorded_goes_back(
         self, server: Server, service: Service, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(*_: object) -> None:
+        def full(*_: object, **__: object) -> None:
             raise StateUnwritable("no space left")
 
         monkeypatch.setattr(RecordJournal, "granted", full)

@@ -310,4 +310,9 @@ CREATE TABLE keeper_version (
 );
 """
 
-BY_VERSION = {1: SCHEMA_1, 2: SCHEMA_2, 3: SCHEMA_3}
+_LAST_OF_3 = "  unconfirmed INTEGER NOT NULL DEFAULT 0\n"
+SCHEMA_4 = SCHEMA_3.replace(
+    _LAST_OF_3, _LAST_OF_3[:-1] + ",\n  explicit_ttl INTEGER NOT NULL DEFAULT 0\n"
+)
+
+BY_VERSION = {1: SCHEMA_1, 2: SCHEMA_2, 3: SCHEMA_3, 4: SCHEMA_4}

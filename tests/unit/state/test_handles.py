@@ -190,6 +190,27 @@ class TestAcquisitions:
         assert (told.waiter, told.guard) == (None, this_process())
         assert handles.watched() == [told]
 
+    def test_of_several_types_the_one_granted_is_on_record_until_the_next_grant(
+        self, state: State, handles: Handles
+    ) -> None:
+        wanted = Request("T", other_types=("U", "V"))
+        asked = a_handle(request=wanted, waiter=this_process())
+        with state.transaction():
+            handles.create(asked, remote=False)
+        assert (handles.require(asked.id), asked.type) == (asked, None)
+        assert handles.require(asked.id).request.types == ("T", "U", "V")
+        with state.transaction():
+            handles.grant(asked._replace(granted_type="U"), [a_lease("U--00")], None)
+        granted = handles.require(asked.id)
+        assert (granted.type, granted.request) == ("U", wanted)
+        assert handles.unannounced("V", "U") == handles.unannounced() == [granted]
+        assert handles.unannounced("T") == []
+        with state.transaction():
+            handles.release(granted, now=0)
+            again = handles.begin_again(granted, this_process(), remote=False)
+        assert handles.require(asked.id) == again
+        assert (again.type, again.request.types) == ("U", ("T", "U", "V"))
+
     @pytest.mark.parametrize("what", ["released", "acquired again", "forgotten"])
     def test_what_is_no_longer_current_can_not_be_told(
         self, state: State, handles: Handles, what: str

@@ -183,6 +183,17 @@ def test_what_is_written_now_can_be_read_by_a_process_of_the_version_before(
         }
 
 
+def test_a_request_on_record_asks_for_one_type_unless_it_says_more(state_dir: Path) -> None:
+    with database(state_dir, 4) as db:
+        write_by_schema_2(db)  # 4 writes the same, with flags of its own
+        with opened(state_dir) as state:
+            record = Handles(state).require("held")
+            assert (record.request.types, record.type, record.granted_type) == (("T",), "T", None)
+        db.execute(HANDLE_BY_SCHEMA_2, ("later", "", "acquiring", 0))
+    with opened(state_dir) as state:
+        assert Handles(state).require("later").request.types == ("T",)
+
+
 def test_a_server_of_the_version_before_goes_on_by_its_own_count(of_schema_2: Path) -> None:
     with opened(of_schema_2) as state:
         handles = Handles(state)

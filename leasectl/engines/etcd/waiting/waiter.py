@@ -52,6 +52,10 @@ class EtcdWaiter:
     def has_place(self) -> bool:
         return not self.ticket.is_overdue
 
+    def check(self) -> None:
+        with self._limited():
+            self._queues.check(self.ticket)
+
     def enqueue(self) -> None:
         with self._limited():
             self._queues.enqueue(self.ticket)

@@ -1,0 +1,303 @@
+"""leasectl.backends.pool.either: on a store whose steps may fail one by one, in made-up time."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from leasectl.backends.contract import Patience, Progress, Turn
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.contract import Outlook
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.memory.waiter import MemoryWaiter
+from leasectl.errors import BackendUnreachable, Interrupted, NoLease
+from leasectl.model import Claimant, Lease, Request
+from leasectl.system.wakeup import Wakeup
+from tests.kit.journal import NoJournal
+from tests.kit.support import ManualClock
+
+EITHER = Request("A", other_types=("B",))
+
+
+class Waiter(MemoryWaiter):
+    """A waiter of one type, which fails when its engine is to."""
+
+    has_place = True
+    _unheard: Outlook | None = None
+
+    def __init__(self, engine: Engine, store: MemoryStore, claimant: Claimant) -> None:
+        super().__init__(store, claimant, Wakeup)
+        self._engine = engine
+        self._type = claimant.request.type
+
+    def _ask(self, step: str) -> None:
+        self._engine.asked.append(f"{step} {self._type}")
+        if f"{step} {self._type}" in self._engine.failing:
+            raise BackendUnreachable("the store doesn't answer")
+
+    def check(self) -> None:
+        try:
+            self._ask("check")
+        except BackendUnreachable as error:
+            error.asked = False
+            raise
+        super().check()
+
+    def enqueue(self) -> None:
+        self.check()
+        super().enqueue()
+
+    def claim(self) -> Outlook:
+        """Claim, and lose the answer; the next call finds what it got."""
+        outlook = self._unheard or super().claim()
+        self._unheard = outlook if outlook.leases else None
+        self._ask("claim")
+        return outlook
+
+    def dequeue(self) -> None:
+        self._ask("dequeue")
+        super().dequeue()
+
+
+class Engine(MemoryEngine):
+    """A store that can fail.
+
+    Attributes:
+        failing: The steps that fail, like ``dequeue B``.
+        asked: The steps that were taken.
+        waiters: All there were, by type.
+        is_locked: Whether a step is being taken at once with others.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._memory = store
+        self.failing: set[str] = set()
+        self.asked: list[str] = []
+        self.waiters: dict[str, Waiter] = {}
+        self.is_locked = False
+
+    def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
+        made = Waiter(self, self._memory, claimant)
+        self.waiters[claimant.request.type] = made
+        return made
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return self._locked()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.is_locked = True
+        try:
+            yield
+        finally:
+            self.is_locked = False
+
+
+class Journal(NoJournal):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.pool_type: str | None = None
+
+    def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
+        super().granted(leases)
+        self.pool_type = pool_type
+
+    def to_undo(self) -> None:
+        self.said.append("to undo")
+
+    def gave_up(self) -> None:
+        self.said.append("gave up")
+
+
+class Scene:
+    """Pools A and B of one each, both held, and us, who would take either."""
+
+    def __init__(self, time: ManualClock) -> None:
+        self.time = time
+        store = MemoryStore(clock=time.clock, lost=lambda claim_key, names: None)
+        self.pools = MemoryPools(store)
+        self.engine = Engine(store)
+        self.backend = PoolBackend("made-up:", self.engine, lambda: self.pools, clock=time.clock)
+        self.journal = Journal()
+        self.warnings: list[str] = []
+        self.reports: list[Progress] = []
+        for pool_type in "AB":
+            self.pools.create_pool(pool_type, [f"{pool_type}--00"])
+            who = f"holder of {pool_type}"
+            self.backend.acquire(Claimant(who, who, Request(pool_type)), NoJournal(), Patience())
+        self.engine.asked.clear()
+
+    def turn(self, wait: float | None = None) -> Turn:
+        patience = Patience(wait, warn=self._warn, report=self.reports.append)
+        return self.backend.turn(Claimant("me", "me", EITHER), self.journal, patience)
+
+    def _warn(self, text: str) -> None:
+        assert not self.engine.is_locked
+        self.warnings.append(text)
+
+    def free(self, pool_type: str) -> None:
+        self.backend.release(f"holder of {pool_type}", [f"{pool_type}--00"])
+
+    def held(self) -> list[str]:
+        """What is held by us."""
+        return [
+            each.name
+            for pool in self.pools.pools()
+            for each in pool.resources
+            if each.claim_key == "me"
+        ]
+
+    def waiting(self) -> list[str]:
+        """The types whose queues have a ticket of ours."""
+        return [pool.type for pool in self.pools.pools() if pool.queue]
+
+
+@pytest.fixture
+def scene(manual_clock: ManualClock) -> Scene:
+    return Scene(manual_clock)
+
+
+def finish(steps: Turn) -> None:
+    with pytest.raises(StopIteration):
+        steps.send(set())
+
+
+class TestTheGrant:
+    def test_nobody_is_told_of_it_before_the_other_ticket_is_gone(self, scene: Scene) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.engine.failing = {"dequeue B"}
+        scene.free("A")
+        for _ in range(3):
+            assert steps.send(set()).until == scene.time.clock.elapsed() + 1
+            scene.time.advance(1)
+        assert (scene.held(), scene.waiting(), scene.journal.leases) == (["A--00"], ["B"], None)
+        scene.free("B")  # which it doesn't take as well
+        scene.engine.failing = set()
+        finish(steps)
+        assert (scene.held(), scene.waiting()) == (["A--00"], [])
+        assert [lease.name for lease in scene.journal.leases or ()] == ["A--00"]
+        assert (scene.journal.pool_type, scene.journal.said) == ("A", [])
+
+    def test_it_goes_back_when_its_time_is_over_before_that(self, scene: Scene) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.engine.failing = {"dequeue B"}
+        scene.free("A")
+        steps.send(set())
+        scene.engine.failing = set()
+        scene.engine.waiters["A"].has_place = False
+        with pytest.raises(BackendUnreachable, match="a lease of A ran out"):
+            steps.send(set())
+        assert (scene.journal.leases, scene.journal.said) == (None, ["to undo", "gave up"])
+
+    def test_what_may_have_been_claimed_comes_before_all_else(self, scene: Scene) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.engine.failing = {"claim B"}
+        scene.free("B")
+        steps.send(set())
+        assert scene.held() == ["B--00"]  # and we weren't told
+        scene.free("A")
+        scene.engine.failing = set()
+        finish(steps)
+        assert (scene.held(), scene.waiting(), scene.journal.pool_type) == (["B--00"], [], "B")
+
+    def test_a_signal_before_the_other_ticket_is_gone_gives_all_back(self, scene: Scene) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.engine.failing = {"dequeue B"}
+        scene.free("A")
+        steps.send(set())
+        scene.engine.failing = set()
+        with pytest.raises(Interrupted):
+            steps.throw(Interrupted(signal.SIGTERM))
+        assert (scene.held(), scene.waiting(), scene.journal.said) == ([], [], ["gave up"])
+
+
+class TestTheStart:
+    def test_no_ticket_is_put_while_it_is_not_known_that_all_pools_are_there(
+        self, scene: Scene
+    ) -> None:
+        scene.engine.failing = {"check B"}
+        with pytest.raises(BackendUnreachable):
+            next(scene.turn())
+        assert scene.engine.asked == ["check A", "check B"]
+        assert scene.journal.said == ["gave up"]
+
+    def test_of_one_that_got_only_a_ticket_of_the_first_there_is_something_to_undo(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def put_one() -> None:
+            scene.engine.failing = {"check B"}
+            MemoryWaiter.enqueue(scene.engine.waiters["A"])
+
+        steps = scene.turn()
+        waiter = scene.engine.waiter
+        with monkeypatch.context() as patch:
+
+            def made(claimant: Claimant, *, until: float | None) -> MemoryWaiter:
+                found = waiter(claimant, until=until)
+                if claimant.request.type == "A":
+                    patch.setattr(found, "enqueue", put_one)
+                return found
+
+            patch.setattr(scene.engine, "waiter", made)
+            with pytest.raises(BackendUnreachable):
+                next(steps)
+        assert scene.waiting() == ["A"]
+        assert scene.journal.said == ["to undo", "gave up"]
+
+
+class TestTheEnd:
+    def test_a_ticket_that_can_not_be_taken_away_keeps_no_other_in_its_queue(
+        self, scene: Scene
+    ) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.engine.failing = {"dequeue A"}
+        with pytest.raises(Interrupted):
+            steps.throw(Interrupted(signal.SIGTERM))
+        assert scene.waiting() == ["A"]
+        assert scene.journal.said == ["to undo", "gave up"]
+
+    def test_the_deadline_names_all_types_and_counts_all_pools(self, scene: Scene) -> None:
+        other = scene.backend.turn(Claimant("x", "x", Request("B")), NoJournal(), Patience())
+        next(other)
+        steps = scene.turn(wait=60)
+        next(steps)
+        (report,) = scene.reports
+        assert (report.position, report.held, report.capacity) == (1, 2, 2)
+        scene.time.advance(60)
+        with pytest.raises(NoLease) as refused:
+            steps.send(set())
+        assert str(refused.value) == (
+            'no lease of "A" or "B" within 1m: 2 of 2 held, 1 other ticket waiting; '
+            "see who with: leasectl status"
+        )
+        other.close()
+
+    def test_a_pool_that_is_deleted_is_told_of_and_waited_for_no_longer(self, scene: Scene) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.pools.delete_pool("B", force=True)
+        steps.send(set())
+        steps.send(set())
+        assert scene.warnings == [
+            'not waiting for B any more: no pool "B"; list them with: leasectl pool list'
+        ]
+        scene.free("A")
+        finish(steps)
+        assert scene.journal.pool_type == "A"
+
+    def test_whoever_sleeps_is_woken_by_either(self, scene: Scene) -> None:
+        steps = scene.turn()
+        assert len(next(steps).fds) == 2
+        steps.close()
+        assert scene.waiting() == []
