@@ -142,6 +142,7 @@ class TestCat:
             "handle": handle,
             "backend": "local:",
             "type": "T",
+            "types": ["T"],
             "count": 1,
             "scope": "step",
             "state": "held",

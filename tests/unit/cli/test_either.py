@@ -1,0 +1,141 @@
+"""``-t A -t B``: whichever is free first, as scripts ask for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.leases.reacquire import reacquire
+from leasectl.model import Request
+from tests.kit.support import Cli, Started, eventually
+
+EITHER = ("-t", "aws", "-t", "azure")
+
+
+@pytest.fixture
+def cli(cli: Cli) -> Cli:
+    cli.pool("aws", "aws--00")
+    cli.pool("azure", "azure--00")
+    return cli
+
+
+def waiting(cli: Cli, *args: str) -> Started:
+    """Start a command that has to wait, and see it in both queues."""
+    for pool_type in ("aws", "azure"):
+        if f"{pool_type}--00" not in cli.held():
+            cli.hold(pool_type)
+    started = cli.start(*args)
+    eventually(lambda: len(cli.waiting()) == 2)
+    return started
+
+
+def asked_for(cli: Cli, handle: str) -> dict[str, object]:
+    return dict(json.loads(cli.ok("cat", "--handle", handle, "--format", "json")))
+
+
+def test_the_environment_and_cat_say_which_type_it_was(cli: Cli) -> None:
+    cli.hold("aws")
+    lines = cli.ok("acquire", *EITHER, "--output", "env").splitlines()
+    said = dict(shlex.split(line)[-1].split("=", 1) for line in lines)
+    handle = said["LEASECTL_HANDLE"]
+    assert os.path.basename(handle).startswith("aws-")  # the first that was asked for
+    assert (said["LEASECTL_TYPE"], said["LEASECTL_NAMES"]) == ("azure", "azure--00")
+    record = asked_for(cli, handle)
+    assert (record["type"], record["types"]) == ("azure", ["aws", "azure"])
+    cli.ok("release", "--handle", handle)
+    assert asked_for(cli, handle)["type"] == "azure"
+
+
+def test_the_command_of_run_is_told_of_each_attempt_which_it_was(cli: Cli) -> None:
+    script = (
+        'echo "$LEASECTL_ATTEMPT $LEASECTL_TYPE $LEASECTL_NAMES"; '
+        '[ "$LEASECTL_ATTEMPT" = 2 ] || exit 4'
+    )
+    retry = ("--attempts", "2", "--retry-on", "4", "--before-retry", "leasectl acquire -t aws")
+    cli.env["PATH"] = f"{os.path.dirname(cli.command()[0])}:{cli.env['PATH']}"
+    out = cli.ok("run", *EITHER, *retry, "--", "sh", "-c", script)
+    first, _handle, second = out.splitlines()
+    assert (first, second) == ("1 aws aws--00", "2 azure azure--00")
+
+
+def test_reacquire_asks_for_both_again(cli: Cli) -> None:
+    handle = cli.hold(Request("aws", other_types=("azure",)))
+    assert handle.names == ("aws--00",)
+    with cli.service() as service:
+        service.pools.add_resources("azure", ["azure--01"])
+        service.pools.remove_resources("aws", ["aws--00"], force=True)
+        again = reacquire(service, handle.id, patience=Patience(wait_seconds=0))
+    assert (again.names, again.type) == (("azure--00",), "azure")
+    assert again.request.types == ("aws", "azure")
+
+
+def test_a_waiter_shows_in_both_queues_until_it_has_one(cli: Cli) -> None:
+    waiter = waiting(cli, "acquire", *EITHER)
+    pools = json.loads(cli.ok("status", "--json"))["pools"]
+    (one,), (other,) = (pool["queue"] for pool in pools)
+    assert one["holder_identity"] == other["holder_identity"]
+    cli.ok("release", "--handle", cli.held()["azure--00"])
+    assert cli.ok("cat", "--handle", waiter.finish().handle) == "azure--00\n"
+    assert cli.waiting() == []
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_ticket_in_either(cli: Cli, signum: int) -> None:
+    waiter = waiting(cli, "run", *EITHER, "--", "true")
+    waiter.signal(signum)
+    assert waiter.finish().code == -signum
+    assert cli.waiting() == []
+
+
+def test_a_release_and_a_deadline_leave_no_ticket_in_either(cli: Cli) -> None:
+    waiter = waiting(cli, "acquire", *EITHER)
+    (handle_id, _) = cli.waiting()
+    cli.ok("release", "--handle", handle_id)
+    assert cli.waiting() == []
+    assert waiter.finish().code == 75
+    late = cli("acquire", *EITHER, "-w", "0")
+    assert (late.code, cli.waiting()) == (75, [])
+    assert 'no lease of "aws" or "azure": 2 of 2 held' in late.err
+
+
+def test_a_guard_that_ends_and_a_kill_leave_no_ticket_in_either(cli: Cli) -> None:
+    guard = cli.spawn(["sleep", "1000"])
+    waiter = waiting(cli, "acquire", *EITHER, "--guard-pid", str(guard.pid))
+    guard.kill()
+    assert waiter.finish().code == 75
+    assert cli.waiting() == []
+    waiting(cli, "acquire", *EITHER).kill()
+    cli.ok("status")
+    assert cli.waiting() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (("-t", "azur"), 66, 'no pool "azur"; did you mean "azure"?'),
+        (("-t", "aws"), 64, "give each type once"),
+        (("-t", "azure", "-c", "2"), 64, "leave out --count"),
+        (("-t", "azure", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
+        (("-t", "azure", "--backend", "http://127.0.0.1:9"), 64, "choose local: or etcd://"),
+        (tuple(f"-tt{n}" for n in range(16)), 64, "17 types: give -t at most 16 times"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused_with_nothing_changed(
+    cli: Cli, args: tuple[str, ...], code: int, said: str
+) -> None:
+    before = cli.snapshot()
+    finished = cli("acquire", "-t", "aws", *args)
+    assert (finished.code, finished.out) == (code, "")
+    assert said in finished.err
+    assert cli.snapshot() == before
+
+
+def test_a_dry_run_takes_either_as_it_takes_all(cli: Cli) -> None:
+    finished = cli("acquire", *EITHER, "--backend", "none:", "--output", "env")
+    assert finished.code == 0
+    assert "LEASECTL_TYPE=aws\n" in finished.out
