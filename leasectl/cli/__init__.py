@@ -6,8 +6,9 @@ parse by `options`, open the service by `context`, call a verb of `leasectl.leas
 `leasectl.pools` or `leasectl.run`, print by `output`. Who waits does so inside `waiting.reported`,
 which shows progress; what was acquired is printed before it is announced (`handle_output`).
 Commands of commands (`pool`) are `groups`. What `status` shows (`leasectl.pools.shown`),
-`status_table` writes and `status_watch` repeats; `pool_options` are those that commands on pools
-share, and `table` is what any table looks like.
+`status_table` writes, by the columns of `status_columns`, and `status_watch` repeats;
+`pool_options` are those that commands on pools share. `table` is what any table looks like, and
+`terminal` what it goes to: how wide, with colours or without.
 
 A command pays only for what it uses: what others need is imported inside functions.
 """

@@ -10,12 +10,14 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import caller, choose_backend, settings, state_directory
 from leasectl.cli.output import show, show_json
-from leasectl.cli.table import output_width
+from leasectl.cli.table import GREEN, RED, YELLOW, painted
+from leasectl.cli.terminal import output_width, shows_colour
 from leasectl.doctor.findings import Finding
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
 
 _NAME_WIDTH = 17
+_COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED}
 
 EXAMPLE = """\b
 Examples:
@@ -61,12 +63,12 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
             )
         ),
     )
-    width = output_width()
+    width, colour = output_width(), shows_colour()
     found: list[Finding] = []
     for finding in Examination(surroundings, fix=fix).findings():
         found.append(finding)
         if not as_json:
-            show(_text(finding, width))
+            show(_text(finding, width, colour=colour))
     if as_json:
         show_json({"backend": choice.url, "checks": [_fields(each) for each in found]})
     else:
@@ -84,13 +86,16 @@ def _fields(finding: Finding) -> dict[str, object]:
     }
 
 
-def _text(finding: Finding, width: int | None) -> str:
+def _text(finding: Finding, width: int | None, *, colour: bool) -> str:
     lines = _wrapped(f"{finding.status:<6}{finding.name:<{_NAME_WIDTH}}", finding.what, width)
     indent = " " * (6 + _NAME_WIDTH)
     if finding.advice is not None:
         lines += _wrapped(f"{indent}-> ", finding.advice, width)
     if finding.fixed is not None:
         lines += _wrapped(f"{indent}fixed: ", finding.fixed, width)
+    if colour:
+        status = painted(finding.status, _COLOURS[finding.status])
+        lines[0] = lines[0].replace(finding.status, status, 1)
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -64,6 +64,11 @@ handle = click.option(
     help="The path that acquire printed, or its last part.",
 )
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+wide = click.option(
+    "--wide",
+    is_flag=True,
+    help="Every column, nothing cut, however long the lines; as it is in a file or pipe.",
+)
 wait = click.option(
     "-w",
     "--wait",

@@ -7,8 +7,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
-from leasectl.cli.status_table import pools_table
-from leasectl.cli.table import output_width
+from leasectl.cli.status_table import look_of_stdout, pools_table
 from leasectl.pools.admin import PoolService
 from leasectl.pools.shown_json import pool_counts
 from leasectl.text.suggestions import NO_POOLS
@@ -21,9 +20,10 @@ Examples:
 
 
 @click.command(epilog=EXAMPLE)
+@options.wide
 @options.json_output
 @options.backend
-def command(*, as_json: bool, backend: str | None) -> None:
+def command(*, wide: bool, as_json: bool, backend: str | None) -> None:
     """List pools, and how many resources are free and held."""
     service = open_service(backend)
     pools = PoolService(service).show()
@@ -31,6 +31,6 @@ def command(*, as_json: bool, backend: str | None) -> None:
         counts = [{"type": pool.type, **pool_counts(pool)} for pool in pools]
         show_json({"backend": service.backend_url, "pools": counts})
     elif pools:
-        show(pools_table(pools, output_width()))
+        show(pools_table(pools, look_of_stdout(wide=wide)))
     else:
         note(NO_POOLS)

@@ -7,8 +7,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
-from leasectl.cli.status_table import overview_text
-from leasectl.cli.table import output_width
+from leasectl.cli.status_table import look_of_stdout, overview_text
 from leasectl.pools.admin import PoolService
 from leasectl.pools.shown_json import encode_overview
 from leasectl.text.naming import check_type
@@ -17,7 +16,9 @@ from leasectl.text.suggestions import NO_POOLS
 EXAMPLE = """\b
 Examples:
   leasectl status
-  leasectl status -t azure--install --json
+  leasectl status -t azure--install
+  leasectl status --wide
+  leasectl status --json
 """
 
 
@@ -29,7 +30,7 @@ Examples:
     type=check_type,
     metavar="TYPE",
     shell_complete=options.complete_types,
-    help="Only this pool. Default: all.",
+    help="Only this pool, with what is free of it. Default: all pools.",
 )
 @click.option(
     "--watch",
@@ -37,27 +38,36 @@ Examples:
     help="Show it again whenever something changes, until interrupted or nobody reads it; a "
     "backend that doesn't answer any more is waited for.",
 )
+@options.wide
 @options.json_output
 @options.backend
-def command(*, pool_type: str | None, watch: bool, as_json: bool, backend: str | None) -> None:
+def command(
+    *, pool_type: str | None, watch: bool, wide: bool, as_json: bool, backend: str | None
+) -> None:
     """Show pools, who holds what, and who waits.
 
-    HELD FOR is the time since the grant. GUARD is the process whose end releases the lease;
-    an unguarded one stays until it is released, or ends as ENDS says; one elsewhere was got with
-    another state directory, perhaps on another machine: HOST. An unconfirmed one was
-    granted by serve, which doesn't know that its client has heard of it. With --json, times are
-    RFC 3339 in UTC; with --watch as well, there is one object a line.
+    Names stand below their pool's without its type: --03, and aB3xYz for a handle. HELD FOR is
+    the time since the grant. ENDS is when it is to be released, or when it runs out; renewed,
+    somebody keeps it from that; ttl, it runs out that long after its holder's last renewal. GUARD
+    is the process whose end releases the lease; an unguarded one stays until it is released or
+    ENDS; one elsewhere was got with another state directory, perhaps on another machine: HOST.
+    An unconfirmed one was granted by serve, which doesn't know that its client has heard of it.
+    ASKS FOR is how many, or which, a waiter wants.
+
+    A terminal shows as many columns as it has room for, and what is the same in all rows once;
+    --wide, a file or a pipe gets all, names in full. --json has the same facts, times in RFC 3339
+    and UTC; with --watch as well, there is one object a line. NO_COLOR is heeded.
     """
     service = open_service(backend)
     if watch:
         from leasectl.cli.status_watch import show_again
 
-        show_again(service, pool_type, as_json=as_json)
+        show_again(service, pool_type, wide=wide, as_json=as_json)
         return
     overview = PoolService(service).overview(pool_type)
     if as_json:
         show_json(encode_overview(overview))
     elif overview.pools:
-        show(overview_text(overview, output_width()))
+        show(overview_text(overview, look_of_stdout(wide=wide, free=pool_type is not None)))
     else:
         note(NO_POOLS)

@@ -2,126 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, Protocol
 
-from leasectl.cli.table import Column, shorten, table
-from leasectl.model import Pool
-from leasectl.pools.shown import Overview, ShownLease, ShownPool
-from leasectl.pools.shown_json import pool_counts
-from leasectl.text.durations import format_duration
-from leasectl.text.printable import printable
-
-_COUNTS = (
-    Column("CAPACITY", right=True),
-    Column("FREE", right=True),
-    Column("HELD", right=True),
-    Column("WAITING", right=True),
+from leasectl.cli.status_columns import (
+    BUILD,
+    HOST,
+    JOB,
+    NAME_AT_LEAST,
+    NOTHING,
+    Facts,
+    Wording,
+    resource_facts,
+    waiter_facts,
 )
-# Names are for copying: all else is cut before they are.
-_NAME_AT_LEAST = 253
+from leasectl.cli.table import BOLD, FAINT, GREEN, YELLOW, Colour, Column, Table, painted, table
+from leasectl.cli.terminal import output_width, shows_colour
+from leasectl.pools.shown import Overview, ShownPool
+from leasectl.pools.shown_json import pool_counts
+from leasectl.text.printable import printable
+from leasectl.text.width import Cut, shorten
+
+_INDENT = "  "
 
 
-def pools_table(pools: Sequence[Pool | ShownPool], width: int | None) -> str:
+class Look(NamedTuple):
+    """What pools are to look like.
+
+    Args:
+        width: No line takes more cells than this; None for no limit.
+        wide: Every column is there and nothing is cut, however long lines become.
+        colour: With colours.
+        free: Free resources are listed as well.
+    """
+
+    width: int | None = None
+    wide: bool = True
+    colour: bool = False
+    free: bool = False
+
+    @property
+    def room(self) -> int | None:
+        return None if self.wide else self.width
+
+
+def look_of_stdout(*, wide: bool = False, free: bool = False) -> Look:
+    """The look for whatever reads our stdout: people with a terminal, or programs."""
+    width = output_width()
+    return Look(width, wide or width is None, shows_colour(), free)
+
+
+class _Counted(Protocol):
+    @property
+    def type(self) -> str: ...
+
+
+class _Section(NamedTuple):
+    text: str
+    left_out: frozenset[str] = frozenset()
+    is_whole: bool = True
+
+
+def pools_table(pools: Sequence[_Counted], look: Look) -> str:
     """One line a pool."""
-    columns = (Column("POOL", shrinks=1, at_least=_NAME_AT_LEAST), *_COUNTS)
+    columns = (
+        Column("POOL", shrinks=1, at_least=NAME_AT_LEAST),
+        Column("CAPACITY", right=True),
+        Column("FREE", right=True, colour=lambda text: None if text == "0" else GREEN),
+        Column("HELD", right=True),
+        Column("WAITING", right=True, colour=lambda text: None if text == "0" else YELLOW),
+    )
     rows = [
         (printable(pool.type, longest=200), *map(str, pool_counts(pool).values())) for pool in pools
     ]
-    return table(columns, rows, width)
+    return table(columns, rows, look.room, colour=look.colour).text
 
 
-def overview_text(overview: Overview, width: int | None) -> str:
+def overview_text(overview: Overview, look: Look) -> str:
     """All of an overview, for people."""
-    parts = [pools_table(overview.pools, width)]
+    summary = pools_table(overview.pools, look)
+    parts = [summary]
+    left_out: set[str] = set()
     for pool in overview.pools:
-        held = list(_held_rows(pool, overview.at))
-        if held or pool.queue:
-            parts.append(f"\n{shorten(pool.type, width)}\n")
-        if held:
-            parts.append(_held_table(held, width))
-        if held and pool.queue:
-            parts.append("\n")
-        if pool.queue:
-            parts.append(_queue_table(pool, overview.at, width))
+        section = _section(pool, overview.at, look)
+        if section.text:
+            is_named = len(overview.pools) == 1 and pool.type in summary
+            heading = "" if is_named else _line(pool.type, look, BOLD)
+            parts.append(f"\n{heading}{section.text}")
+            left_out |= section.left_out
+    if left_out:
+        hint = f"no room for {', '.join(sorted(left_out))}; all of it: leasectl status --wide"
+        parts.append(f"\n{_line(hint, look, FAINT, cut='end')}")
     return "".join(parts)
 
 
-def _held_table(rows: Sequence[Sequence[str]], width: int | None) -> str:
-    columns = [
-        Column("RESOURCE", shrinks=5, at_least=_NAME_AT_LEAST),
-        Column("HELD FOR", right=True),
-        Column("GUARD", shrinks=4, at_least=9, cut="end"),
-        Column("ENDS", shrinks=3, at_least=8, cut="end"),
-        Column("HOLDER", shrinks=2, at_least=12),
-        Column("LABELS", shrinks=1, at_least=8, cut="end"),
-    ]
-    if not any(row[-1] for row in rows):
-        columns.pop()
-    return table(columns, rows, width, indent="  ")
+def _section(pool: ShownPool, at: float, look: Look) -> _Section:
+    """Who holds what of a pool, and who waits for it."""
+    wording = Wording(pool.type, at, full=look.wide)
+    shown = [each for each in pool.resources if each.lease is not None or look.free]
+    shown.sort(key=lambda each: _by_number(each.name))
+    held, queue = resource_facts(shown, wording), waiter_facts(pool.queue, wording)
+    section = _tables(held, queue, look)
+    if section.is_whole:
+        return section
+    same = _same_for_all(held, queue)
+    lines = [_line(f"{_INDENT}{title} of all: {text}", look) for title, text in same.items()]
+    section = _tables(_without(held, same), _without(queue, same), look)
+    return section._replace(text="".join(lines) + section.text)
 
 
-def _held_rows(pool: ShownPool, at: float) -> Iterator[tuple[str, ...]]:
-    for resource in sorted(pool.resources, key=lambda each: _by_number(each.name)):
-        shown = resource.lease
-        if shown is not None:
-            yield (
-                printable(resource.name, longest=253),
-                _time_between(shown.lease.acquire_time, at),
-                _guard_text(shown),
-                _ends_text(shown, at),
-                printable(shown.holder.identity, longest=1000),
-                " ".join(
-                    printable(f"{key}={value}", longest=500) for key, value in shown.lease.labels
-                ),
-            )
-
-
-def _queue_table(pool: ShownPool, at: float, width: int | None) -> str:
-    columns = (
-        Column("PLACE", right=True),
-        Column("WAITING FOR", right=True),
-        Column("COUNT", right=True),
-        Column("HOLDER", shrinks=1, at_least=12),
+def _tables(held: Sequence[Facts], queue: Sequence[Facts], look: Look) -> _Section:
+    found = [_facts_table(each, look) for each in (held, queue) if each[0].texts]
+    return _Section(
+        "\n".join(each.text for each in found),
+        frozenset(title for each in found for title in each.left_out),
+        all(each.is_whole for each in found),
     )
-    rows = [
-        (
-            str(waiter.place),
-            _time_between(waiter.since, at),
-            str(waiter.count),
-            printable(waiter.holder.identity, longest=1000),
-        )
-        for waiter in pool.queue
-    ]
-    return table(columns, rows, width, indent="  ")
 
 
-def _guard_text(shown: ShownLease) -> str:
-    if shown.unconfirmed:
-        return "unconfirmed"
-    if shown.guard == "unknown":
-        return "elsewhere"
-    if shown.guard == "none":
-        return "unguarded"
-    return f"pid {shown.guard_pid}{' elsewhere' if shown.guard == 'elsewhere' else ''}"
+def _facts_table(facts: Sequence[Facts], look: Look) -> Table:
+    if not look.wide:
+        facts = [each for each in facts if set(each.texts) - {"", NOTHING}]
+    columns, texts = [each.column for each in facts], [each.texts for each in facts]
+    return table(columns, list(zip(*texts)), look.room, indent=_INDENT, colour=look.colour)
 
 
-def _ends_text(shown: ShownLease, at: float) -> str:
-    parts = []
-    if shown.release_time is not None:
-        parts.append(f"in {_time_between(at, shown.release_time)} (release)")
-    if shown.expires_in_seconds is not None:
-        ttl, left = shown.lease.lease_duration_seconds or 0.0, max(0.0, shown.expires_in_seconds)
-        if shown.renewed_by in ("run", "keeper"):
-            # A time that is always a few seconds away, and never comes, would mislead.
-            parts.append(f"renewed by {shown.renewed_by} (ttl {format_duration(ttl)})")
-        else:
-            # Its holder may renew it, and somebody elsewhere, who can't be seen from here.
-            parts.append(f"in {format_duration(left)} unless renewed")
-    return ", ".join(parts) or "-"
+def _same_for_all(held: Sequence[Facts], queue: Sequence[Facts]) -> dict[str, str]:
+    """What is the same for each of several who hold or wait, by the titles of its columns."""
+    texts: dict[str, list[str]] = {column.title: [] for column in (JOB, BUILD, HOST)}
+    for each in (*held, *queue):
+        if each.column.title in texts:
+            texts[each.column.title] += filter(None, each.texts)
+    return {
+        title: found[0]
+        for title, found in texts.items()
+        if len(found) > 1 and set(found) == {found[0]} and found[0] != NOTHING
+    }
 
 
-def _time_between(earlier: float, later: float) -> str:
-    return format_duration(max(0.0, later - earlier))
+def _without(facts: Sequence[Facts], titles: Collection[str]) -> list[Facts]:
+    return [each for each in facts if each.column.title not in titles]
+
+
+def _line(text: str, look: Look, colour: Colour | None = None, *, cut: Cut = "middle") -> str:
+    return painted(shorten(text, look.room, cut=cut), colour if look.colour else None) + "\n"
 
 
 def _by_number(name: str) -> tuple[str, int, str]:

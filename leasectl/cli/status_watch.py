@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import re
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Union
 
 from leasectl.cli.output import ReaderGone, emit, emit_json, note
-from leasectl.cli.status_table import overview_text
-from leasectl.cli.table import output_width, shorten
+from leasectl.cli.status_table import Look, look_of_stdout, overview_text
+from leasectl.cli.terminal import obeys_escapes, output_width
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
@@ -19,6 +20,7 @@ from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.signals import SignalTrap
 from leasectl.text.suggestions import NO_POOLS
+from leasectl.text.width import cells, shorten
 
 LONGEST_REFRESH_SECONDS = 2.0
 LOOK_SECONDS = 0.2
@@ -31,18 +33,19 @@ class _Ended(Exception):
     """Nobody looks any more."""
 
 
-def show_again(service: Service, pool_type: str | None, *, as_json: bool) -> None:
+def show_again(service: Service, pool_type: str | None, *, wide: bool, as_json: bool) -> None:
     """Show the overview until a signal comes or nobody reads it any more.
 
     Args:
         service: On the backend whose pools are shown.
         pool_type: The one to show; None for all.
+        wide: Every column, nothing cut.
         as_json: One object a line, each time that something has changed.
 
     Raises:
         LeaseError: Things can't be told the first time.
     """
-    live = sys.stdout.isatty() and not as_json
+    live = obeys_escapes(1) and not as_json
     with SignalTrap() as trap:
         ends = (
             Interrupt(trap.fd, READABLE, trap.check),
@@ -53,10 +56,11 @@ def show_again(service: Service, pool_type: str | None, *, as_json: bool) -> Non
         try:
             while True:
                 found = _look(service, pool_type, is_first=shown is None)
+                look = look_of_stdout(wide=wide, free=pool_type is not None)
                 if live:
-                    emit(_screen(_body(found)))
+                    emit(_screen(_body(found, look)))
                 else:
-                    _write_change(found, shown, as_json=as_json)
+                    _write_change(found, shown, None if as_json else look)
                 shown = found
                 _sleep_until_changed(service, ends)
         except (ReaderGone, _Ended):
@@ -77,13 +81,13 @@ def _end() -> None:
     raise _Ended
 
 
-def _write_change(found: _Found, shown: _Found | None, *, as_json: bool) -> None:
-    """Write down how things are, if they differ from what was shown before."""
+def _write_change(found: _Found, shown: _Found | None, look: Look | None) -> None:
+    """Write down how things are, if they differ from what was shown before; None for JSON."""
     if isinstance(found, BackendUnreachable):
         if not isinstance(shown, BackendUnreachable):
             note(str(found))
     elif not isinstance(shown, Overview) or found.changed_since(shown):
-        emit_json(encode_overview(found)) if as_json else emit(_dated(found))
+        emit_json(encode_overview(found)) if look is None else emit(_dated(found, look))
 
 
 def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
@@ -98,17 +102,17 @@ def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
             return
 
 
-def _dated(overview: Overview) -> str:
-    text = overview_text(overview, output_width()) if overview.pools else "no pools\n"
+def _dated(overview: Overview, look: Look) -> str:
+    text = overview_text(overview, look) if overview.pools else "no pools\n"
     return f"{rfc3339(overview.at)}\n{text}\n"
 
 
-def _body(found: _Found) -> str:
+def _body(found: _Found, look: Look) -> str:
     if isinstance(found, BackendUnreachable):
         from textwrap import fill
 
         return fill(str(found), output_width() or 80)
-    return overview_text(found, output_width()) if found.pools else f"{NO_POOLS}\n"
+    return overview_text(found, look) if found.pools else f"{NO_POOLS}\n"
 
 
 def _screen(body: str) -> str:
@@ -116,10 +120,15 @@ def _screen(body: str) -> str:
     import shutil
 
     columns, rows = shutil.get_terminal_size()
-    at = time.strftime("%H:%M:%S")
-    heading = f"leasectl status at {at}; Ctrl-C ends it"
+    heading = f"leasectl status at {time.strftime('%H:%M:%S')}; Ctrl-C ends it"
     lines = [shorten(heading, columns, cut="end"), "", *body.splitlines()]
-    if len(lines) > rows - 1:
-        kept = max(1, rows - 2)
+    heights = [_rows_of(line, columns) for line in lines]
+    if sum(heights) > rows - 1:
+        kept = max(1, sum(taken <= rows - 2 for taken in accumulate(heights)))
         lines = [*lines[:kept], shorten(f"… {len(lines) - kept} more lines", columns, cut="end")]
     return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
+
+
+def _rows_of(line: str, columns: int) -> int:
+    """How many rows of a terminal a line takes."""
+    return max(1, -(-cells(re.sub(r"\x1b\[\d*m", "", line)) // columns))

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from leasectl.text.width import Cut, cells, pad, shorten
 
 GAP = 2
-_ELLIPSIS = "…"
+Colour = str  # the parameter of "select graphic rendition", as ECMA-48 has it
+BOLD, FAINT, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
+
+
+def painted(text: str, colour: Colour | None) -> str:
+    """A text as a terminal shows it in a colour."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour and text else text
+
+
+def _plain(_: str) -> Colour | None:
+    return None
 
 
 class Column(NamedTuple):
@@ -17,72 +28,115 @@ class Column(NamedTuple):
         title: Its heading.
         right: Numbers stand at the right.
         shrinks: When space is short, columns lose some in this order, 1 first; 0 keeps its width.
-        at_least: How many characters shrinking leaves as long as others can shrink instead.
-        cut: Where characters are left out: in the ``middle`` or at the ``end``.
+        at_least: How many cells shrinking leaves as long as others can shrink instead.
+        cut: Where characters are left out.
+        goes: When even that is too wide, columns are left out in this order, 1 first; 0 stays.
+        colour: Of a cell with a text.
     """
 
     title: str
     right: bool = False
     shrinks: int = 0
     at_least: int = 8
-    cut: str = "middle"
+    cut: Cut = "middle"
+    goes: int = 0
+    colour: Callable[[str], Colour | None] = _plain
 
 
-def output_width() -> int | None:
-    """How wide a line of stdout may be; None for any width, as in a file or pipe."""
-    if os.environ.get("COLUMNS", "").isdecimal() or os.isatty(1):
-        import shutil
+class Table(NamedTuple):
+    """A table that has been laid out.
 
-        return max(1, shutil.get_terminal_size().columns)
-    return None
+    Args:
+        text: Lines, each with its newline.
+        left_out: The titles of columns that there was no room for.
+        is_whole: Nothing is left out and nothing cut.
+    """
+
+    text: str
+    left_out: tuple[str, ...] = ()
+    is_whole: bool = True
 
 
 def table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, *, indent: str = ""
-) -> str:
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    *,
+    indent: str = "",
+    colour: bool = False,
+) -> Table:
     """Lay out rows under their headings.
 
     Args:
         columns: The columns, left to right.
         rows: A text for each column.
-        width: No line is longer than this; None for no limit.
+        width: No line takes more cells than this; None for no limit.
         indent: Put before each line.
-
-    Returns:
-        Lines, each with its newline.
+        colour: Use the columns' colours.
     """
-    titles = [column.title for column in columns]
-    widths = [max(map(len, texts)) for texts in zip(titles, *rows)]
+    texts = [[column.title, *(row[n] for row in rows)] for n, column in enumerate(columns)]
+    wanted = [max(map(cells, each)) for each in texts]
+    widths = [*wanted]
+    chosen = list(range(len(columns)))
     if width is not None:
-        _shrink(widths, columns, width - len(indent) - GAP * (len(columns) - 1))
-    lines = [
-        indent + (" " * GAP).join(_cells(row, columns, widths)).rstrip() for row in (titles, *rows)
-    ]
-    return "".join(f"{shorten(line, width, cut='end')}\n" for line in lines)
-
-
-def shorten(text: str, width: int | None, *, cut: str = "middle") -> str:
-    """Leave out characters of a text that is too long, and show where."""
-    if width is None or len(text) <= width:
-        return text
-    if width <= 1:
-        return _ELLIPSIS[:width]
-    end = (width - 1) // 2 if cut == "middle" else 0
-    return text[: width - 1 - end] + _ELLIPSIS + text[len(text) - end :]
-
-
-def _shrink(widths: list[int], columns: Sequence[Column], available: int) -> None:
-    in_order = sorted(
-        (column.shrinks, position) for position, column in enumerate(columns) if column.shrinks
+        available = width - len(indent)
+        chosen = _with_room(widths, columns, available)
+        _shrink(widths, columns, chosen, available)
+    lines = []
+    for n in range(1 + len(rows)):
+        line = [_Cell(texts[c][n], widths[c], columns[c], is_title=n == 0) for c in chosen]
+        lines.append(_written(line, indent, width, colour=colour))
+    left_out = tuple(column.title for n, column in enumerate(columns) if n not in chosen)
+    return Table(
+        "".join(f"{line}\n" for line in lines), left_out, widths == wanted and not left_out
     )
+
+
+def _with_room(widths: Sequence[int], columns: Sequence[Column], available: int) -> list[int]:
+    """The positions of the columns that there is room for once they have shrunk."""
+    chosen = list(range(len(columns)))
+    least = [
+        min(width, max(column.at_least, cells(column.title))) if column.shrinks else width
+        for column, width in zip(columns, widths)
+    ]
+    for position in sorted(chosen, key=lambda each: columns[each].goes):
+        if _total([least[each] for each in chosen]) <= available:
+            break
+        if columns[position].goes:
+            chosen.remove(position)
+    return chosen
+
+
+def _shrink(
+    widths: list[int], columns: Sequence[Column], chosen: Sequence[int], available: int
+) -> None:
+    in_order = sorted((columns[each].shrinks, each) for each in chosen if columns[each].shrinks)
     for at_least in ([column.at_least for column in columns], [0] * len(columns)):
         for _, position in in_order:
-            excess = sum(widths) - available
+            excess = _total([widths[each] for each in chosen]) - available
             spare = widths[position] - max(at_least[position], len(columns[position].title))
             widths[position] -= max(0, min(excess, spare))
 
 
-def _cells(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str]:
-    for text, column, width in zip(row, columns, widths):
-        shown = shorten(text, width, cut=column.cut)
-        yield shown.rjust(width) if column.right else shown.ljust(width)
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+class _Cell(NamedTuple):
+    text: str
+    width: int
+    column: Column
+    is_title: bool
+
+    def written(self, *, colour: bool) -> str:
+        shown = shorten(self.text, self.width, cut=self.column.cut)
+        padded = pad(shown, self.width, right=self.column.right)
+        code = BOLD if self.is_title else self.column.colour(self.text)
+        return padded.replace(shown, painted(shown, code), 1) if colour and shown else padded
+
+
+def _written(line: Sequence[_Cell], indent: str, width: int | None, *, colour: bool) -> str:
+    plain = indent + (" " * GAP).join(each.written(colour=False) for each in line).rstrip()
+    if not colour or (width is not None and cells(plain) > width):
+        return shorten(plain, width, cut="end")
+    return indent + (" " * GAP).join(each.written(colour=True) for each in line).rstrip()

@@ -2,6 +2,6 @@
 
 What comes in: `durations` and names (`naming`), checked wherever they enter, since they reach
 paths, shells and terminals. What goes out: foreign text made safe for a terminal (`printable`),
-numbers of things and lists of them (`wording`), and what was probably meant by a name that isn't
-there (`suggestions`).
+cut to the room there is (`width`), numbers of things and lists of them (`wording`), and what was
+probably meant by a name that isn't there (`suggestions`).
 """

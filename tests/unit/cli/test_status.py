@@ -166,7 +166,7 @@ class TestTable:
         cli.pool("U", "c")
         cli.ok("acquire", "-t", "T", "--label", "team=x", "--label", "why=test")
         cli.ok("acquire", "-t", "T", "--release-after", "20m", "--ttl", "1h")
-        cli.start("acquire", "-t", "T", "-c", "2")
+        waiter = cli.start("acquire", "-t", "T", "-c", "2")
         wait_for(cli, 1)
         lines = cli.ok("status").splitlines()
         assert lines[:5] == [
@@ -177,21 +177,36 @@ class TestTable:
             "T",
         ]
         assert re.split(r"  +", lines[5].strip()) == [
-            *("RESOURCE", "HELD FOR", "GUARD", "ENDS", "HOLDER", "LABELS")
+            *("RESOURCE", "HELD FOR", "ENDS", "BUILD", "HANDLE", "HOST", "GUARD", "JOB", "LABELS")
         ]
-        assert re.fullmatch(r"  a +\d+s  unguarded  - +\S+/T-\w{6}  team=x why=test", lines[6])
+        who = rf"-      T-\w{{6}}  {HOST}  unguarded  \S+@{HOST}"
+        assert re.fullmatch(rf"  a +\d+s  - +{who}  team=x why=test", lines[6])
         ends = r"in (19m\d*s?|20m) \(release\), in (59m\d*s?|1h) unless renewed"
-        assert re.fullmatch(rf"  b +\d+s  unguarded  ({ends})  \S+/T-\w{{6}}", lines[7])
+        assert re.fullmatch(rf"  b +\d+s  ({ends})  {who}", lines[7])
         assert lines[8] == ""
-        assert re.split(r"  +", lines[9].strip()) == ["PLACE", "WAITING FOR", "COUNT", "HOLDER"]
-        assert re.fullmatch(r" +1 +\d+s +2  \S+/T-\w{6}", lines[10])
+        assert re.split(r"  +", lines[9].strip()) == [
+            *("PLACE", "WAITED", "ASKS FOR", "BUILD", "HANDLE", "HOST", "PID", "JOB", "LABELS")
+        ]
+        who = rf"-      T-\w{{6}}  {HOST}  {waiter.process.pid}  \S+@{HOST}"
+        assert re.fullmatch(rf" +1 +\d+s  2         {who}", lines[10])
         assert len(lines) == 11
+
+    def test_the_type_of_one_pool_is_not_repeated_and_what_is_free_listed(self, cli: Cli) -> None:
+        cli.pool("lab", "lab--00", "lab--01")
+        cli.ok("acquire", "-t", "lab")
+        for args in (("-t", "lab"), ("-t", "lab", "--wide")):
+            out = cli.ok("status", *args, COLUMNS="80")
+            assert re.findall("^lab", out, re.MULTILINE) == ["lab"]
+        assert re.search(r"^  lab--01 +free$", out, re.MULTILINE)
+        assert re.search(r"^  lab--00 +\d+s ", out, re.MULTILINE)
+        assert re.search(r"^  --01 +free$", cli.ok("status", "-t", "lab", COLUMNS="80"), re.M)
+        assert "--01" not in cli.ok("status", COLUMNS="80")
 
     def test_a_ttl_that_nobody_renews_is_shown_as_what_is_left(self, cli: Cli) -> None:
         cli.pool("T", "a")
         shared = str(cli.cwd)
         cli.ok("acquire", "-t", "T", "--ttl", "1h", "--scope", "test", SHARED_DIR=shared)
-        assert re.search(r"unguarded  in (59m\d*s?|1h) unless renewed  ", cli.ok("status"))
+        assert re.search(r"  in (59m\d*s?|1h) unless renewed +- .* unguarded ", cli.ok("status"))
 
     def test_who_renews_is_told(self, cli: Cli) -> None:
         cli.pool("T", "a", "b", "c", "d")
@@ -237,13 +252,22 @@ class TestTable:
         out = cli.ok("status", COLUMNS=str(columns))
         assert max(map(len, out.splitlines())) <= columns
         if columns >= 60:
-            assert "azure--install--00" in out
-            assert "…" in out
+            assert " --00 " in out
+            assert " --01 " in out
+            assert ("…" in out) == (columns < 400)
+        full = cli.ok("status", "--wide", COLUMNS=str(columns))
+        assert job["JOB_NAME"] in full
+        assert "azure--install--00" in full
+        assert "note=" + "x" * 150 in full
 
     def test_a_pipe_has_any_width(self, cli: Cli) -> None:
         cli.pool("T")
+        cli.pool("x" * 200)
         cli.ok("acquire", "-t", "T", JOB_NAME="j" * 200, BUILD_ID="b" * 200)
-        assert "j" * 200 + "/" + "b" * 200 in cli.ok("status")
+        out = cli.ok("status")
+        assert "j" * 200 in out
+        assert "b" * 200 in out
+        assert "x" * 200 in cli.ok("pool", "list")
 
     def test_what_is_in_the_database_cant_control_the_terminal(self, cli: Cli) -> None:
         cli.pool("T", "a")
@@ -339,10 +363,52 @@ class TestWatchOnAPipe:
         assert watch.finish().code == 66
 
 
+class TestColour:
+    """On a terminal, unless it is a dumb one or NO_COLOR asks for none (no-color.org)."""
+
+    @pytest.mark.parametrize("command", [("status",), ("pool", "list"), ("doctor",)])
+    @pytest.mark.parametrize(
+        ("env", "coloured"),
+        [
+            ({}, True),
+            ({"NO_COLOR": "1"}, False),
+            ({"TERM": "dumb"}, False),
+            ({"NO_COLOR": ""}, True),
+        ],
+    )
+    def test_it_is_there_on_a_terminal(
+        self, cli: Cli, command: tuple[str, ...], env: dict[str, str], coloured: bool
+    ) -> None:
+        cli.pool("T")
+        with terminal(cli, *command, rows=24, columns=80, **env) as (process, read):
+            process.wait(10)
+            assert ("\x1b[" in read()) == coloured
+
+    def test_it_is_not_there_in_a_pipe(self, cli: Cli) -> None:
+        cli.pool("T")
+        assert "\x1b" not in cli.ok("status", TERM="xterm")
+
+
 class TestWatchOnATerminal:
+    def test_a_dumb_one_gets_what_a_pipe_gets(self, cli: Cli) -> None:
+        cli.pool("T")
+        with terminal(cli, "status", "--watch", rows=24, columns=80, TERM="dumb") as (_, read):
+            eventually(lambda: "POOL" in read(), what="a table")
+            assert TIME.fullmatch(read().splitlines()[0])
+            assert "\x1b" not in read()
+
+    def test_a_line_that_is_wider_takes_the_place_of_several(self, cli: Cli) -> None:
+        cli.pool("T", "a", "b", "c")
+        cli.ok("acquire", "-t", "T", "-c", "3", JOB_NAME="j" * 100, BUILD_ID="1")
+        args = ("status", "--watch", "--wide")
+        with terminal(cli, *args, rows=12, columns=80, NO_COLOR="1") as (_, read):
+            eventually(lambda: "more lines" in read(), what="a screen")
+            # The heading, two empty lines, two of the summary, and each row that takes three.
+            assert "… 3 more lines" in read()
+
     def test_it_shows_a_change_and_fits_the_screen(self, cli: Cli) -> None:
         cli.pool("T", *(f"r{number:02d}" for number in range(20)))
-        with terminal(cli, "status", "--watch", rows=8, columns=40) as (watch, read):
+        with terminal(cli, "status", "--watch", rows=8, columns=40, NO_COLOR="1") as (watch, read):
             eventually(lambda: " 20     0 " in read(), what="the first screen")
             cli.ok("acquire", "-t", "T", "-c", "20", JOB_NAME="j" * 100, BUILD_ID="1")
             eventually(lambda: " 0    20 " in read(), what="the change")
@@ -350,7 +416,7 @@ class TestWatchOnATerminal:
             lines = last.splitlines()
             assert len(lines) <= 8
             assert max(map(len, lines)) <= 40
-            assert lines[-1] == "… 21 more lines"
+            assert lines[-1] == "… 23 more lines"
             os.kill(watch.pid, signal.SIGINT)
             assert watch.wait(10) == -signal.SIGINT
 
@@ -376,13 +442,14 @@ def readable(started: Started, seconds: float) -> bool:
 
 @contextlib.contextmanager
 def terminal(
-    cli: Cli, *args: str, rows: int, columns: int
+    cli: Cli, *args: str, rows: int, columns: int, **more: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Any]]:
     """Run a command with a terminal as its stdout; `read` returns all that it has shown."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     os.set_blocking(master, False)
     env = {name: value for name, value in cli.env.items() if name not in ("COLUMNS", "LINES")}
+    env = {**env, "TERM": "xterm", **more}
     process = subprocess.Popen(
         cli.command(*args), stdin=subprocess.DEVNULL, stdout=slave, cwd=cli.cwd, env=env
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from leasectl.cli.table import Column, shorten, table
+from leasectl.cli.table import GREEN, Column, table
+from leasectl.text.width import cells
 
 COLUMNS = (
     Column("NAME", shrinks=2, at_least=6),
@@ -19,7 +22,7 @@ ROWS = (
 
 
 def test_columns_line_up_and_no_line_ends_in_spaces() -> None:
-    assert table(COLUMNS[:3], [row[:3] for row in ROWS], None) == (
+    assert table(COLUMNS[:3], [row[:3] for row in ROWS], None).text == (
         "NAME                 N  WHO\n"
         "azure--install--00   7  job/build/host/azure--install-aBcDeF\n"
         "b                   12  short\n"
@@ -29,31 +32,54 @@ def test_columns_line_up_and_no_line_ends_in_spaces() -> None:
 @pytest.mark.parametrize("width", range(1, 100))
 def test_no_line_is_wider_than_allowed(width: int) -> None:
     for indent in ("", "  "):
-        lines = table(COLUMNS, ROWS, width, indent=indent).splitlines()
+        lines = table(COLUMNS, ROWS, width, indent=indent).text.splitlines()
         assert len(lines) == 3
         assert max(map(len, lines)) <= width
 
 
 def test_what_shrinks_first_spares_what_shrinks_later() -> None:
-    lines = table(COLUMNS, ROWS, 50).splitlines()
+    lines = table(COLUMNS, ROWS, 50).text.splitlines()
     assert lines[1] == "azure--install--00   7  job/build/…ll-aBcDeF  k=v"
 
 
-@pytest.mark.parametrize(
-    ("width", "middle", "end"),
-    [
-        (10, "abcdefghij", "abcdefghij"),
-        (9, "abcd…ghij", "abcdefgh…"),
-        (4, "ab…j", "abc…"),
-        (2, "a…", "a…"),
-        (1, "…", "…"),
-        (0, "", ""),
-    ],
-)
-def test_a_text_is_cut_in_the_middle_or_at_the_end(width: int, middle: str, end: str) -> None:
-    assert shorten("abcdefghij", width) == middle
-    assert shorten("abcdefghij", width, cut="end") == end
+def test_columns_without_room_are_left_out_in_their_order() -> None:
+    columns = (
+        Column("NAME"),
+        Column("FIRST", shrinks=1, at_least=6, goes=1),
+        Column("STAYS"),
+        Column("SECOND", goes=2),
+    )
+    rows = [("n" * 8, "f" * 20, "s" * 5, "x" * 9)]
+    found = {width: table(columns, rows, width).left_out for width in range(60)}
+    assert found[8 + 20 + 5 + 9 + 6] == found[8 + 6 + 5 + 9 + 6] == ()
+    assert found[8 + 6 + 5 + 9 + 5] == found[8 + 5 + 9 + 4] == ("FIRST",)
+    assert found[8 + 5 + 9 + 3] == found[8 + 5 + 2] == found[3] == ("FIRST", "SECOND")
+    assert "NAME" in table(columns, rows, 15).text
+    assert not table(columns, rows, 47).is_whole
+    assert table(columns, rows, 48).is_whole
+    assert table(columns, rows, None).is_whole
 
 
-def test_without_a_width_nothing_is_cut() -> None:
-    assert shorten("a" * 1000, None) == "a" * 1000
+def test_a_colour_changes_nothing_but_the_colour() -> None:
+    columns = (
+        Column("A", right=True, colour=lambda text: GREEN if text == "x" else None),
+        *COLUMNS,
+    )
+    rows = [("x", *ROWS[0]), ("yyy", *ROWS[1])]
+    for width in (10, 40, 60, None):
+        plain = table(columns, rows, width).text
+        painted = table(columns, rows, width, colour=True).text
+        assert re.sub(r"\x1b\[\d*m", "", painted) == plain
+    assert painted.count("\x1b[32mx\x1b[0m") == 1
+    assert "\x1b[1mNAME\x1b[0m" in painted
+
+
+def test_a_character_of_two_cells_counts_twice() -> None:
+    rows = [("\u8cc7\u6e90", "1", "e\u0301", "n"), ("abc", "2", "x", "n")]
+    assert table(COLUMNS, rows, None).text.splitlines()[1:] == [
+        "\u8cc7\u6e90  1  e\u0301    n",
+        "abc   2  x    n",
+    ]
+    for width in range(1, 40):
+        long = [("\u8cc7\u6e90" * 10, "1", "e\u0301" * 20, "\U0001f600" * 5)]
+        assert all(cells(line) <= width for line in table(COLUMNS, long, width).text.splitlines())
