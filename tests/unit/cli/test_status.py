@@ -179,7 +179,7 @@ class TestTable:
         assert re.split(r"  +", lines[5].strip()) == [
             *("RESOURCE", "HELD FOR", "ENDS", "BUILD", "HANDLE", "HOST", "GUARD", "JOB", "LABELS")
         ]
-        who = rf"-      T-\w{{6}}  {HOST}  unguarded  \S+@{HOST}"
+        who = rf"- +T-\w{{6}}  {HOST} +unguarded  \S+@{HOST}"
         assert re.fullmatch(rf"  a +\d+s  - +{who}  team=x why=test", lines[6])
         ends = r"in (19m\d*s?|20m) \(release\), in (59m\d*s?|1h) unless renewed"
         assert re.fullmatch(rf"  b +\d+s  ({ends})  {who}", lines[7])
@@ -187,8 +187,8 @@ class TestTable:
         assert re.split(r"  +", lines[9].strip()) == [
             *("PLACE", "WAITED", "ASKS FOR", "BUILD", "HANDLE", "HOST", "PID", "JOB", "LABELS")
         ]
-        who = rf"-      T-\w{{6}}  {HOST}  {waiter.process.pid}  \S+@{HOST}"
-        assert re.fullmatch(rf" +1 +\d+s  2         {who}", lines[10])
+        who = rf"- +T-\w{{6}}  {HOST} +{waiter.process.pid} +\S+@{HOST}"
+        assert re.fullmatch(rf" +1 +\d+s  2 +{who}", lines[10])
         assert len(lines) == 11
 
     def test_the_type_of_one_pool_is_not_repeated_and_what_is_free_listed(self, cli: Cli) -> None:
