@@ -4,6 +4,7 @@
 #   source <(leasectl init bash)          or          source "$LEASE_PROXY_CLIENT_SH"
 #
 #   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--ttl=1h] [--jitter=10m] [--var=NAME] [-q]
+#                   -t TYPE -t TYPE ...    one lease, of whichever type is free first
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
 #   lease__reacquire --handle=H [--var=NAME]
 #   lease__cat      --handle=H [--format=plain|csv] [--pretty-format=csv]
@@ -424,7 +425,7 @@ _lease__err_leave() {
 #   --store=true|false   older form: prints the names with commas between them. true: scope test.
 #                        false: nothing but lease__release --names will release them
 lease__acquire() {
-  local _lease__type='' _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
+  local _lease__types=() _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
   local _lease__store=''
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
   while (($#)); do
@@ -436,7 +437,7 @@ lease__acquire() {
     _lease__read_option lease__acquire ' -t --type -c --count --scope --ttl --jitter --var --store -q ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
-      -t | --type) _lease__type=$_lease__value ;;
+      -t | --type) _lease__types+=("$_lease__value") ;;
       -c | --count) _lease__count=$_lease__value ;;
       --scope) _lease__scope=$_lease__value ;;
       --ttl) _lease__ttl=$_lease__value ;;
@@ -461,7 +462,7 @@ lease__acquire() {
   fi
   # Of the older form, --store=false outlives the script, too.
   [ "$_lease__store" != false ] || _lease__scope=step
-  _lease__arguments=("--type=$_lease__type" "--count=$_lease__count" "--scope=$_lease__scope")
+  _lease__arguments=("${_lease__types[@]/#/--type=}" "--count=$_lease__count" "--scope=$_lease__scope")
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--guard-pid=$$")
   [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")
   [ -z "$_lease__jitter" ] || _lease__arguments+=("--jitter=$_lease__jitter")
@@ -650,23 +651,17 @@ _lease__check_variable() { # <function> <name>
 
 # Checks lease__acquire's options, as far as that needs no leasectl: a dry run has to be told, too.
 _lease__check_acquire() {
-  case $_lease__type in
-    '')
-      _lease__complain lease__acquire '--type=TYPE is required'
-      return 1
-      ;;
-    [!a-zA-Z0-9]* | *[!a-zA-Z0-9._-]*)
-      printf -v _lease__type %q "$_lease__type"
-      _lease__complain lease__acquire "type $_lease__type is not allowed; use letters, digits, \".\", \"_\" and \"-\""
-      return 1
-      ;;
-  esac
+  _lease__check_types || return 1
   case $_lease__count in
     '' | *[!0-9]*)
       _lease__complain lease__acquire "count \"$_lease__count\" is no number"
       return 1
       ;;
   esac
+  if ((${#_lease__types[@]} > 1 && 10#$_lease__count > 1)); then
+    _lease__complain lease__acquire 'several types mean one lease, of whichever is free first; leave out --count'
+    return 1
+  fi
   if [ "$_lease__scope" != step ] && [ "$_lease__scope" != test ]; then
     _lease__complain lease__acquire "scope \"$_lease__scope\" is neither step nor test"
     return 1
@@ -677,6 +672,31 @@ _lease__check_acquire() {
   fi
   [ -z "$_lease__ttl" ] || _lease__check_duration lease__acquire "$_lease__ttl" || return 1
   [ -z "$_lease__jitter" ] || _lease__check_duration lease__acquire "$_lease__jitter"
+}
+
+_lease__check_types() {
+  local _lease__type _lease__seen=' '
+  ((${#_lease__types[@]})) || _lease__types=('')
+  for _lease__type in "${_lease__types[@]}"; do
+    case $_lease__type in
+      '')
+        _lease__complain lease__acquire '--type=TYPE is required'
+        return 1
+        ;;
+      [!a-zA-Z0-9]* | *[!a-zA-Z0-9._-]*)
+        printf -v _lease__type %q "$_lease__type"
+        _lease__complain lease__acquire "type $_lease__type is not allowed; use letters, digits, \".\", \"_\" and \"-\""
+        return 1
+        ;;
+    esac
+    case $_lease__seen in
+      *" $_lease__type "*)
+        _lease__complain lease__acquire "type $_lease__type is given twice"
+        return 1
+        ;;
+    esac
+    _lease__seen+="$_lease__type "
+  done
 }
 
 _lease__check_release() {
@@ -947,7 +967,7 @@ export -f _lease__complain lease__trap lease__untrap \
   lease__release_stored lease__cat _lease__read_names \
   lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
-  _lease__check_variable _lease__check_acquire _lease__check_release \
+  _lease__check_variable _lease__check_acquire _lease__check_types _lease__check_release \
   _lease__check_duration _lease__find_cli _lease__obtain \
   _lease__deliver _lease__wait_for _lease__start_leasectl _lease__call_leasectl \
   _lease__open_pipe _lease__script_is_gone _lease__stop_waiting \

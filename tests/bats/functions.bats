@@ -96,6 +96,26 @@ SCRIPT
   assert_equal "${#stderr_lines[@]}" 2
 }
 
+@test "acquire of either of two types takes whichever is free first, and returns 2 where one is unknown" {
+  make_pool T
+  make_pool U
+  script -e -u -o pipefail <<'SCRIPT'
+lease__acquire -t T --var=first
+h=$(lease__acquire -t T --type=U --count=01)
+lease__cat --handle="$h"
+printf ' %s\n' "${h##*/}"
+set +e
+lease__acquire --scope=step -q --type=U -t V --var=v
+printf 'returned %s\n' "$?"
+SCRIPT
+  run_script
+  assert_line --index 0 --regexp '^U--00 T-[A-Za-z0-9]{6}$'
+  assert_line --index 1 'returned 2'
+  script <<<'unset LEASECTL_BACKEND LEASE_PROXY_SERVER_URL; lease__acquire -t T -t U; lease__acquire -t T -t U -c 2; printf "|%s\n" "$?"'
+  run_script
+  assert_output 'LEASE_PROXY_SERVER_URL-not-set-dry-run-mode|1'
+}
+
 @test "acquire returns 1, not 2, while a file that the environment names can't be read" {
   local variable
   for variable in LEASECTL_CERT_FILE LEASECTL_CA_FILE SSL_CERT_FILE; do
@@ -113,7 +133,7 @@ SCRIPT
     '-t T --scope=all' '-t T --scope=' '-t T --jitter=soon' '-t T --jitter' '-t T --jitter=-1m' '-t T --ttl=soon' '-t T --ttl' '-t T --unknown' \
     '-t T --unknown=1' '-t T --quiet=yes' '-t T extra' '-t T --var=1a' '-t T --var=' '-t T --var="a b"' '-t T --var="a[\$(touch pwned)]"' \
     '-t T --var=_lease__got' '-t T --store=maybe' '-t a/b' '-t ../T' '-t "a b"' '-t "\$(touch pwned)"' '-t "T
-"' '-t -T' "-t $(printf 'x%.0s' {1..300})" '-t T -c 2' '-t T -c 99999999999999999999'; do
+"' '-t T -t T' '-t T -t U -c 2' '-t T -t ""' '-t T -t "a b"' '-t -T' "-t $(printf 'x%.0s' {1..300})" '-t T -c 2' '-t T -c 99999999999999999999'; do
     script <<<"lease__acquire $words"
     run_script
     assert_failure 1
