@@ -8,7 +8,8 @@ which shows progress; what was acquired is printed before it is announced (`hand
 Commands of commands (`pool`) are `groups`. What `status` shows (`leasectl.pools.shown`),
 `status_table` writes, by the columns of `status_columns`, and `status_watch` repeats;
 `pool_options` are those that commands on pools share. `table` is what any table looks like, and
-`terminal` what it goes to: how wide, with colours or without.
+`terminal` what it goes to: how wide, with colours or without. What `serve --print-env` prints is
+`serve_env`, and who finds that server gone is told so by `gone_server`.
 
 A command pays only for what it uses: what others need is imported inside functions.
 """

@@ -14,7 +14,7 @@ import click
 from leasectl import __version__
 from leasectl.backends.kinds import KINDS, either
 from leasectl.cli.groups import CommandGroup
-from leasectl.errors import EXIT_CODES, Interrupted, InvalidRequest, LeaseError
+from leasectl.errors import EXIT_CODES, BackendUnreachable, Interrupted, InvalidRequest, LeaseError
 from leasectl.system.signals import die_of
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import option_meant
@@ -46,6 +46,7 @@ ENVIRONMENT = (
         f"where leases come from, unless --backend says it: {either(k.example for k in KINDS)}",
     ),
     ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
+    ("LEASECTL_SERVE_PID", "process of the server that serve --print-env has started"),
     ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),
     ("LEASECTL_USER_FILE", "file with user:password for etcd"),
     ("LEASECTL_CA_FILE", "certificates to trust, of https:// or etcds://"),
@@ -145,7 +146,7 @@ def _run(args: list[str]) -> int:
         die_of(interrupted.signum)
         return 128 + interrupted.signum
     except LeaseError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(_text_of(error), error.exit_code)
     except click.UsageError as error:
         if isinstance(error, click.NoSuchOption):
             error = _suggesting(error)
@@ -165,6 +166,15 @@ def _run(args: list[str]) -> int:
             raise
         detail = f"{type(error).__name__}: {error}"
         return _fail(f"unexpected failure: {detail}; set LEASECTL_DEBUG=1 to see where", 1)
+
+
+def _text_of(error: LeaseError) -> str:
+    """An error's text; where a server can't be reached, with what points there."""
+    if not isinstance(error, BackendUnreachable):
+        return str(error)
+    from leasectl.cli.gone_server import remark
+
+    return f"{error}{remark(error)}"
 
 
 def _suggesting(error: click.NoSuchOption) -> click.UsageError:

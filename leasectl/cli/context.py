@@ -22,6 +22,7 @@ from leasectl.text.printable import printable
 # Open until the process ends: whoever closes a database last writes its whole log back, and a
 # command that has nothing more to say is not to take that time.
 _opened: list[State] = []
+_SERVER_URL = "LEASE_PROXY_SERVER_URL"
 _SHORT_SECONDS = 3.0
 _REST_SECONDS = 5.0
 
@@ -42,7 +43,7 @@ def choose_backend(option: str | None) -> BackendChoice:
     """Choose by ``--backend``, ``LEASECTL_BACKEND``, ``LEASE_PROXY_SERVER_URL``, in this order."""
     if option:
         return BackendChoice(option, "--backend")
-    for variable in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL"):
+    for variable in ("LEASECTL_BACKEND", _SERVER_URL):
         if os.environ.get(variable):
             return BackendChoice(os.environ[variable], variable)
     return BackendChoice(LOCAL, "the default: the embedded pool of this state directory")
@@ -124,10 +125,15 @@ def open_service(
 
     Raises:
         InvalidRequest: There is no such backend; no state directory has been made.
+        BackendUnreachable: It was a server that is gone.
     """
-    url = choose_backend(backend).url
+    url, chosen_by = choose_backend(backend)
     if not for_handles or backend:
         check_url(url)
+        if chosen_by == _SERVER_URL and "LEASECTL_SERVE_PID" in os.environ:
+            from leasectl.cli.gone_server import check_served
+
+            check_served(url, settings())
     state = State.open(state_directory())
     _opened.append(state)
     service = Service(

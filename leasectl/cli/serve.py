@@ -6,7 +6,6 @@ import importlib.util
 import ipaddress
 import os
 import re
-import shlex
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -17,7 +16,10 @@ from leasectl.backends.kinds import KINDS, LOCAL, either, pool_prefixes
 from leasectl.backends.opening import open_probe
 from leasectl.cli.context import open_service, settings
 from leasectl.cli.output import emit, note
+from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports
 from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.keeper.log import Log
+from leasectl.system.background import Background
 from leasectl.system.clock import Clock
 from leasectl.text.durations import parse_duration
 from leasectl.text.printable import printable
@@ -27,22 +29,23 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\b
 Example:
-  source <(leasectl serve --print-env)
-  server=$!
+  eval "$(leasectl serve --print-env)"
   h=$(leasectl acquire -t azure--install --backend "$LEASE_PROXY_SERVER_URL")
   leasectl release --handle "$h"
-  kill "$server"
+  kill "$LEASECTL_SERVE_PID"
 """
 
 _SERVED = either(kind.title for kind in KINDS if kind.has_pools)
 HELP = f"""\
 Answer as a lease proxy does, from {_SERVED}.
 
-Prints its address, or with --print-env what to export, once it answers; then it lets go of
-stdout and serves until TERM, INT or HUP. Scripts made for ci-operator's lease proxy run on it
-unchanged. A client that goes away while it waits gives up its place. What is leased stays
-leased when the server ends, and the next server on the same state directory knows it. GET
-/healthz tells whether it works and /metrics what Prometheus wants to know.
+Prints its address once it answers, lets go of stdout, and serves until TERM, INT or HUP. With
+--print-env it does so in the background, as ssh-agent does: it prints what to export, its process
+among it, and what goes wrong later is in serve.log in the state directory. Scripts made for
+ci-operator's lease proxy run on it unchanged. A client that goes away while it waits gives up its
+place. What is leased stays leased when the server ends, and the next server on the same state
+directory knows it. GET /healthz tells whether it works and /metrics what Prometheus wants to
+know; leasectl status, too, shows its pools.
 """
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")
@@ -69,8 +72,17 @@ def parse_address(text: str) -> tuple[str, int]:
 @click.option(
     "--print-env",
     is_flag=True,
-    help="Print what a shell has to export for its scripts to use this server. Where that doesn't "
-    "go to a terminal, Ctrl-C is left to the shell.",
+    help="Serve in the background, and print what a shell has to export for its scripts to use "
+    "this server: LEASE_PROXY_SERVER_URL, LEASECTL_SERVE_PID and, with --token-file, "
+    "LEASECTL_TOKEN_FILE.",
+)
+@click.option(
+    "--shell",
+    type=click.Choice(SHELLS),
+    default="sh",
+    show_default=True,
+    help="For which shell --print-env prints it; in fish: "
+    "leasectl serve --print-env --shell fish | source",
 )
 @click.option(
     "--acquire-timeout",
@@ -98,13 +110,19 @@ def command(
     *,
     address: tuple[str, int],
     print_env: bool,
+    shell: Shell,
     acquire_seconds: float,
     token_file: str | None,
     quiet: bool,
     backend: str | None,
-) -> None:
+) -> int:
     """As `HELP` has it."""
     _require_extra()
+    if print_env and token_file is not None and not token_file.isprintable():
+        raise InvalidRequest(f"no shell can be told of the file {printable(token_file)}")
+    background = Background() if print_env else None
+    if background is not None and not background.is_child:
+        return _pass_on(background)
     from leasectl.http.settings import read_token
     from leasectl.server.serving import listen, serve, url_of
 
@@ -117,10 +135,11 @@ def command(
     _warn_of_strangers(bound, token)
 
     def ready() -> None:
-        if print_env and not os.isatty(1):
-            # In the background of a shell, whose Ctrl-C is not for this.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        emit(f"export LEASE_PROXY_SERVER_URL={shlex.quote(url)}\n" if print_env else f"{url}\n")
+        if background is not None:
+            if not background.tell(exports(_variables(url, background.pid, token_file), shell)):
+                os.kill(os.getpid(), signal.SIGTERM)
+            return
+        emit(f"{url}\n")
         _let_go_of_stdout()
         if not quiet:
             note(f"serving {service.backend_url} of {service.state.directory} at {url}")
@@ -132,9 +151,33 @@ def command(
         token=token,
         probe=open_probe(service.backend_url, settings(), clock=Clock()),
         ready=ready,
-        warn=note,
+        warn=note if background is None else Log(service.state.path("serve.log"), Clock()).write,
     )
     service.state.close()
+    return 0
+
+
+def _pass_on(background: Background) -> int:
+    """Print what a server in the background has to say, once it is there."""
+    said = background.wait()
+    if not said:
+        return background.exit_code()  # it has said why
+    emit(said)
+    background.confirm()
+    if os.environ.get("LEASECTL_BACKEND"):
+        note(
+            "LEASECTL_BACKEND is set, and counts before LEASE_PROXY_SERVER_URL; unset it for "
+            "commands that are to use this server"
+        )
+    return 0
+
+
+def _variables(url: str, pid: int, token_file: str | None) -> list[tuple[str, str]]:
+    """What a client's environment needs."""
+    variables = [("LEASE_PROXY_SERVER_URL", url), (SERVE_PID, str(pid))]
+    if token_file is not None:
+        variables.append(("LEASECTL_TOKEN_FILE", os.path.abspath(token_file)))
+    return variables
 
 
 def _require_extra() -> None:

@@ -63,30 +63,6 @@ class TestListening:
     def test_it_is_loopback_unless_told(self, serve: Serve) -> None:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", serve().url)
 
-    def test_it_prints_what_to_export(self, cli: Cli) -> None:
-        cli.pool("T")
-        script = (
-            "set -euo pipefail\n"
-            'source <("$0" -m leasectl serve -q --print-env --listen 127.0.0.1:0)\n'
-            "server=$!\n"
-            'names=$("$0" -m leasectl acquire -q -t T --output names)\n'
-            'kill "$server"\n'
-            'printf "%s %s\\n" "$LEASE_PROXY_SERVER_URL" "$names"\n'
-        )
-        finished = cli.spawn(["bash", "-c", script, sys.executable]).finish()
-        assert finished.code == 0, finished
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+ T--00\n", finished.out)
-        assert held(cli, "T") == ["T--00"]
-
-    def test_in_the_background_of_a_shell_it_outlives_ctrl_c(self, cli: Cli) -> None:
-        server = cli.start("serve", "-q", "--print-env")
-        export, _, url = first_line(server).partition("=")
-        assert export == "export LEASE_PROXY_SERVER_URL"
-        server.signal(signal.SIGINT)
-        assert Serving.at(url).get("/healthz") == "ok\n"
-        server.signal(signal.SIGTERM)
-        assert server.finish().code == 0
-
     def test_the_outputs_reader_sees_its_end(self, cli: Cli) -> None:
         server = cli.start("serve", "-q")
         first_line(server)
@@ -184,7 +160,9 @@ class TestToken:
             assert client.ask("GET", "/healthz").status == 200
             assert client.acquire("T", Authorization="Bearer secret").names == ["T--00"]
         backend = ("--backend", server.url)
-        assert cli("acquire", "-t", "T", *backend).code == 64
+        refused = cli("acquire", "-t", "T", *backend)
+        assert (refused.code, refused.err.count("\n")) == (77, 1)
+        assert "LEASECTL_TOKEN_FILE" in refused.err
         assert cli("acquire", "-t", "T", *backend, LEASECTL_TOKEN_FILE=str(file)).code == 0
         assert held(cli, "T") == ["T--00", "T--01"]
 

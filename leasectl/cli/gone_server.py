@@ -1,0 +1,71 @@
+"""Saying that a server is gone which this environment still points to."""
+
+from __future__ import annotations
+
+import os
+
+from leasectl.backends.proxy.connection import Connection, NotSent
+from leasectl.backends.proxy.protocol import ACQUIRE
+from leasectl.cli.serve_env import SERVE_PID
+from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.http.settings import Settings
+from leasectl.system.clock import Clock
+from leasectl.text.printable import printable
+
+_PROBE_SECONDS = 2.0
+_VARIABLES = ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL")
+
+
+def check_served(url: str, settings: Settings) -> None:
+    """Find out whether the server is gone that this shell was told of.
+
+    Args:
+        url: What `LEASE_PROXY_SERVER_URL` says.
+        settings: How to talk to it.
+
+    Raises:
+        BackendUnreachable: Its process has ended, and nobody answers there: waiting won't help.
+    """
+    pid = _ended_server()
+    if pid is None:
+        return
+    connection = Connection(url, settings, clock=Clock())
+    try:
+        connection.look(ACQUIRE, seconds=_PROBE_SECONDS)
+    except NotSent:
+        raise BackendUnreachable(
+            f"leasectl serve at {printable(url, longest=200)} is gone: process {pid} "
+            f"({SERVE_PID}) has ended; LEASE_PROXY_SERVER_URL still points there: unset it, or "
+            'start another server with: eval "$(leasectl serve --print-env)"'
+        ) from None
+    except LeaseError:
+        return  # somebody is there
+
+
+def remark(error: LeaseError) -> str:
+    """What to add to an error: which variable points to a server that can't be reached."""
+    reason: BaseException | None = error
+    while reason is not None and not isinstance(reason, NotSent):
+        reason = reason.__cause__
+    if reason is None:
+        return ""
+    named = [name for name in _VARIABLES if (os.environ.get(name) or "\0") in str(reason)]
+    if not named:
+        return ""
+    pid = _ended_server()
+    ended = f", and process {pid} ({SERVE_PID}) has ended" if pid is not None else ""
+    return f" {named[0]} points there{ended}"
+
+
+def _ended_server() -> str | None:
+    """The process of the server that this shell was told of, if it has ended."""
+    pid = os.environ.get(SERVE_PID, "")
+    if not (pid.isascii() and pid.isdigit() and 0 < int(pid) < 1 << 31):
+        return None
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return pid
+    except OSError:
+        return None
+    return None

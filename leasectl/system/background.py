@@ -1,0 +1,88 @@
+"""A process that goes on in the background, and is there before its starter says so.
+
+As ssh-agent does it: the starter waits until the process works, passes on what that has to say, and
+ends. Whoever hears of the process can end it; one that nobody can hear of ends by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+_CHUNK_BYTES = 4096
+
+
+class Background:
+    """This process, twice: `is_child` tells which one it is that goes on. To be made before there
+    are threads, or files that must not be shared.
+
+    Attributes:
+        pid: Of the one that goes on.
+        is_child: This is it. It has a session of its own, and of the files that were open only the
+            first three.
+    """
+
+    def __init__(self) -> None:
+        self._answer_fd, telling = os.pipe()
+        confirmed, self._confirm_fd = os.pipe()
+        forked = os.fork()
+        self.is_child = forked == 0
+        self.pid = forked or os.getpid()
+        if self.is_child:
+            self._answer_fd, self._confirm_fd = telling, confirmed
+            os.setsid()
+            _close_all_but((telling, confirmed))
+        else:
+            os.close(telling)
+            os.close(confirmed)
+
+    # ---- in the starter
+
+    def wait(self) -> str:
+        """What the child has to say, once it works; empty when it has ended instead."""
+        said = b""
+        while True:
+            chunk = os.read(self._answer_fd, _CHUNK_BYTES)
+            if not chunk:
+                return said.decode("utf-8", "surrogateescape")
+            said += chunk
+
+    def confirm(self) -> None:
+        """Tell it that what it had to say was passed on."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._confirm_fd, b".")
+
+    def exit_code(self) -> int:
+        """Wait until it has ended; what it ended with, as a shell tells it."""
+        _, status = os.waitpid(self.pid, 0)
+        return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+    # ---- in the child
+
+    def tell(self, text: str) -> bool:
+        """Leave the starter's terminal and folder, and say what it passes on.
+
+        Returns:
+            Whether it was passed on: else nobody knows of this process.
+        """
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in range(3):
+            os.dup2(null, fd)
+        os.close(null)
+        os.chdir("/")
+        telling, confirmed = self._answer_fd, self._confirm_fd
+        try:
+            os.write(telling, text.encode("utf-8", "surrogateescape"))
+        except BrokenPipeError:
+            return False
+        os.close(telling)
+        was_passed_on = bool(os.read(confirmed, 1))
+        os.close(confirmed)
+        return was_passed_on
+
+
+def _close_all_but(kept: tuple[int, ...]) -> None:
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and fd not in kept:
+            with contextlib.suppress(OSError):
+                os.close(fd)

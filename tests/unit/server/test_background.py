@@ -1,0 +1,174 @@
+"""``leasectl serve --print-env``: a server in the background, and what its shell knows of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.serving import Serving, held
+from tests.kit.support import Cli, Finished, eventually
+
+# In words that all of them have: $0 is the interpreter.
+BEGIN = {
+    "sh": 'eval "$("$PY" -m leasectl serve --print-env)"',
+    "bash": 'set -euo pipefail; eval "$("$PY" -m leasectl serve --print-env --shell bash)"',
+    "zsh": 'setopt errexit; eval "$("$PY" -m leasectl serve --print-env --shell zsh)"',
+    "fish": "eval ($PY -m leasectl serve --print-env --shell fish)",
+}
+# One that expands unquoted text, as people write it for ssh-agent.
+BEGIN_UNQUOTED = "eval $($PY -m leasectl serve --print-env)"
+
+
+@pytest.fixture
+def started(cli: Cli) -> Iterator[dict[str, str]]:
+    """A server in the background: what its shell was told to export."""
+    variables = dict(re.findall(r"(?m)^export (\w+)=(.*);$", cli.ok("serve", "-q", "--print-env")))
+    yield variables
+    if is_alive(variables):
+        os.kill(int(variables["LEASECTL_SERVE_PID"]), signal.SIGTERM)
+
+
+def is_alive(variables: dict[str, str]) -> bool:
+    try:
+        os.kill(int(variables["LEASECTL_SERVE_PID"]), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def end(variables: dict[str, str]) -> None:
+    os.kill(int(variables["LEASECTL_SERVE_PID"]), signal.SIGTERM)
+    eventually(lambda: not is_alive(variables))
+
+
+def script(cli: Cli, shell: str, *lines: str) -> Finished:
+    return cli.spawn([shell, "-c", "\n".join(lines)], PY=sys.executable).finish()
+
+
+class TestShells:
+    @pytest.mark.parametrize("shell", BEGIN)
+    def test_each_evaluates_it_shows_the_token_and_ends_it(
+        self, cli: Cli, shell: str, tmp_path: Path
+    ) -> None:
+        if shutil.which(shell) is None:
+            pytest.skip(f"needs {shell}")
+        cli.pool("T")
+        folder = tmp_path / "it's a \\ folder"
+        folder.mkdir()
+        (folder / "token").write_text("s3cret")
+        cli.env["TOKEN"] = str(folder / "token")
+        finished = script(
+            cli,
+            shell,
+            BEGIN[shell].replace("--print-env", '--token-file "$TOKEN" --print-env'),
+            "$PY -m leasectl acquire -q -t T --output names",
+            "$PY -m leasectl status",
+            'kill "$LEASECTL_SERVE_PID"',
+            'echo "$LEASE_PROXY_SERVER_URL"',
+        )
+        assert finished.code == 0, finished
+        assert finished.err == ""
+        name, *shown, url = finished.out.splitlines()
+        assert name == "T--00"
+        assert any(line.split()[:1] == ["T--00"] for line in shown)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+        assert held(cli, "T") == ["T--00"]
+
+    def test_unquoted_it_is_the_same(self, cli: Cli) -> None:
+        lines = (BEGIN_UNQUOTED, 'kill "$LEASECTL_SERVE_PID"; echo "$LEASE_PROXY_SERVER_URL"')
+        finished = script(cli, "bash", *lines)
+        assert (finished.code, finished.err) == (0, "")
+        assert finished.out.startswith("http://127.0.0.1:")
+
+
+class TestTheServer:
+    def test_it_has_nothing_of_its_starters(self, started: dict[str, str]) -> None:
+        proc = Path("/proc", started["LEASECTL_SERVE_PID"])
+        assert {os.readlink(proc / "fd" / n) for n in "012"} == {"/dev/null"}
+        assert os.readlink(proc / "cwd") == "/"
+        assert os.getsid(int(proc.name)) == int(proc.name)
+        assert Serving.at(started["LEASE_PROXY_SERVER_URL"]).get("/healthz") == "ok\n"
+
+    def test_what_goes_wrong_is_in_its_log(self, cli: Cli, started: dict[str, str]) -> None:
+        with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db:
+            db.execute("DROP TABLE ticket")
+        with Serving.at(started["LEASE_PROXY_SERVER_URL"]).connect() as client:
+            assert client.ask("GET", "/metrics").status in (500, 503)
+        assert "GET /metrics failed" in (cli.state_dir / "serve.log").read_text()
+
+    def test_what_keeps_it_from_starting_is_said_by_its_starter(self, cli: Cli) -> None:
+        finished = cli("serve", "--print-env", "--listen", "192.0.2.1:0")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (69, "", 1)
+        assert "can't listen on 192.0.2.1:0" in finished.err
+
+    def test_one_that_nobody_heard_of_ends(self, cli: Cli) -> None:
+        words = " ".join(cli.command("serve", "--print-env"))
+        # Nobody reads: what was printed is lost.
+        cli.spawn(["bash", "-c", f"{words} >&-"]).finish()
+        cli.spawn(["bash", "-c", f"{words} > /dev/full"]).finish()
+        eventually(lambda: not servers(cli))
+
+    def test_it_says_when_another_backend_comes_first(self, cli: Cli) -> None:
+        finished = cli("serve", "--print-env", LEASECTL_BACKEND="local:")
+        assert "LEASECTL_BACKEND is set" in finished.err
+        end(dict(re.findall(r"export (\w+)=(.*);", finished.out)))
+
+
+def servers(cli: Cli) -> list[int]:
+    """The servers on a state directory that are there."""
+    found = []
+    wanted = f"LEASECTL_STATE_DIR={cli.state_dir}".encode()
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (proc / "cmdline").read_bytes().split(b"\0")
+            if b"serve" in command and wanted in (proc / "environ").read_bytes().split(b"\0"):
+                found.append(int(proc.name))
+        except OSError:
+            continue
+    return found
+
+
+class TestWhenItIsGone:
+    @pytest.mark.parametrize(
+        "command", [("acquire", "-t", "T", "-w", "1m"), ("status",)], ids=lambda each: each[0]
+    )
+    def test_the_next_command_says_so_and_what_points_there(
+        self, cli: Cli, started: dict[str, str], command: tuple[str, ...]
+    ) -> None:
+        end(started)
+        finished = cli(*command, **started)
+        assert (finished.code, finished.out, finished.err.count("\n")) == (69, "", 1)
+        url, pid = started["LEASE_PROXY_SERVER_URL"], started["LEASECTL_SERVE_PID"]
+        assert f"leasectl serve at {url} is gone: process {pid}" in finished.err
+        assert "LEASE_PROXY_SERVER_URL still points there: unset it" in finished.err
+
+    def test_another_server_in_its_place_will_do(
+        self, cli: Cli, started: dict[str, str], fault_proxy: StartFaultProxy
+    ) -> None:
+        end(started)
+        env = {**started, "LEASE_PROXY_SERVER_URL": fault_proxy("T=1").url}
+        assert cli("acquire", "-q", "-t", "T", **env).code == 0
+
+    def test_handles_of_elsewhere_can_be_released(self, cli: Cli, started: dict[str, str]) -> None:
+        cli.pool("T", "only")
+        handle = cli("acquire", "-t", "T", "--backend", "local:").handle
+        end(started)
+        assert cli.ok("release", "--handle", handle, **started) == "only\n"
+
+    def test_of_any_server_it_is_said_what_points_there(self, cli: Cli) -> None:
+        url = "http://127.0.0.1:9"
+        for variable in ("LEASECTL_BACKEND", "LEASE_PROXY_SERVER_URL"):
+            finished = cli("status", **{variable: url})
+            assert finished.code == 69
+            assert f"is the server there? {variable} points there" in finished.err
+        assert "points there" not in cli("status", "--backend", url).err
