@@ -8,7 +8,8 @@
 # The arguments go to `openshift-install create cluster`. It gets up to 5 attempts, a new lease each,
 # and is tried again when it exits with 4, a problem of the infrastructure. The lease goes back 20
 # minutes after it was had, while the installer works on, or when the step ends. It is an optimisation:
-# without one the installer runs all the same. The exit status is the installer's.
+# without one the installer runs all the same, and with INSTALL_LEASE_ENABLED=false (or no, 0, or set to
+# nothing) it isn't asked for. The exit status is the installer's.
 #
 # Everything outside of "the lease" below is what a step looks like without one.
 set -euo pipefail
@@ -72,13 +73,21 @@ client=${LEASE_PROXY_CLIENT_SH:-${BASH_SOURCE[0]%/*}/client.sh}
 lease_type=${CLUSTER_PROFILE_SET_NAME-}--${CLUSTER_PROFILE_NAME-}--install-quota-slice
 lease=''
 
+wants_lease() {
+  local enabled=${INSTALL_LEASE_ENABLED-true}
+  case ${enabled,,} in
+    '' | false | no | 0) return 1 ;;
+  esac
+  lease__install_lease_eligible
+}
+
 # Takes a lease, and for another attempt a new one. The delayed release that is asked for once is
 # armed again each time. --var, because a signal isn't handled while Bash waits for $(...).
 take_lease() {
-  lease__install_lease_eligible || return 0
+  wants_lease || return 0
   if [[ $lease ]]; then
     lease__reacquire --handle="$lease" --var=lease || :
-  elif lease__acquire --type="$lease_type" --scope=step --var=lease; then
+  elif lease__acquire --type="$lease_type" --scope=step --guard --var=lease; then
     # Added to the EXIT trap that is set above.
     lease__guard "$lease" || :
     lease__release --handle="$lease" --delay="$release_after" || :
@@ -97,7 +106,7 @@ status=0
 if [[ ${1-} == --run ]]; then
   shift
   install=("$installer" create cluster "$@")
-  if lease__install_lease_eligible && command -v leasectl >/dev/null; then
+  if wants_lease && command -v leasectl >/dev/null; then
     install=(leasectl run --type "$lease_type" --optional --wait 2h
       --release-after "$release_after" --attempts "$attempts" --retry-on "$retry_on" -- "${install[@]}")
   fi

@@ -44,6 +44,9 @@ Example:
     metavar="PID",
     help="Release when this process ends; in a script, use $$. Default: no guard.",
 )
+# For the Bash functions: --guard-pid, but not where a server holds leases for the whole job. There
+# steps copy a handle into SHARED_DIR, end, and a later step releases it.
+@click.option("--step-pid", type=int, metavar="PID", hidden=True)
 @click.option(
     "--output",
     type=click.Choice(["handle", "names", "csv", "json", "env"]),
@@ -60,6 +63,7 @@ def command(
     jitter_seconds: float,
     scope: Scope,
     guard_pid: int | None,
+    step_pid: int | None,
     output: HandleForm,
     optional: bool,
     quiet: bool,
@@ -72,9 +76,10 @@ def command(
     cat take. Without --guard-pid, --release-after or --ttl it is held until you release it.
     """
     request = options.make_request(scope=scope, **wanted)
-    if scope == "test" and guard_pid is not None:
+    pid = step_pid if guard_pid is None else guard_pid
+    if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
-    guard = None if guard_pid is None else _guard(guard_pid)
+    guard = None if pid is None else _guard(pid)
     if optional:
         check_request(request, wait_seconds, backend)
         warn_of_endless_wait(wait_seconds, quiet=quiet)
@@ -84,7 +89,13 @@ def command(
             ends = interrupts(trap, guard)
             sleep_jitter(jitter_seconds, ends)
             with reported(either(request.types), wait_seconds, ends, quiet=quiet) as patience:
-                handle = acquire(service, request, patience=patience, guard=guard)
+                handle = acquire(
+                    service,
+                    request,
+                    patience=patience,
+                    guard=guard,
+                    guards_job_too=guard_pid is not None,
+                )
             print_and_announce(service, handle, trap, output)
     except LeaseError as error:
         if optional and spares_optional(error):

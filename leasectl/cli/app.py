@@ -43,7 +43,8 @@ ENVIRONMENT = (
     ),
     (
         "LEASECTL_BACKEND",
-        f"where leases come from, unless --backend says it: {either(k.example for k in KINDS)}",
+        f"where leases come from, unless --backend says it: {either(k.example for k in KINDS)}; "
+        "none: switches leases off: every request succeeds",
     ),
     ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
     ("LEASECTL_SERVE_PID", "process of the server that serve --print-env has started"),

@@ -36,6 +36,7 @@ def acquire(
     *,
     patience: Patience,
     guard: Process | None = None,
+    guards_job_too: bool = True,
     followed: bool = False,
 ) -> Handle:
     """Get leases under a new handle, which is then to be announced (`announce`).
@@ -45,6 +46,8 @@ def acquire(
         request: What is wanted.
         patience: How long to wait.
         guard: The process whose death releases the handle.
+        guards_job_too: Also where the server holds the leases for the whole job and then gives them
+            back. Else the guard is only that of the wait there.
         followed: This process is the `run` that a guard will follow; until the handle is
             announced with that guard, the keeper watches this process.
 
@@ -55,7 +58,7 @@ def acquire(
         guard=guard, runner=this_process() if followed else None
     )
     backend = service.backend_of(handle)  # may take long; a keeper with nothing to keep would end
-    journal = RecordJournal(service, handle)
+    journal = RecordJournal(service, handle, guards_job_too=guards_job_too)
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
     if backend.remote:

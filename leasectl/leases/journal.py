@@ -32,6 +32,7 @@ class RecordJournal:
         handle: The record to be made; for a further acquisition, the record there is.
         again: For a further acquisition of a handle that is there: called with its record in the
             transaction that begins it, to see to what it still holds. None for the first.
+        guards_job_too: The guard stays where the server holds leases for the whole job, too.
 
     Attributes:
         handle: The record as this acquisition has made it.
@@ -46,6 +47,7 @@ class RecordJournal:
         handle: Handle,
         *,
         again: Callable[[Handle], None] | None = None,
+        guards_job_too: bool = True,
     ) -> None:
         self.handle = handle
         self.kept = False
@@ -55,6 +57,7 @@ class RecordJournal:
         self._handles = service.handles
         self._clock = service.clock
         self._again = again
+        self._guards_job_too = guards_job_too
         self._remote = kind_of_handle(handle).remote
 
     @property
@@ -148,6 +151,11 @@ class RecordJournal:
     def found(self) -> None:
         if self.handle.lost_replies:
             self._count_lost_replies(0)
+
+    def is_the_jobs(self) -> None:
+        if not self._guards_job_too:
+            # On record it goes when the handle is announced.
+            self.handle = self.handle._replace(guard=None)
 
     def _count_lost_replies(self, number: int) -> None:
         self.handle = self.handle._replace(lost_replies=number)

@@ -3,7 +3,7 @@
 #
 #   source <(leasectl init bash)          or          source "$LEASE_PROXY_CLIENT_SH"
 #
-#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--ttl=1h] [--jitter=10m] [--var=NAME] [-q]
+#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--guard] [--ttl=1h] [--jitter=10m] [--var=NAME] [-q]
 #                   -t TYPE -t TYPE ...    one lease, of whichever type is free first
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
 #   lease__reacquire --handle=H [--var=NAME]
@@ -45,7 +45,7 @@ if \shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \shopt -u expand_alias
 # stand in for a special builtin there); two signals at the same instant; an ERR trap that ends the
 # shell after `trap - EXIT`; and a plain `trap ... EXIT` that the script sets after lease__trap. For
 # those the guard is the net: `lease__acquire --scope=step` names the script as the guard of its
-# lease, and the keeper releases when that process is gone.
+# lease (over a lease proxy only with --guard), and the keeper releases when that process is gone.
 #
 # State, by signal number (EXIT is 0). All of it is in arrays, which `set -a` can't export:
 #   _LEASE__OWNER     the process this state is about: a subshell inherits the variables, not the traps,
@@ -414,7 +414,10 @@ _lease__err_leave() {
 #   -t, --type=TYPE      required
 #   -c, --count=COUNT    default 1; 0 prints nothing
 #   --scope=step|test    test, the default: the lease outlives the step, and its names are also in
-#                        $SHARED_DIR/leases. step: it is released when the script, $$, has ended
+#                        $SHARED_DIR/leases. step: it is released when the script, $$, has ended, except
+#                        over ci-operator's lease proxy, which gives it back when the job ends: there a
+#                        copy of the handle in $SHARED_DIR may be released by a later step
+#   --guard              with --scope=step: there, too, when the script has ended
 #   --ttl=D              the lease is over when nobody has renewed it for D; in scope step it is renewed
 #                        as long as the script lives. Pools in etcd need it in scope test
 #   --jitter=D           sleep a random time of up to D first
@@ -426,15 +429,22 @@ _lease__err_leave() {
 #                        false: nothing but lease__release --names will release them
 lease__acquire() {
   local _lease__types=() _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
-  local _lease__store=''
+  local _lease__store='' _lease__guard=''
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
   while (($#)); do
-    if [ "$1" = -q ] || [ "$1" = --quiet ]; then
-      _lease__quiet=yes
-      shift
-      continue
-    fi
-    _lease__read_option lease__acquire ' -t --type -c --count --scope --ttl --jitter --var --store -q ' "$@" || return 1
+    case $1 in
+      -q | --quiet)
+        _lease__quiet=yes
+        shift
+        continue
+        ;;
+      --guard)
+        _lease__guard=guard
+        shift
+        continue
+        ;;
+    esac
+    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --jitter --var --store -q ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       -t | --type) _lease__types+=("$_lease__value") ;;
@@ -455,7 +465,7 @@ lease__acquire() {
   if _lease__dry_run; then
     # Without this, a step that lost the variable on its way would seem to hold leases.
     [ -n "$_lease__quiet" ] || _lease__complain lease__acquire \
-      'dry run: nothing is leased; LEASE_PROXY_SERVER_URL, a lease proxy, or LEASECTL_BACKEND chooses a backend'
+      'dry run: nothing is leased, as neither LEASE_PROXY_SERVER_URL nor LEASECTL_BACKEND is set; for the embedded pool, which commands use then: export LEASECTL_BACKEND=local:'
     _lease__got='LEASE_PROXY_SERVER_URL-not-set-dry-run-mode'
     _lease__deliver lease__acquire
     return
@@ -463,7 +473,8 @@ lease__acquire() {
   # Of the older form, --store=false outlives the script, too.
   [ "$_lease__store" != false ] || _lease__scope=step
   _lease__arguments=("${_lease__types[@]/#/--type=}" "--count=$_lease__count" "--scope=$_lease__scope")
-  [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--guard-pid=$$")
+  # --step-pid is a guard, too, but of the wait alone where the server holds the lease for the whole job.
+  [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--${_lease__guard:-step}-pid=$$")
   [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")
   [ -z "$_lease__jitter" ] || _lease__arguments+=("--jitter=$_lease__jitter")
   [ -z "$_lease__quiet" ] || _lease__arguments+=(--quiet)
@@ -664,6 +675,10 @@ _lease__check_acquire() {
   fi
   if [ "$_lease__scope" != step ] && [ "$_lease__scope" != test ]; then
     _lease__complain lease__acquire "scope \"$_lease__scope\" is neither step nor test"
+    return 1
+  fi
+  if [ -n "$_lease__guard" ] && [ "$_lease__scope$_lease__store" != step ]; then
+    _lease__complain lease__acquire '--guard goes with --scope=step; scope test outlives the script'
     return 1
   fi
   if [ -n "$_lease__store" ] && [ "$_lease__store" != true ] && [ "$_lease__store" != false ]; then

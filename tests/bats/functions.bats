@@ -55,7 +55,7 @@ use_path_of() { # <command>...
   local words
   make_pool T 30
   for words in '-t T' '--type T' '--type=T' '-t T -c 2' '-t T --count 2' '-t T --count=2' '--count=1 --type=T' \
-    '-t T --scope=step' '-t T --scope step' '-t T --scope=test' '-t T --scope test' '-q -t T' '-t T --quiet' '-t T --jitter=0s' '-t T --jitter 0m' '-t T --ttl=1h' '-t T --ttl 90'; do
+    '-t T --scope=step' '-t T --scope step' '-t T --scope=test' '-t T --scope test' '-t T --scope=step --guard' '-q -t T' '-t T --quiet' '-t T --jitter=0s' '-t T --jitter 0m' '-t T --ttl=1h' '-t T --ttl 90'; do
     script -e -u <<<"h=\$(lease__acquire $words); lease__cat --handle=\"\$h\" --pretty-format=csv"
     run_script
     assert_success
@@ -481,7 +481,7 @@ $said scope=test"
     assert_success
     assert_output LEASE_PROXY_SERVER_URL-not-set-dry-run-mode
     assert_one_line_on_stderr
-    assert_regex "$stderr" 'dry run.* LEASE_PROXY_SERVER_URL.* LEASECTL_BACKEND'
+    assert_regex "$stderr" 'dry run.* LEASE_PROXY_SERVER_URL.* LEASECTL_BACKEND .*embedded pool.* LEASECTL_BACKEND=local:'
   done
 }
 

@@ -126,6 +126,17 @@ without_a_lease() { # functions|run
   wait "$installation"
   assert_equal "$(<end)" 'exit 3'
   assert_equal "$(<errors)" ''
+  # It is switched off.
+  local off
+  make_pool "$TYPE"
+  for off in false No 0 ''; do
+    printf '0\n' >attempt
+    INSTALL_LEASE_ENABLED=$off CODES=3 SEE_LEASE=yes start_install "$1"
+    wait "$installation"
+    assert_equal "$(<end)" 'exit 3'
+  done
+  assert_equal "$(grep -o '"held": [0-9]*' status | sort -u)" '"held": 0'
+  assert_equal "$(<errors)" ''
   # No Bash functions.
   printf '0\n' >attempt
   LEASE_PROXY_CLIENT_SH=/nowhere CODES=3 start_install "$1"

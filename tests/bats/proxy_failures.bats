@@ -383,7 +383,7 @@ SCRIPT
   start_proxy 1
   # Whoever reads stdout to its end is at its end.
   run_step <<'STEP'
-h=$(lease__acquire --type=T --scope=step)
+h=$(lease__acquire --type=T --scope=step --guard)
 lease__release --delay=20m --handle="$h" &
 wait
 printf 'over\n'
@@ -414,7 +414,7 @@ STEP
 @test "a script that ends before its delayed release in the background has begun lets go, too" {
   start_proxy 1
   run_step <<'STEP'
-h=$(lease__acquire --type=T --scope=step)
+h=$(lease__acquire --type=T --scope=step --guard)
 lease__release --delay=20m --handle="$h" &
 STEP
   assert_success
@@ -424,10 +424,10 @@ STEP
 }
 
 # bats test_tags=failure:17
-@test "KILL of the script: with scope step the lease is released" {
+@test "KILL of the script: with scope step and --guard the lease is released" {
   start_proxy 1
   run_step <<'STEP'
-h=$(lease__acquire --type=T --scope=step)
+h=$(lease__acquire --type=T --scope=step --guard)
 kill -KILL $$
 STEP
   assert_failure 137

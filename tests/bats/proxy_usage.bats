@@ -217,6 +217,34 @@ for count in 1 15 20 30; do
     copied_handle "$count"
 done
 
+# The proxy gives back at the end of the job what no step has released.
+copied_step_handle() { # <what becomes of the original, once the step has its copy>
+  run_step <<STEP
+handle=\$(lease__acquire --type=loose --count=2 --scope=step)
+cp "\$handle" "\$SHARED_DIR/loose-leases"
+touch "\$handle.lock" "\$SHARED_DIR/loose-leases.lock"
+leasectl cat --handle "\$handle" --format json | grep -o '"guard_pid": [^,]*'
+$1
+STEP
+  assert_success
+  assert_output $'"guard_pid": null\n"guard_pid": null'
+  # Any command gives back at once what the dead have left.
+  leasectl status >/dev/null 2>&1 || :
+  fault_proxy_has leased 2
+  begin_another_step
+  run_step <<<'lease__release --handle="$SHARED_DIR/loose-leases"'
+  assert_success
+  assert_output --regexp '^loose--[0-9]+,loose--[0-9]+ released$'
+  fault_proxy_has leased 0
+  run fault_proxy_check --state-dir "$LEASECTL_STATE_DIR"
+  assert_output ''
+}
+
+for what in ':' 'rm -f "$handle" "$handle.lock"'; do
+  bats_test_function --description "a handle of scope step is released by a later step, by its copy; of the original: $what" -- \
+    copied_step_handle "$what"
+done
+
 @test "the older forms: --store, lease__release --name, lease__release_stored" {
   run_step <<'STEP'
 names=$(lease__acquire --type=mixed --count=2 --store=true)
@@ -288,7 +316,7 @@ STEP
 
 @test "status: cat tells of a handle of either; the pools are the proxy's, and status says so" {
   run_step <<'STEP'
-h=$(lease__acquire --type=mixed --scope=step)
+h=$(lease__acquire --type=mixed --scope=step --guard)
 leasectl cat --handle "$h" --format json
 code=0
 leasectl status || code=$?

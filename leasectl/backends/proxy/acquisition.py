@@ -193,6 +193,8 @@ class Acquisition:
         except NoLease as refusal:
             raise self._no_lease(str(refusal)) from None
         if len(names) == 1 and is_name(names[0]):
+            if not heeds(answer, self._key):
+                self._journal.is_the_jobs()
             return names[0]
         for name in names:
             self._releases.give_back(name, self._key)

@@ -42,7 +42,7 @@ def with_key(key: str) -> dict[str, str]:
 
 
 def heeds(answer: Answer, key: str) -> bool:
-    """Tell whether the server heeds keys: it sends them back."""
+    """Tell whether the server heeds keys: it sends them back. So it is no ci-operator's."""
     return answer.headers.get(IDEMPOTENCY_KEY.lower()) == key
 
 

@@ -48,8 +48,8 @@ def in_one_line(text: str) -> str:
 class TestOnTheCommandLine:
     def test_help_tells_of_it(self, cli: Cli) -> None:
         helped = in_one_line(with_one_more(cli, "acquire", "--help").out)
-        assert "or none: (a dry run)" not in helped
-        assert "none: (a dry run), or madeup://HOST (for tests). Default:" in helped
+        assert "or none: (no leases, a dry run)" not in helped
+        assert "none: (no leases, a dry run), or madeup://HOST (for tests). Default:" in helped
         assert "Default: it doesn't expire; in etcd, 60s; in a made-up server, 7s." in helped
         assert "none: or madeup://HOST" in in_one_line(with_one_more(cli, "--help").out)
         serve = in_one_line(with_one_more(cli, "serve", "--help").out)

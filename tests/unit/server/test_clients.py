@@ -90,6 +90,13 @@ class TestTheContract:
         finished = client.spawn(["bash", "-c", script, sys.executable]).finish()
         assert (finished.code, finished.out) == (0, f"{pool}--00 released\n"), finished
 
+    def test_the_guard_of_a_step_stays(self, shared: Serving, client: Cli, single: str) -> None:
+        step = client.spawn(["sleep", "60"])
+        client.ok("acquire", "-t", single, "--step-pid", str(step.pid))
+        assert held(shared.cli, single) == [f"{single}--00"]
+        step.kill()
+        eventually(lambda: held(shared.cli, single) == [], what="the keeper has released it")
+
     def test_an_unknown_type_is_66(self, client: Cli) -> None:
         finished = client("acquire", "-t", "nope")
         assert (finished.code, finished.err.count("\n")) == (66, 1)
