@@ -133,6 +133,7 @@ class QueueEntry(NamedTuple):
         pid: The process that waits; None where an older version has put the ticket in etcd.
         name: The one resource that will do; None for any.
         labels: Of the request.
+        suspended: It could have claimed and its process didn't come: those behind it may pass.
     """
 
     ticket: int
@@ -143,6 +144,7 @@ class QueueEntry(NamedTuple):
     pid: int | None = None
     name: str | None = None
     labels: Labels = ()
+    suspended: bool = False
 
 
 class Resource(NamedTuple):
@@ -171,7 +173,8 @@ class Standing(NamedTuple):
     """How things stand in a pool for who waits in it.
 
     Args:
-        position: Of the ticket; 1 at the head of the queue.
+        position: Of the ticket; 1 when nobody better waits for what it could use. The suspended
+            aren't counted.
         others: Tickets in the queue beside that one.
         held: Resources held.
         capacity: Resources there are.

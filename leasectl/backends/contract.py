@@ -110,6 +110,9 @@ class Patience(NamedTuple):
         warn: Called with a line for people, about what they should know of although it goes on.
         watched: At the head of the queue, processes whose end may free something.
         recover: Called when one of those has ended: frees what the dead hold.
+        see_to_witness: Called by who has waited behind others for a moment, and again when what it
+            returns has ended: has somebody see to it that those others come when they can claim.
+            It returns that process; None when it couldn't now. None where nobody has to.
     """
 
     wait_seconds: float | None = None
@@ -119,6 +122,7 @@ class Patience(NamedTuple):
     warn: Callable[[str], None] = lambda _: None
     watched: Callable[[], Sequence[Process]] = tuple
     recover: Callable[[], None] = lambda: None
+    see_to_witness: Callable[[], Process | None] | None = None
 
 
 class Backend(Protocol):

@@ -110,7 +110,7 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
         return Facts(column, tuple(map(read, waiters)))
 
     return [
-        facts(_PLACE, lambda waiter: str(waiter.place)),
+        facts(_PLACE, _place_text),
         facts(_WAITED, lambda waiter: wording.since(waiter.since)),
         facts(
             _ASKS_FOR,
@@ -187,3 +187,7 @@ _GUARD = Column("GUARD", shrinks=4, at_least=9, cut="end", goes=3, colour=_colou
 _PID = Column("PID", goes=3)
 JOB = Column("JOB", shrinks=2, at_least=24, goes=2)
 _LABELS = Column("LABELS", shrinks=1, at_least=12, cut="end", goes=1)
+
+
+def _place_text(waiter: ShownWaiter) -> str:
+    return f"{waiter.place} suspended" if waiter.suspended else str(waiter.place)

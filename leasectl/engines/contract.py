@@ -2,9 +2,16 @@
 
 An engine keeps pools, tickets and claims, and tells of changes. Who waits for how long, and what
 is done when something fails, is up to `leasectl.backends.pool`; of the order an engine knows one
-rule, and keeps it inside the step that claims: nobody claims while a living ticket is before his.
+rule, and keeps it inside the step that claims: a ticket may take a resource only if no better
+ticket that isn't suspended could use that resource. Better is who came earlier. A ticket for a
+name could use that one resource; any other could use each, also while it waits for more of them.
+
 A ticket or claim whose holder is dead disappears without anybody's help; how an engine knows that
-(a process, a ttl) is its own affair.
+(a process, a ttl) is its own affair. A waiter that lives and doesn't run is found out by a witness:
+whoever makes a claim possible also wakes that, it gives the one who could claim
+`SUSPENDED_AFTER_SECONDS` on its own clock, and then marks the ticket as suspended. Only its owner
+takes the mark off, in the same step as its next claim. Where tickets have a ttl that is enough:
+such a waiter keeps its position for one, then it queues again.
 """
 
 from __future__ import annotations
@@ -21,6 +28,10 @@ from leasectl.model import Claimant, Lease, Process, Standing
 LostListener = Callable[[str, Sequence[str]], None]
 
 
+# How long a waiter that could claim is waited for by those whom its ticket keeps from it.
+SUSPENDED_AFTER_SECONDS = 10.0
+
+
 class TicketGone(Exception):
     """The ticket was taken out of the queue by somebody else."""
 
@@ -35,7 +46,9 @@ class Outlook(NamedTuple):
     Args:
         leases: All that was asked for, and the ticket has gone; None, with nothing claimed, while
             it isn't its turn or there is too little.
-        is_head: No living ticket is before it, so it waits for resources.
+        is_head: It is its turn, so it waits for resources: no better ticket, but for some that
+            wait for a name, keeps it from them.
+        is_behind: Better tickets keep it from something that it could use; their waiters may stop.
         look_again_at: By then one has to look, as nobody tells of it that a claim expires; on the
             engine's elapsed clock, None for never.
         pool_type: Where several types would do, that of the leases; else None.
@@ -43,6 +56,7 @@ class Outlook(NamedTuple):
 
     leases: tuple[Lease, ...] | None = None
     is_head: bool = False
+    is_behind: bool = False
     look_again_at: float | None = None
     pool_type: str | None = None
 
@@ -77,7 +91,8 @@ class Waiter(Protocol):
         """Claim all that is asked for, least recently acquired first, if it is the ticket's turn.
 
         A claim takes the ticket away. If there is none, whatever changes from here on for this
-        ticket ends the next sleep. Tickets of the dead that are in its way are taken away.
+        ticket ends the next sleep. Tickets of the dead that are in its way are taken away. If it
+        was suspended, it isn't any more.
 
         Raises:
             NotFound, InvalidRequest: The request can't be met any more, however long it waits.

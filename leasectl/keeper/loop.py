@@ -104,7 +104,7 @@ class _Loop:
                 self._see_to_pipe(is_called=keeper_process.CALL in arrived)
                 self._version_seen = self._state.data_version()
                 due = self._rounds.go()
-                if not self._service.handles.any_watched() and self._has_retired():
+                if not self._rounds.is_needed() and self._has_retired():
                     self._log.write("ended: nothing left to keep")
                     return
                 processes = self._rounds.processes()
@@ -188,7 +188,7 @@ class _Loop:
         """Decide to end, under the lock that registration takes: end only if nothing came in."""
         try:
             with self._state.transaction():
-                if self._service.handles.any_watched():
+                if self._rounds.is_needed():
                     return False
                 self._resign()
                 return True

@@ -10,6 +10,7 @@ from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals, keeper_renews
 from leasectl.keeper.retries import key_meant, key_of
+from leasectl.keeper.witness import Witness
 from leasectl.leases import recovery
 from leasectl.leases.caller import Caller
 from leasectl.leases.release import release
@@ -34,6 +35,7 @@ class Rounds:
         self._log = log
         self._releases = Releases(service, self._open_release, clock=clock, log=log)
         self._renewals = Renewals(service, clock=clock, log=log)
+        self._witness = Witness(service, clock=clock, log=log)
 
     def go(self) -> float | None:
         """Do all that is due.
@@ -56,7 +58,11 @@ class Rounds:
         known = {key_of(handle) for handle in handles}
         self._releases.keep_only(known)
         self._renewals.keep_only(known)
-        return earliest(*times)
+        return earliest(*times, self._witness.go())
+
+    def is_needed(self) -> bool:
+        """Tell whether there is anything to keep, or to watch over."""
+        return self._service.handles.any_watched() or self._witness.is_needed
 
     def processes(self) -> list[Process]:
         """Whose end brings work."""
@@ -66,7 +72,9 @@ class Rounds:
 
     def fds(self) -> list[int]:
         """What becomes readable when there is work for another reason."""
-        return [fd for fd in (self._releases.fd, self._renewals.fd) if fd is not None]
+        return [
+            fd for fd in (self._releases.fd, self._renewals.fd, self._witness.fd) if fd is not None
+        ]
 
     def fire_timers(self) -> None:
         """Release now what was to be released later."""

@@ -7,6 +7,7 @@ the same again under an old handle finds that in `reacquire`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
@@ -118,7 +119,11 @@ def turn(
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
     try:
-        patience = patience if backend.remote else heedful(service, handle, patience)
+        if not backend.remote:
+            patience = heedful(service, handle, patience)._replace(
+                # It has a keeper anyway, and would need a descriptor for each of thousands to watch
+                see_to_witness=lambda: _witness(service) and this_process()
+            )
         yield from backend.turn(claimant_of(journal), journal, patience)
     finally:
         if journal.unsettled:
@@ -128,12 +133,23 @@ def turn(
 
 
 def heedful(service: Service, handle: Handle, patience: Patience) -> Patience:
-    """Patience that at the head of the queue also heeds what the dead hold."""
+    """Patience that also heeds what the dead hold, and those who don't come when they could."""
     types = handle.request.types
     return patience._replace(
         watched=lambda: _watched_at_head(service, types),
         recover=lambda: recovery.recover(service),
+        see_to_witness=lambda: _witness(service),
     )
+
+
+def _witness(service: Service) -> Process | None:
+    """The keeper, called to look who waits for whom; it is started if there is none."""
+    from leasectl.system.named_pipe import is_read
+
+    with contextlib.suppress(LeaseError):
+        keeper_process.ensure(service.state)
+    is_read(service.state.witness_pipe)
+    return keeper_process.running(service.state)
 
 
 def _watched_at_head(service: Service, types: Sequence[str]) -> list[Process]:

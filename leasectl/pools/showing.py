@@ -111,4 +111,5 @@ def _waiter(place: int, entry: QueueEntry) -> ShownWaiter:
         since=entry.since,
         pid=entry.pid,
         labels=entry.labels,
+        suspended=entry.suspended,
     )

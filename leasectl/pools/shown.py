@@ -90,6 +90,7 @@ class ShownWaiter(NamedTuple):
         since: Wall clock, seconds since the epoch.
         pid: The process that waits; None where it isn't known.
         labels: Of the request.
+        suspended: It could have claimed and its process didn't come: those behind it may pass.
     """
 
     place: int
@@ -100,6 +101,7 @@ class ShownWaiter(NamedTuple):
     since: float
     pid: int | None = None
     labels: Labels = ()
+    suspended: bool = False
 
 
 class ShownPool(NamedTuple):

@@ -118,6 +118,7 @@ def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
         "pid": waiter.pid,
         "name": waiter.name,
         "labels": dict(waiter.labels),
+        "suspended": waiter.suspended,
     }
 
 
@@ -190,6 +191,7 @@ def _waiter(fields: Any) -> ShownWaiter:
         since=_time(fields["since"]),
         pid=_optional(int, fields["pid"]),
         labels=_labels(fields["labels"]),
+        suspended=bool(fields.get("suspended")),
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.system.process import boot_id
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _APPLICATION_ID = 0x6C656173  # "leas"
 
 

@@ -89,6 +89,11 @@ class State:
         """The named pipe that wakes who waits with a ticket of the embedded pool."""
         return f"{self.directory}/waiters/{name}"
 
+    @property
+    def witness_pipe(self) -> str:
+        """The named pipe that tells every keeper here that a waiter may have something to claim."""
+        return f"{self.directory}/witness"
+
     def runner_pipe(self, handle_id: str) -> str:
         """The named pipe that tells the `run` process of a handle that its leases are lost."""
         return self.waiter_pipe(f"{handle_id}.run")

@@ -141,8 +141,18 @@ def _register(state: State, candidate: Process) -> None:
 
 
 def _wake_heads(state: State) -> None:
-    """Have the heads of the queues watch the new keeper too: without it, who would tell them?"""
-    for row in state.query("SELECT pipe, MIN(number) FROM ticket GROUP BY type"):
+    """Have those whose turn it is watch the new keeper too: without it, who would tell them?
+
+    It may be that of anybody who waits for a name, as far as the first who takes any.
+    """
+    rows = state.query(
+        "SELECT pipe FROM ticket WHERE number <= coalesce((SELECT MIN(first.number) "
+        "FROM ticket AS first LEFT JOIN handle ON handle.id = first.owner "
+        "LEFT JOIN suspended ON suspended.type = first.type AND suspended.number = first.number "
+        "WHERE first.type = ticket.type AND handle.name IS NULL AND suspended.number IS NULL), "
+        "number)"
+    )
+    for row in rows:
         state.wake(state.waiter_pipe(row["pipe"]))
 
 

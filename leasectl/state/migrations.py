@@ -78,10 +78,20 @@ def _take_several_types(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE handle ADD COLUMN types TEXT")
 
 
+def _let_tickets_be_passed(db: sqlite3.Connection) -> None:
+    """5 to 6: which tickets others may pass; keepers see to it from now on."""
+    db.execute(
+        "CREATE TABLE suspended (type TEXT NOT NULL, number INTEGER NOT NULL, "
+        "owner TEXT NOT NULL, PRIMARY KEY (type, number)) WITHOUT ROWID"
+    )
+    hand_over(db)
+
+
 # By the version that they lead away from.
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _name_the_directory,
     2: _give_flags_columns,
     3: _say_whose_ttl_it_is,
     4: _take_several_types,
+    5: _let_tickets_be_passed,
 }

@@ -1,7 +1,7 @@
 """The tables of a new database. `migrations` makes the same of those of earlier versions.
 
-Processes of the version before may still be at work on a database when it is migrated, with
-statements of their own. They write all rows but those of ``handle`` by position; so a later version
+Processes of the versions before may still be at work on a database when it is migrated, with
+statements of their own. Some write all rows but those of ``handle`` by position; so a later version
 may add columns to ``handle`` alone, each with a default, or tables.
 """
 
@@ -49,6 +49,12 @@ CREATE TABLE ticket (
   since REAL NOT NULL,
   process TEXT,
   pipe TEXT NOT NULL,              -- in waiters/; opened and closed, it wakes the owner
+  PRIMARY KEY (type, number)
+) WITHOUT ROWID;
+CREATE TABLE suspended (           -- tickets that others may pass, as their waiters didn't come
+  type TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  owner TEXT NOT NULL,             -- as the ticket's: an older version takes that away alone
   PRIMARY KEY (type, number)
 ) WITHOUT ROWID;
 CREATE TABLE handle (

@@ -13,10 +13,15 @@ class NamedPipe:
     The hang-up of a writer is the wake-up. It stays until the descriptor is renewed, and a
     renewed descriptor no longer sees writers that were there before; so whoever renews it has
     to look at the database afterwards, not before.
+
+    Args:
+        path: Where it is.
+        shared: Others may read it as well: each is woken, and nobody removes it.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, shared: bool = False) -> None:
         self.path = path
+        self._shared = shared
         self.fd = self._make()
 
     def _make(self) -> int:
@@ -24,8 +29,9 @@ class NamedPipe:
             try:
                 os.mkfifo(self.path, 0o600)
             except FileExistsError:
-                self._make_room()
-                continue
+                if not self._shared:
+                    self._make_room()
+                    continue
             try:
                 return self._open()
             except FileNotFoundError:
@@ -39,11 +45,11 @@ class NamedPipe:
         in between no writer may find the pipe without a reader.
 
         A pipe that has been removed has nobody left who would open it; what it stood for is gone,
-        as its owner is about to read in the database. The descriptor keeps its number: who polls it
-        would soon poll another file.
+        as its owner is about to read in the database; but a shared one is made anew. The descriptor
+        keeps its number: who polls it would soon poll another file.
         """
         try:
-            fresh = self._open()
+            fresh = self._make() if self._shared else self._open()
         except FileNotFoundError:
             return
         os.dup2(fresh, self.fd, inheritable=False)
@@ -72,8 +78,9 @@ class NamedPipe:
         self.renew()
 
     def close(self) -> None:
-        """Close it for good, and take it out of its folder."""
-        self.remove()
+        """Close it for good, and take it out of its folder unless others may read it."""
+        if not self._shared:
+            self.remove()
         os.close(self.fd)
 
     def _make_room(self) -> None:

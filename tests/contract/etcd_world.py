@@ -27,6 +27,8 @@ class EtcdWorld:
     """A prefix of its own, and the processes on it."""
 
     ttl_seconds = 10.0
+    keeps_stopped = False
+    next_is_witness = False
 
     def __init__(self, server: EtcdServer, folder: Path) -> None:
         self._server = server

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -100,6 +102,21 @@ class ForkedClient:
     def kill(self) -> None:
         self._process.kill()
         self._process.join()
+
+    def stop(self) -> None:
+        self._signal(signal.SIGSTOP)
+        eventually(self._is_stopped, what="it is stopped")
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, signum: signal.Signals) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signum)
+
+    def _is_stopped(self) -> bool:
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
 
     def wakeups(self) -> int:
         return int(self._wakeups.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.witness import LocalWitness
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
@@ -20,6 +21,8 @@ class LocalWorld:
     """One state directory, and the processes on it."""
 
     ttl_seconds = 10.0
+    keeps_stopped = True
+    next_is_witness = False
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -30,6 +33,7 @@ class LocalWorld:
         self.engine = LocalEngine(self.state, lost=self.losses.note, clock=self.clock)
         self.pools = LocalPools(self.state, lost=self.losses.note, clock=self.clock)
         self._clients: list[ForkedClient] = []
+        self._witness = LocalWitness(self.state, lost=self.losses.note, clock=self.clock)
 
     def client(self) -> Client:
         claim_key = f"handle-{len(self._clients)}"
@@ -42,7 +46,14 @@ class LocalWorld:
             self.engine.withdraw(client.claim_key)
 
     def let_pass(self, seconds: float) -> None:
-        self._time.advance(seconds)
+        end = self.clock.elapsed() + seconds
+        while True:
+            self._witness.look()
+            now, due = self.clock.elapsed(), self._witness.due()
+            if due is None or due >= end:
+                break
+            self._time.advance(max(0.0, due - now))
+        self._time.advance(max(0.0, end - self.clock.elapsed()))
         # Their timers run on the kernel's clock, which doesn't jump; so let them look at theirs.
         for pipe in (self.directory / "waiters").iterdir():
             with contextlib.suppress(OSError):

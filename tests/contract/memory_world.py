@@ -20,6 +20,8 @@ class MemoryWorld:
     """One engine in this process."""
 
     ttl_seconds = 10.0
+    keeps_stopped = True
+    next_is_witness = True
 
     def __init__(self) -> None:
         self._lost: list[tuple[str, str]] = []
@@ -61,6 +63,8 @@ class _Thread:
         self._pools = world.pools
         self._threads: list[threading.Thread] = []
         self._wakeups = 0
+        self._runs = threading.Event()
+        self._runs.set()
         self._timed_waits = 0
         self._participant = Participant(
             world.engine,
@@ -92,8 +96,15 @@ class _Thread:
 
     def kill(self) -> None:
         self._engine.end_session(self.claim_key)
+        self._runs.set()
         for thread in self._threads:
             thread.join(timeout=10)
+
+    def stop(self) -> None:
+        self._runs.clear()
+
+    def go_on(self) -> None:
+        self._runs.set()
 
     def wakeups(self) -> int:
         return self._wakeups
@@ -102,6 +113,7 @@ class _Thread:
         return self._timed_waits
 
     def _count_wakeup(self) -> None:
+        self._runs.wait()
         self._wakeups += 1
 
     def _count_timed_wait(self) -> None:

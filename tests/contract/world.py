@@ -59,6 +59,12 @@ class Client(Protocol):
     def kill(self) -> None:
         """End it at once, whatever it is doing; nothing of it runs afterwards."""
 
+    def stop(self) -> None:
+        """Have nothing of it run, from now on until it is continued."""
+
+    def go_on(self) -> None:
+        """Continue it; it knows nothing of the time in between."""
+
     def wakeups(self) -> int:
         """How often its waits have returned."""
 
@@ -71,9 +77,13 @@ class World(Protocol):
 
     Attributes:
         ttl_seconds: A ttl as short as the store can do.
+        keeps_stopped: A waiter that was stopped for long has kept its position in the queue.
+        next_is_witness: Whoever is next may look once more, for the sake of who is before it.
     """
 
     ttl_seconds: float
+    keeps_stopped: bool
+    next_is_witness: bool
 
     @property
     def engine(self) -> Engine:

@@ -45,6 +45,8 @@ class Participant:
     def hold(self, request: Request, seconds: float = 0.0) -> Handle:
         """Acquire, hold for a moment and release."""
         handle = acquire(self.service, request, patience=Patience(), guard=self._guard)
+        if request.name is not None:
+            self._recorder.note("asked", handle.id, request.name)
         self._recorder.write("granted", handle.id, handle.leases)
         announce(self.service, handle)
         time.sleep(seconds)

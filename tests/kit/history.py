@@ -11,14 +11,18 @@ Where leases expire, a holder also writes until when it believes in its lease (`
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Callable, NamedTuple, TypeVar
 
+from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.model import Lease
 from leasectl.system.clock import boottime_seconds
 
 K = TypeVar("K")
+_NEVER = 2**63
+# Whoever is continued looks when it is given a CPU.
+_SLACK_SECONDS = 3.0
 
 
 class Event(NamedTuple):
@@ -28,8 +32,9 @@ class Event(NamedTuple):
         at: CLOCK_BOOTTIME, nanoseconds.
         kind: Of a holder ``granted``, ``renewed``, then ``releasing`` or ``lost``; after a release
             ``released`` for each caller that was told so, ``unreleased`` when nobody was. Of others
-            ``died``, and ``expired`` when the store took it back. More kinds are for those who
-            read the history.
+            ``died``, ``stopped`` and ``continued``, and ``expired`` when the store took it back.
+            Of who asks for one name ``asked``, before it is granted. More kinds are for those
+            who read the history.
         handle: Whose event it is: the handle and its acquisition, ``<participant>.<number>``. The
             participant alone when it died.
         name: The resource.
@@ -216,13 +221,73 @@ def _shrinking_fences(holds: Sequence[Hold]) -> Iterator[str]:
         last[name] = fence
 
 
-def _out_of_order(events: Sequence[Event]) -> list[str]:
-    grants = sorted({(e.ticket, e.grant) for e in events if e.kind == "granted"})
-    return [
-        f"ticket {later[0]} has grant {later[1]}, but ticket {earlier[0]} has grant {earlier[1]}"
-        for earlier, later in zip(grants, grants[1:])
-        if later[1] <= earlier[1]
-    ]
+def _out_of_order(events: Sequence[Event]) -> Iterator[str]:
+    """Grants that a ticket got before a better one that could have used what it took."""
+    grants = _grants(events)
+    by_number = sorted(grants, key=lambda each: (each.grant, each.ticket))
+    for one, other in zip(by_number, by_number[1:]):
+        if one.grant == other.grant:
+            yield f"tickets {one.ticket} and {other.ticket} both have grant {one.grant}"
+    stops = _stops(events)
+    first: dict[str, int] = {}  # the lowest grant of a worse ticket, by resource
+    for better in sorted(grants, reverse=True):
+        wanted = first if better.asked is None else {better.asked}
+        if min((first.get(name, better.grant) for name in wanted), default=0) < better.grant:
+            for worse in grants:
+                if worse.passed(better) and not _was_stopped(better, worse.at, stops):
+                    yield (
+                        f"ticket {worse.ticket} has grant {worse.grant}, "
+                        f"but ticket {better.ticket} has grant {better.grant}"
+                    )
+        for name in better.names:
+            first[name] = min(better.grant, first.get(name, better.grant))
+
+
+class _Grant(NamedTuple):
+    """What a ticket got."""
+
+    ticket: int
+    grant: int
+    at: int
+    handle: str
+    names: frozenset[str]
+    asked: str | None
+
+    def passed(self, better: _Grant) -> bool:
+        """Whether it took something that a better ticket waited for."""
+        is_first = self.ticket > better.ticket and self.grant < better.grant
+        return is_first and (better.asked is None or better.asked in self.names)
+
+
+def _grants(events: Sequence[Event]) -> list[_Grant]:
+    asked = {e.handle: e.name for e in events if e.kind == "asked" and e.name != "-"}
+    found: dict[tuple[int, str], _Grant] = {}
+    for e in events:
+        if e.kind == "granted":
+            new = _Grant(e.ticket, e.grant, e.at, e.handle, frozenset(), asked.get(e.handle))
+            before = found.get((e.ticket, e.handle), new)
+            found[e.ticket, e.handle] = before._replace(names=before.names | {e.name})
+    return list(found.values())
+
+
+def _stops(events: Sequence[Event]) -> dict[str, list[tuple[int, int]]]:
+    """When each participant was stopped, from when to when; its last may not have an end."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for e in events:
+        if e.kind == "stopped":
+            found.setdefault(e.handle, []).append((e.at, _NEVER))
+        elif e.kind == "continued":
+            found[e.handle][-1] = (found[e.handle][-1][0], e.at)
+    return found
+
+
+def _was_stopped(grant: _Grant, at: int, stops: Mapping[str, Sequence[tuple[int, int]]]) -> bool:
+    """Whether who waited had been stopped for so long by then that others could pass."""
+    long_ns, slack_ns = _nanoseconds(SUSPENDED_AFTER_SECONDS), _nanoseconds(_SLACK_SECONDS)
+    return any(
+        since + long_ns <= at <= until + slack_ns
+        for since, until in stops.get(participant_of(grant.handle), ())
+    )
 
 
 def _incomplete(events: Sequence[Event]) -> list[str]:

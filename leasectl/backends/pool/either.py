@@ -159,6 +159,7 @@ class EitherWaiter:
         self._unsure = None
         return Outlook(
             is_head=any(each.is_head for each in outlooks),
+            is_behind=any(each.is_behind for each in outlooks),
             look_again_at=earliest(*(each.look_again_at for each in outlooks)),
         )
 

@@ -1,8 +1,8 @@
 """One acquisition from a pool, from its ticket to its leases or its end.
 
 1. Put a ticket in the queue.
-2. Wait until no living ticket is before mine, watching the nearest one only.
-3. At the head, claim as soon as enough resources are free.
+2. Wait until it is mine to claim, watching the nearest of those only that it isn't for.
+3. Then claim as soon as enough resources are free.
 4. The claim takes the ticket away and so wakes the next. Whatever ends the wait otherwise takes
    the ticket away too.
 """
@@ -26,11 +26,14 @@ from leasectl.errors import (
 from leasectl.model import Claimant, Process, Standing
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
+from leasectl.system.process import is_dead
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted
 
 RECOVER_AGAIN_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0
+# Most wait for less, and who waits for long isn't in a hurry to be the first who has done it.
+WITNESS_AFTER_SECONDS = 1.0
 
 
 class PoolTurn:
@@ -63,6 +66,8 @@ class PoolTurn:
         self._next_report = self._start if patience.report else None
         self._watched: tuple[Process, ...] = ()  # whose end may free something
         self._outage: BackendUnreachable | None = None  # why the store couldn't be asked just now
+        self._witness: Process | None = None  # sees to it that those before it come
+        self._look_for_witness_at = self._start + WITNESS_AFTER_SECONDS
 
     def take(self) -> Turn:
         """Get the leases, of which the journal is told; yields each sleep that it needs.
@@ -109,6 +114,7 @@ class PoolTurn:
         while outlook.leases is None:
             self._check_deadline(waiter)
             self._report_when_due(waiter)
+            self._see_to_witness(outlook)
             ended = yield from self._sleep(waiter, outlook, recovered=recovered)
             recovered = ended and outlook.is_head
             if recovered:
@@ -129,14 +135,33 @@ class PoolTurn:
             recovered: It has just been put right what an ended process left, as far as possible.
         """
         now = self._clock.elapsed()
-        fds, ended = waiter.listen(self._watched)
+        witnesses = () if self._witness is None else (self._witness,)
+        fds, ended = waiter.listen((*self._watched, *witnesses))
         if ended and not recovered:
             return True
         # What couldn't be put right a moment ago is tried again, but not in a spin.
         again = now + RECOVER_AGAIN_SECONDS if ended else None
+        if self._needs_witness(outlook):
+            again = earliest(again, self._look_for_witness_at)
         look = self._clock.elapsed() + ASK_AGAIN_SECONDS if self._outage else outlook.look_again_at
         woken = yield Sleep(fds, earliest(self._deadline, self._next_report, look, again))
         return waiter.heard(woken) or ended
+
+    def _needs_witness(self, outlook: Outlook) -> bool:
+        wanted = outlook.is_behind and self._patience.see_to_witness is not None
+        return wanted and self._witness is None
+
+    def _see_to_witness(self, outlook: Outlook) -> None:
+        """Behind others, have somebody be there who sees to it that they come."""
+        now = self._clock.elapsed()
+        if self._witness is not None and is_dead(self._witness):
+            self._witness = None
+            # All who wait hear of it: not all are to look for another at the same time.
+            self._look_for_witness_at = now + WITNESS_AFTER_SECONDS - (now - self._start) % 1.0
+        if self._needs_witness(outlook) and now >= self._look_for_witness_at:
+            assert self._patience.see_to_witness is not None
+            self._witness = self._patience.see_to_witness()
+            self._look_for_witness_at = now + WITNESS_AFTER_SECONDS
 
     def _claim(self, waiter: Waiter) -> Outlook:
         """Claim, if it is this ticket's turn and there is enough, and have it recorded."""

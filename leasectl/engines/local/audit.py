@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from leasectl.model import Process
 from leasectl.state.directory import State
+from leasectl.state.rows import parse_optional_process
 
 
 class Claim(NamedTuple):
@@ -37,6 +39,14 @@ class Miscount(NamedTuple):
     pool_type: str
     counted: int
     real: int
+
+
+class Suspended(NamedTuple):
+    """A ticket that others may pass, as whoever waits with it didn't come."""
+
+    pool_type: str
+    holder_identity: str
+    process: Process | None
 
 
 def claims_without_record(state: State) -> list[Claim]:
@@ -105,6 +115,18 @@ def tickets_without_waiter(state: State) -> list[str]:
         "(SELECT 1 FROM handle WHERE id = ticket.owner AND state = 'acquiring')"
     )
     return [claim_key for (claim_key,) in rows]
+
+
+def suspended_tickets(state: State) -> list[Suspended]:
+    """The tickets that others may pass, in the order of their pools and numbers."""
+    rows = state.query(
+        "SELECT type, ticket.holder_identity, process FROM ticket JOIN suspended "
+        "USING (type, number, owner) ORDER BY type, number"
+    )
+    return [
+        Suspended(pool_type, identity, parse_optional_process(process))
+        for pool_type, identity, process in rows
+    ]
 
 
 def miscounts(state: State) -> list[Miscount]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
+from leasectl.engines.local.queues import TICKETS
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Lease, Pool, QueueEntry, Resource
 from leasectl.state.directory import State
@@ -66,7 +67,7 @@ class LocalPools:
                     (name, pool_type),
                 )
             self._resize(pool_type, len(names))
-            self._store.queues.wake_head(pool_type)
+            self._store.queues.wake_for(pool_type, names)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         with self._state.transaction() as db:
@@ -102,6 +103,7 @@ class LocalPools:
                 raise refusals.pool_in_use(pool_type, pool.held, waiting)
             self.remove_resources(pool_type, [r.name for r in pool.resources], force=force)
             db.execute("DELETE FROM ticket WHERE type = ?", (pool_type,))
+            db.execute("DELETE FROM suspended WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
 
     def _resize(self, pool_type: str, by: int) -> None:
@@ -121,12 +123,11 @@ class LocalPools:
         return tuple(_resource(row) for row in rows)
 
     def _queue(self, pool_type: str) -> tuple[QueueEntry, ...]:
-        # What a ticket is for beside a number stands in the record of its handle.
         rows = self._state.query(
-            "SELECT number, ticket.holder_identity, ticket.count, since, ticket.owner, process, "
-            "handle.name, coalesce(labels, '') AS labels "
-            "FROM ticket LEFT JOIN handle ON handle.id = ticket.owner "
-            "WHERE ticket.type = ? ORDER BY number",
+            "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
+            "process, handle.name, coalesce(labels, '') AS labels, "
+            f"suspended.number IS NOT NULL AS suspended FROM {TICKETS} "
+            "WHERE ticket.type = ? ORDER BY ticket.number",
             pool_type,
         )
         return tuple(map(_entry, rows))
@@ -162,4 +163,5 @@ def _entry(row: sqlite3.Row) -> QueueEntry:
         pid=process.pid if process else None,
         name=row["name"],
         labels=shown_labels(row["labels"]),
+        suspended=bool(row["suspended"]),
     )

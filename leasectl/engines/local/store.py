@@ -6,11 +6,11 @@ Every method that changes something belongs inside `State.transaction`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
-from leasectl.engines.local.queues import LocalQueues
+from leasectl.engines.local.queues import TICKETS, LocalQueues
 from leasectl.model import Lease, Request, Standing
 from leasectl.state.directory import State
 from leasectl.state.rows import encode_labels
@@ -19,6 +19,16 @@ from leasectl.system.clock import Clock
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
 # What has expired may not have been freed yet.
 _IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
+# How many of those that came earlier don't keep a ticket back: the suspended, and where that waits
+# for a name those that wait for another.
+_PASSED = (
+    "SELECT count(*) FROM suspended JOIN ticket USING (type, number, owner) "
+    "WHERE type = :type AND number < :ticket"
+)
+_PASSED_FOR_A_NAME = (
+    f"SELECT count(*) FROM {TICKETS} WHERE ticket.type = :type AND ticket.number < :ticket "
+    "AND (suspended.number IS NOT NULL OR handle.name <> :name)"
+)
 
 
 class LocalStore:
@@ -68,10 +78,15 @@ class LocalStore:
             raise refusals.no_resource(request.type, request.name)
         return pool
 
-    def free_resources(self, request: Request) -> list[sqlite3.Row]:
+    def free_resources(self, request: Request, *, but: Collection[str | None]) -> list[sqlite3.Row]:
         """What could be claimed, least recently acquired first; no more than is asked for.
 
-        Each has its name, how often it has changed hands, and its last holder's identity.
+        Args:
+            request: What is asked for.
+            but: Those that others have a better right to; none where a name is asked for.
+
+        Returns:
+            Of each its name, how often it has changed hands, and its last holder's identity.
         """
         select = "SELECT name, lease_transitions, holder_identity FROM resource WHERE "
         if request.name is not None:
@@ -79,11 +94,12 @@ class LocalStore:
                 select + "name = ? AND type = ? AND owner IS NULL", request.name, request.type
             )
         # The fence of the last grant is also the order in which they were last acquired.
-        return self._state.query(
+        found = self._state.query(
             select + "type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?",
             request.type,
-            request.count,
+            request.count + len(but),
         )
+        return [row for row in found if row["name"] not in but][: request.count]
 
     def draw_fences(self, count: int) -> range:
         """Fences that nobody was ever given."""
@@ -125,7 +141,7 @@ class LocalStore:
         freed = self._claims(claim_key, names)
         self._state.db.executemany(_FREE, [(name,) for name, _ in freed])
         for pool_type in {pool_type for _, pool_type in freed}:
-            self.queues.wake_head(pool_type)
+            self.queues.wake_for(pool_type, [name for name, of in freed if of == pool_type])
         return tuple(name for name, _ in freed)
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
@@ -159,12 +175,19 @@ class LocalStore:
         for row in rows:
             self._expire(row["owner"], row["name"], pool_type)
 
-    def standing(self, pool_type: str, ticket: int) -> Standing:
-        """How things stand for a ticket, without a lock; NotFound when its pool has gone."""
+    def standing(self, pool_type: str, ticket: int, *, name: str | None = None) -> Standing:
+        """How things stand for a ticket, without a lock; NotFound when its pool has gone.
+
+        Args:
+            pool_type: Of its queue.
+            ticket: Its number.
+            name: The one resource that it waits for; None for any.
+        """
         capacity = self.pool(pool_type)["capacity"]
-        values = {"type": pool_type, "ticket": ticket, "now": self._clock.elapsed()}
+        values = {"type": pool_type, "ticket": ticket, "name": name, "now": self._clock.elapsed()}
         (counts,) = self._state.query(
             "SELECT (SELECT count(*) FROM ticket WHERE type = :type AND number < :ticket) AS ahead,"
+            f" ({_PASSED if name is None else _PASSED_FOR_A_NAME}) AS passed,"
             " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
             f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
             **values,
@@ -174,7 +197,8 @@ class LocalStore:
             "ORDER BY acquire_time, name LIMIT 1",
             **values,
         )
-        standing = Standing(counts["ahead"] + 1, counts["others"], counts["held"], capacity)
+        position = counts["ahead"] - counts["passed"] + 1
+        standing = Standing(position, counts["others"], counts["held"], capacity)
         for row in longest:
             return standing._replace(
                 longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
@@ -201,5 +225,5 @@ class LocalStore:
 
     def _expire(self, claim_key: str, name: str, pool_type: str) -> None:
         self._state.db.execute(_FREE, (name,))
-        self.queues.wake_head(pool_type)
+        self.queues.wake_for(pool_type, [name])
         self._lost(claim_key, [name])

@@ -1,19 +1,21 @@
 """A waiter on the embedded pool: its ticket, and what it sleeps on.
 
-That is a named pipe of its own and, behind another, the process of the one before it.
+That is a named pipe of its own and, behind others, the processes of those that keep it from
+something: they might be woken in its stead, and be dead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.contract import Outlook, TicketGone
+from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
-from leasectl.model import Claimant, Lease, Process, Standing, Ticket
+from leasectl.model import Claimant, Lease, Process, Request, Standing, Ticket
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead, this_process
+from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessWatch
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class LocalWaiter:
         self._clock = clock
         self._watch = ProcessWatch()
         self._number: int | None = None
-        self._before: Process | None = None  # whose ticket is before its own
+        self._watched: list[Process] = []  # whose tickets are before its own
 
     def check(self) -> None:
         self._store.possible(self._request)
@@ -53,24 +55,29 @@ class LocalWaiter:
         self._queues.put(self._claimant, self._number, self._pipe.name)
 
     def claim(self) -> Outlook:
-        before = self._living_before(self._ticket())
-        leases = self._claim_free(self._ticket()) if before is None else None
+        ahead = self._ahead()
+        leases = None if ahead.blocker else self._claim_free(ahead.named)
+        while leases is None and self._remove_dead(ahead.named):
+            ahead = self._ahead()
+            leases = None if ahead.blocker else self._claim_free(ahead.named)
         if leases is not None:
             return Outlook(leases)
         self._pipe.open()
-        if before is not None:
-            self._before = before.claimant.process
-            return Outlook()
-        self._before = None
-        return Outlook(is_head=True, look_again_at=self._store.next_expiry(self._request.type))
+        # Whoever is woken instead of us may be dead by then.
+        self._watched = [each.waiter for each in ahead.all if each.waiter is not None]
+        if ahead.blocker:
+            return Outlook(is_behind=True)
+        expiry = self._store.next_expiry(self._request.type)
+        return Outlook(is_head=True, is_behind=bool(ahead.named), look_again_at=expiry)
 
     def standing(self) -> Standing:
-        return self._store.standing(self._request.type, self._ticket().number)
+        request = self._request
+        return self._store.standing(request.type, self._ticket().number, name=request.name)
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
-        others = [*processes, self._before] if self._before else processes
         # Not ourselves: in a process with thousands of waiters that would be a pidfd for each.
-        self._watch.update([each for each in others if each != this_process()])
+        others = [each for each in (*processes, *self._watched) if each != this_process()]
+        self._watch.update(others)
         return frozenset((self._pipe.fd, *self._watch.fds())), self._watch.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
@@ -93,28 +100,42 @@ class LocalWaiter:
         assert self._number is not None, "enqueue() comes first"
         return Ticket(self._number, self._claimant)
 
-    def _living_before(self, own: Ticket) -> Ticket | None:
-        """The nearest living ticket before its own; those of the dead are taken away."""
+    def _ahead(self) -> _Ahead:
+        """Who keeps the ticket from what, if it is there; that one counts from here on."""
+        own = self._ticket()
         while True:
-            found = self._queues.last_two(self._request, own.number)
+            found = self._queues.up_to(self._request.type, own.number)
             mine = found[0] if found else None
-            if mine is None or mine.number != own.number:
+            if mine is None or (mine.number, mine.claim_key) != (
+                own.number,
+                own.claimant.claim_key,
+            ):
                 raise TicketGone
-            if mine.claimant.claim_key != own.claimant.claim_key:
-                raise TicketGone
-            if len(found) == 1:
-                return None
-            before = found[1]
-            if not is_dead(before.claimant.process):
-                return before
-            self._queues.remove_dead(self._request.type, before.number)
+            if mine.suspended:
+                self._queues.resume(self._request.type, own.number)
+                self._queues.wake_behind(self._request.type, own.number, self._request.name)
+            ahead = _ahead_of(self._request, found[1:])
+            if ahead.blocker is None or not ahead.blocker.is_dead:
+                return ahead
+            self._queues.remove_dead(ahead.blocker)
 
-    def _claim_free(self, own: Ticket) -> tuple[Lease, ...] | None:
-        """Claim what is asked for, if that much is free, and take the ticket away."""
-        request = self._request
+    def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
+        """Take away what the dead among some have left; returns whether there were any."""
+        dead = [each for each in tickets if each.is_dead]
+        for each in dead:
+            self._queues.remove_dead(each)
+        return bool(dead)
+
+    def _claim_free(self, named: Sequence[Waiting]) -> tuple[Lease, ...] | None:
+        """Claim what is asked for, if that much is free, and take the ticket away.
+
+        Args:
+            named: Better tickets that wait for a name each: those aren't to be had.
+        """
+        request, own = self._request, self._ticket()
         grant = self._store.possible(request)["last_grant"] + 1
         self._store.expire(request.type)
-        resources = self._store.free_resources(request)
+        resources = self._store.free_resources(request, but=[each.name for each in named])
         if len(resources) < request.count:
             return None
         self._store.note_grant(request.type, grant)
@@ -126,8 +147,37 @@ class LocalWaiter:
         )
         for lease in leases:
             self._store.write_claim(self._claimant.claim_key, lease)
-        self._queues.take_away(request.type, own.number)
+        self._queues.leave(request.type, own.number, request.name)
         return leases
+
+
+class _Ahead(NamedTuple):
+    """The better tickets that count for one, by what they keep it from.
+
+    Args:
+        blocker: The nearest that could use all that it could.
+        named: If there is none, those that wait for a name each.
+    """
+
+    blocker: Waiting | None
+    named: tuple[Waiting, ...] = ()
+
+    @property
+    def all(self) -> tuple[Waiting, ...]:
+        return self.named if self.blocker is None else (self.blocker,)
+
+
+def _ahead_of(request: Request, better: Sequence[Waiting]) -> _Ahead:
+    """Tell by the better tickets, the nearest first, what is kept from a request."""
+    named = []
+    for each in better:
+        if each.suspended:
+            continue
+        if each.name is None or each.name == request.name:
+            return _Ahead(each)
+        if request.name is None:
+            named.append(each)
+    return _Ahead(None, tuple(named))
 
 
 def _lease(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:

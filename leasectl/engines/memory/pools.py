@@ -72,7 +72,7 @@ class MemoryPools:
         return Pool(
             pool.type,
             tuple(_resource(each, now) for each in stock),
-            tuple(map(_entry, pool.queue)),
+            tuple(_entry(each, suspended=pool.queue.is_suspended(each)) for each in pool.queue),
         )
 
 
@@ -89,7 +89,7 @@ def _resource(stock: Stock, now: float) -> Resource:
     )
 
 
-def _entry(place: Place) -> QueueEntry:
+def _entry(place: Place, *, suspended: bool) -> QueueEntry:
     claimant = place.ticket.claimant
     request = claimant.request
     return QueueEntry(
@@ -101,4 +101,5 @@ def _entry(place: Place) -> QueueEntry:
         pid=claimant.process.pid if claimant.process else None,
         name=request.name,
         labels=request.labels,
+        suspended=suspended,
     )

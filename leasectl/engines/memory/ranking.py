@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection
 
 # Below so many entries it isn't worth the while to clear up.
 _FEW = 64
@@ -21,6 +22,9 @@ class Ranking:
 
     def __len__(self) -> int:
         return len(self._ranks)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._ranks
 
     def put(self, name: str, rank: float) -> None:
         """Give a name a rank, whether or not it had one."""
@@ -45,13 +49,19 @@ class Ranking:
             heapq.heappop(self._heap)
         return None
 
-    def take(self, count: int) -> list[str]:
-        """Take out the first so many names; all, if there are no more."""
+    def take(self, count: int, *, but: Collection[str] = ()) -> list[str]:
+        """Take out the first so many names, without some; all others, if there are no more."""
         taken: list[str] = []
+        left: list[tuple[float, str]] = []
         while len(taken) < count:
             first = self.first()
             if first is None:
                 break
-            taken.append(first[1])
+            if first[1] in but:
+                left.append(first)
+            else:
+                taken.append(first[1])
             self.drop(first[1])
+        for rank, name in left:
+            self.put(name, rank)
         return taken

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from leasectl.engines import refusals
-from leasectl.engines.contract import LostListener, TicketGone
+from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener, TicketGone
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.ranking import Ranking
 from leasectl.model import Claimant, Lease, Ticket
@@ -46,6 +46,8 @@ class StockedPool:
         held: Those that somebody holds, longest held first.
         expiries: Those whose leases expire, ranked by when.
         queue: Who waits.
+        called: Who was woken as it could claim, and hasn't come since; since when, on the elapsed
+            clock, earliest first.
         last_ticket: The last number that a ticket got.
         last_grant: The last number that an acquisition got.
     """
@@ -56,14 +58,9 @@ class StockedPool:
     held: OrderedDict[str, Stock] = field(default_factory=OrderedDict)
     expiries: Ranking = field(default_factory=Ranking)
     queue: Queue = field(default_factory=Queue)
+    called: dict[Place, float] = field(default_factory=dict)
     last_ticket: int = 0
     last_grant: int = 0
-
-    def wake_head(self) -> None:
-        """Wake whoever is first in the queue."""
-        head = self.queue.first()
-        if head is not None:
-            head.wake()
 
     def wake_all(self) -> None:
         """Wake everybody in the queue."""
@@ -139,11 +136,14 @@ class MemoryStore:
 
     def add(self, pool: StockedPool, names: Iterable[str]) -> None:
         """Add free resources to a pool."""
+        names = list(names)
         for name in names:
             pool.stock[name] = Stock(pool, name)
             pool.free.put(name, 0)
             self._pool_of[name] = pool
-        pool.wake_head()
+        for place in dict.fromkeys(map(pool.queue.first_for, names)):
+            if place is not None:
+                self._call(pool, place)
 
     def remove(self, stock: Stock) -> None:
         """Take a resource out of its pool; whoever holds it is told."""
@@ -157,16 +157,16 @@ class MemoryStore:
 
     # Claims
 
-    def take(self, pool: StockedPool, claimant: Claimant) -> list[Stock] | None:
-        """Take what a request asks for out of what is free; None when that is too little."""
-        request = claimant.request
-        if request.name is not None:
-            wanted = pool.stock[request.name]
-            pool.free.drop(request.name)
-            return [wanted] if wanted.claim_key is None else None
-        if request.count > len(pool.free):
+    def take(self, pool: StockedPool, place: Place) -> list[Stock] | None:
+        """Take what a place asks for out of what is free for it; None when that is too little."""
+        if not self._could_claim(pool, place):
             return None
-        return [pool.stock[name] for name in pool.free.take(request.count)]
+        if place.name is not None:
+            pool.free.drop(place.name)
+            return [pool.stock[place.name]]
+        count = place.ticket.claimant.request.count
+        names = pool.free.take(count, but=pool.queue.kept_from(place))
+        return [pool.stock[name] for name in names]
 
     def grant(self, stock: Stock, ticket: Ticket, grant: int) -> Lease:
         """Make a claim on a resource that was taken out of what is free."""
@@ -214,7 +214,9 @@ class MemoryStore:
         self._end(stock)
         assert stock.lease is not None
         stock.pool.free.put(stock.name, stock.lease.fence)
-        stock.pool.wake_head()
+        first = stock.pool.queue.first_for(stock.name)
+        if first is not None:
+            self._call(stock.pool, first)
 
     def expire(self, pool: StockedPool) -> None:
         """Free the claims of a pool whose time is over, and tell of them."""
@@ -267,17 +269,16 @@ class MemoryStore:
             raise TicketGone from None
 
     def leave(self, place: Place) -> None:
-        """Take a ticket out of the queue that it is in, and wake the next behind it."""
+        """Take a ticket out of the queue that it is in, and wake those whose turn that makes it."""
         pool = self.pool_of(place)
+        pool.called.pop(place, None)
         pool.queue.remove(place)
         claim_key = place.ticket.claimant.claim_key
         of_key = self._waiting[claim_key]
         del of_key[place]
         if not of_key:
             del self._waiting[claim_key]
-        behind = pool.queue.behind(place)
-        if behind is not None:
-            behind.wake()
+        self._call_those_behind(pool, place)
 
     def send_away(self, places: Iterable[Place]) -> None:
         """Take tickets out of their queues, and wake those who wait with them."""
@@ -288,3 +289,50 @@ class MemoryStore:
     def places_of(self, claim_key: str) -> Iterable[Place]:
         """Where the tickets with a claim key are."""
         return self._waiting.get(claim_key, ())
+
+    # Those who don't come
+
+    def come(self, pool: StockedPool, place: Place) -> None:
+        """A waiter looks: it runs, so its ticket counts. Those that didn't come are suspended."""
+        pool.called.pop(place, None)
+        if pool.queue.is_suspended(place):
+            pool.queue.resume(place)
+        latest = self.clock.elapsed() - SUSPENDED_AFTER_SECONDS
+        for each, called_at in list(pool.called.items()):
+            if called_at > latest:
+                break
+            if self._could_claim(pool, each):
+                del pool.called[each]
+                pool.queue.suspend(each)
+                self._call_those_behind(pool, each)
+
+    def next_suspension(self, pool: StockedPool) -> float | None:
+        """When somebody is to look who has come by then, on the elapsed clock; None for never."""
+        latest = self.clock.elapsed() - SUSPENDED_AFTER_SECONDS
+        for called_at in pool.called.values():
+            if called_at > latest:
+                return called_at + SUSPENDED_AFTER_SECONDS
+        return None
+
+    def _could_claim(self, pool: StockedPool, place: Place) -> bool:
+        if not pool.queue.is_turn_of(place):
+            return False
+        if place.name is not None:
+            return place.name in pool.free
+        kept = sum(name in pool.free for name in pool.queue.kept_from(place))
+        return len(pool.free) - kept >= place.ticket.claimant.request.count
+
+    def _call(self, pool: StockedPool, place: Place) -> None:
+        """Wake a waiter that may have something to claim now, and if so a witness: the next."""
+        if self._could_claim(pool, place):
+            pool.called.setdefault(place, self.clock.elapsed())
+            witness = pool.queue.next_to(place)
+            if witness is not None:
+                witness.wake()
+        place.wake()
+
+    def _call_those_behind(self, pool: StockedPool, place: Place) -> None:
+        """Wake those whose turn it is as a place counts no longer, unless they must wait on."""
+        for each in pool.queue.behind(place):
+            if pool.expiries or self._could_claim(pool, each):
+                self._call(pool, each)

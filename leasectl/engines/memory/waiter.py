@@ -10,6 +10,7 @@ from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.store import MemoryStore, StockedPool
 from leasectl.model import Claimant, Lease, Process, Standing, Ticket
+from leasectl.system.clock import earliest
 from leasectl.system.process_watch import ProcessWatch
 
 
@@ -66,14 +67,15 @@ class MemoryWaiter:
         assert self._place is not None, "enqueue() comes first"
         with self._store.lock:
             pool = self._store.pool_of(self._place)
-            is_head = pool.queue.first() is self._place
+            self._store.expire(pool)
+            self._store.come(pool, self._place)
+            is_head = pool.queue.is_turn_of(self._place)
             leases = self._claim_from(pool, self._place) if is_head else None
             if leases is not None:
                 return Outlook(leases)
             if self._waker is None:
                 self._waker = self._new_waker()
-            first = pool.expiries.first() if is_head else None
-            return Outlook(is_head=is_head, look_again_at=None if first is None else first[0])
+            return self._outlook(pool, self._place, is_head=is_head)
 
     def standing(self) -> Standing:
         assert self._place is not None, "enqueue() comes first"
@@ -81,7 +83,7 @@ class MemoryWaiter:
             pool = self._store.pool(self._claimant.request.type)
             self._store.expire(pool)
             standing = Standing(
-                position=1 + pool.queue.count_before(self._place),
+                position=1 + pool.queue.count_better(self._place),
                 others=len(pool.queue) - (self._place in pool.queue),
                 held=len(pool.held),
                 capacity=len(pool.stock),
@@ -120,13 +122,22 @@ class MemoryWaiter:
 
     def _claim_from(self, pool: StockedPool, place: Place) -> tuple[Lease, ...] | None:
         self._store.possible(self._claimant)
-        self._store.expire(pool)
-        chosen = self._store.take(pool, self._claimant)
+        chosen = self._store.take(pool, place)
         if chosen is None:
             return None
         self._store.leave(place)
         pool.last_grant += 1
         return tuple(self._store.grant(each, place.ticket, pool.last_grant) for each in chosen)
+
+    def _outlook(self, pool: StockedPool, place: Place, *, is_head: bool) -> Outlook:
+        """What there is to wait for: resources, or those before it, who may not come."""
+        first = pool.expiries.first() if is_head else None
+        expiry = None if first is None else first[0]
+        is_behind = not pool.queue.is_alone(place)
+        overdue = self._store.next_suspension(pool) if is_behind else None
+        return Outlook(
+            is_head=is_head, is_behind=is_behind, look_again_at=earliest(expiry, overdue)
+        )
 
     def _free_claimed(self, ticket: Ticket) -> None:
         """Free what the ticket has become; other pools have tickets of the same number."""

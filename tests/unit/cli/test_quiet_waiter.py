@@ -125,6 +125,8 @@ def test_a_quiet_waiter_behind_a_thousand_sleeps_while_nothing_changes_for_it(
         ahead = queue(service, "T", 1000)
         waiter = cli.start("acquire", "-q", "-t", "T")
         eventually(lambda: len(cli.waiting()) == 1001, what="it waits")
+        # The one thing that it does of its own accord: so many may not come.
+        eventually(cli.keepers, what="it has seen to it that there is a witness")
         trace = strace(waiter)
         before = len(trace.text)
         for _ in range(100):

@@ -103,7 +103,7 @@ class TestJson:
         assert set(free.values()) == {None}
         assert [*entry] == [
             *("ticket", "holder_identity", "count", "since", "place", "host"),
-            *("handle", "job", "build", "owner", "pid", "name", "labels"),
+            *("handle", "job", "build", "owner", "pid", "name", "labels", "suspended"),
         ]
         assert TIME.fullmatch(entry.pop("since"))
         handle_id, user = entry["handle"], entry["owner"]
@@ -122,6 +122,7 @@ class TestJson:
             "pid": waiter.process.pid,
             "name": "a",
             "labels": {"why": "test"},
+            "suspended": False,
         }
 
     def test_a_lease_of_run_has_its_pid_and_says_that_it_renews(self, cli: Cli) -> None:

@@ -53,6 +53,28 @@ def test_grants_out_of_ticket_order_are_noticed() -> None:
     assert violations(swapped, capacity=1) == ["ticket 2 has grant 1, but ticket 1 has grant 2"]
 
 
+def test_who_waits_for_another_name_may_be_passed_and_only_then() -> None:
+    passed = A._replace(name="r1", grant=2, at=50)
+    asked = A._replace(at=5, kind="asked", name="r1")
+    history = [B._replace(grant=1), passed]
+    assert violations(history, capacity=2) != []
+    assert violations([asked, *history], capacity=2) == []
+    assert violations([asked._replace(name="r0"), *history], capacity=2) != []
+
+
+def test_who_was_stopped_for_long_enough_may_be_passed_until_it_goes_on() -> None:
+    second = 10**9
+    late = A._replace(grant=2, at=40 * second, fence=9)
+    stops = [
+        A._replace(at=10 * second, kind="stopped"),
+        A._replace(at=30 * second, kind="continued"),
+    ]
+    for at, sound in ((15, False), (25, True), (36, False)):
+        history = [B._replace(grant=1, at=at * second), late]
+        assert (violations([*stops, *history], capacity=2) == []) == sound
+        assert violations(history, capacity=2) != []
+
+
 def test_a_grant_of_two_tickets_is_noticed() -> None:
     assert violations([A, releasing(20, A), B._replace(grant=1)], capacity=1) != []
 

@@ -44,7 +44,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pools": SERVICES,
     "run": SERVICES,
     "server": (*SERVICES, "pools", "run"),
-    "keeper": (*SERVICES, "pools", "run"),
+    # It is the embedded pools' witness.
+    "keeper": (*SERVICES, "pools", "run", "engines.local"),
     # It looks at what the engines keep, not only at what they say.
     "doctor": (*SERVICES, "pools", "run", "engines.local", "engines.etcd"),
     "cli": (*SERVICES, "pools", "run", "server", "keeper", "doctor"),

@@ -315,4 +315,7 @@ SCHEMA_4 = SCHEMA_3.replace(
     _LAST_OF_3, _LAST_OF_3[:-1] + ",\n  explicit_ttl INTEGER NOT NULL DEFAULT 0\n"
 )
 
-BY_VERSION = {1: SCHEMA_1, 2: SCHEMA_2, 3: SCHEMA_3, 4: SCHEMA_4}
+_LAST_OF_4 = "  explicit_ttl INTEGER NOT NULL DEFAULT 0\n"
+SCHEMA_5 = SCHEMA_4.replace(_LAST_OF_4, _LAST_OF_4[:-1] + ",\n  types TEXT\n")
+
+BY_VERSION = {1: SCHEMA_1, 2: SCHEMA_2, 3: SCHEMA_3, 4: SCHEMA_4, 5: SCHEMA_5}

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.kinds import claim_key_of
+from leasectl.engines.local.queues import LocalQueues
 from leasectl.model import ReleaseTarget, Timer
 from leasectl.state.database import SCHEMA_VERSION
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.migrations import migrate
+from leasectl.system.clock import Clock
 from leasectl.system.process import boot_id
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process
@@ -76,6 +78,24 @@ def database(directory: Path, version: int) -> Iterator[sqlite3.Connection]:
         db.execute(f"PRAGMA application_id = {0x6C656173}")
         db.execute(f"PRAGMA user_version = {version}")
         yield db
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_process_of_a_version_before_puts_and_takes_away_tickets(
+    state_dir: Path, version: int
+) -> None:
+    with database(state_dir, version) as db, opened(state_dir) as state:
+        for statement in OTHER_ROWS_BY_SCHEMA_2[:3]:
+            db.execute(statement)
+        queues = LocalQueues(state, lost=lambda *_: None, clock=Clock())
+        with state.transaction(), contextlib.closing(queues.in_order("T")) as tickets:
+            (ticket,) = tickets
+            assert (ticket.name, ticket.suspended) == (None, False)
+            queues.suspend("T", ticket)
+        db.execute("DELETE FROM ticket WHERE type = 'T'")
+        db.execute("INSERT INTO ticket VALUES ('T', 1, 'again', 'x', 1, 6.0, NULL, 'waiter-2')")
+        with contextlib.closing(queues.in_order("T")) as tickets:
+            assert [each.suspended for each in tickets] == [False]
 
 
 @pytest.fixture

@@ -1,0 +1,151 @@
+"""The witness of the embedded pools: it finds those who could claim and don't come.
+
+Whoever makes a claim possible wakes it (`LocalQueues`). It keeps in mind who could claim what since
+when; a ticket that could for all that time is suspended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
+from leasectl.engines.local.queues import Waiting
+from leasectl.engines.local.store import LocalStore
+from leasectl.state.database import errors_of
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock, earliest
+
+# Who is so late hasn't run either: perhaps nobody has, so that it begins to count anew.
+_LATE_SECONDS = 1.0
+
+# Free resources, each with the fence of its last lease, by which one that was held in between is
+# told from one that wasn't.
+_Free = frozenset[tuple[str, int]]
+
+
+class Able(NamedTuple):
+    """A ticket that could claim now, and all that it could choose from."""
+
+    pool_type: str
+    ticket: Waiting
+    free: _Free
+
+
+class _Key(NamedTuple):
+    """What tells a ticket from all others."""
+
+    pool_type: str
+    number: int
+    claim_key: str
+
+
+class _Seen(NamedTuple):
+    """That a ticket could claim some resources, and since when, on the elapsed clock."""
+
+    free: _Free
+    since: float
+
+
+class LocalWitness:
+    """A witness of all pools of a state directory; there may be several.
+
+    Args:
+        state: Where they are kept.
+        lost: Told, inside the transaction, of claims that expired and of tickets of the dead.
+        clock: Where times come from.
+    """
+
+    def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
+        self._state = state
+        self._store = LocalStore(state, lost=lost, clock=clock)
+        self._clock = clock
+        self._seen: dict[_Key, _Seen] = {}
+
+    def is_needed(self) -> bool:
+        """Tell whether anybody waits behind another."""
+        return bool(self._contended())
+
+    def look(self) -> list[Able]:
+        """See who could claim; returns those that it has suspended, as they could for long enough.
+
+        Raises:
+            CorruptState, StateUnwritable: As `State.transaction`.
+        """
+        with errors_of(self._state.path("state.db")):
+            first = self._first_due()
+            if first is not None and self._clock.elapsed() > first + _LATE_SECONDS:
+                self._seen = {}
+            if not any(map(self._needs_change, self._able())) and not self._any_expired():
+                return []
+            with self._state.transaction():
+                return self._put_right()
+
+    def due(self) -> float | None:
+        """When to look next if nobody calls before, on the elapsed clock; None for never."""
+        return earliest(self._first_due(), *map(self._store.next_expiry, self._contended()))
+
+    def _put_right(self) -> list[Able]:
+        """Suspend who could have come, take away what the dead left, free what has expired."""
+        queues = self._store.queues
+        for pool_type in self._contended():
+            self._store.expire(pool_type)
+        late = [able for able in self._able() if self._needs_change(able)]
+        for pool_type, ticket, _ in late:
+            if ticket.is_dead:
+                queues.remove_dead(ticket)
+            else:
+                queues.suspend(pool_type, ticket)
+        self._able()  # those behind them count from here on
+        return [able for able in late if not able.ticket.is_dead]
+
+    def _able(self) -> list[Able]:
+        """Who could claim now, with what is known of since when."""
+        found = [able for pool_type in self._contended() for able in self._able_in(pool_type)]
+        now = self._clock.elapsed()
+        before, self._seen = self._seen, {}
+        for able in found:
+            seen = before.get(_key(able))
+            if seen is None or not seen.free <= able.free:
+                seen = _Seen(frozenset(sorted(able.free)[: able.ticket.count]), now)
+            self._seen[_key(able)] = seen
+        return found
+
+    def _able_in(self, pool_type: str) -> Iterator[Able]:
+        rows = self._state.query(
+            "SELECT name, fence FROM resource WHERE type = ? AND owner IS NULL", pool_type
+        )
+        free = frozenset((row["name"], row["fence"]) for row in rows)
+        if not free:
+            return
+        with closing(self._store.queues.in_order(pool_type)) as tickets:
+            for ticket in tickets:
+                if ticket.suspended:
+                    continue
+                fits = frozenset(each for each in free if ticket.could_use(each[0]))
+                if len(fits) >= ticket.count:
+                    yield Able(pool_type, ticket, fits)
+                free -= fits  # nobody behind may take them
+                if not free:
+                    return
+
+    def _needs_change(self, able: Able) -> bool:
+        over = self._seen[_key(able)].since + SUSPENDED_AFTER_SECONDS
+        return self._clock.elapsed() >= over or able.ticket.is_dead
+
+    def _first_due(self) -> float | None:
+        since = earliest(*(seen.since for seen in self._seen.values()))
+        return None if since is None else since + SUSPENDED_AFTER_SECONDS
+
+    def _any_expired(self) -> bool:
+        first = earliest(*map(self._store.next_expiry, self._contended()))
+        return first is not None and first <= self._clock.elapsed()
+
+    def _contended(self) -> list[str]:
+        rows = self._state.query("SELECT type FROM ticket GROUP BY type HAVING count(*) > 1")
+        return [row["type"] for row in rows]
+
+
+def _key(able: Able) -> _Key:
+    return _Key(able.pool_type, able.ticket.number, able.ticket.claim_key)

@@ -1,0 +1,78 @@
+"""The keeper as witness: waiters of the embedded pools that don't come don't hold up the others.
+
+It is called whenever somebody may claim, as often as leases change hands. So it doesn't look at
+once, when it would only be in the way of who is about to claim, but a moment later, and doesn't
+listen until then: what happens meanwhile costs it nothing.
+"""
+
+from __future__ import annotations
+
+from leasectl.engines.local.witness import LocalWitness
+from leasectl.keeper.log import Log
+from leasectl.leases.service import Service
+from leasectl.system.clock import Clock, earliest
+from leasectl.system.named_pipe import NamedPipe
+from leasectl.system.poll import is_readable
+
+_REST_SECONDS = 1.0
+
+
+class Witness:
+    """Looks when somebody has called, and when somebody's time is over.
+
+    Args:
+        service: On the state directory that is kept.
+        clock: Where times come from.
+        log: Where events are written.
+    """
+
+    def __init__(self, service: Service, *, clock: Clock, log: Log) -> None:
+        state = service.state
+        self._clock = clock
+        self._log = log
+        self._pipe = NamedPipe(state.witness_pipe, shared=True)
+        self._witness = LocalWitness(state, lost=service.losses.tell, clock=clock)
+        self._looks_at: float | None = clock.elapsed()  # it may have been called before it was here
+        self._is_called = True
+
+    @property
+    def fd(self) -> int | None:
+        """A descriptor that can be read when somebody has called; None while that is known."""
+        return None if self._is_called else self._pipe.fd
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anybody waits behind another."""
+        return self._witness.is_needed()
+
+    def go(self) -> float | None:
+        """Look, if it is time to.
+
+        Returns:
+            When it is next, CLOCK_BOOTTIME in seconds; None when only a call can bring work.
+
+        Raises:
+            LeaseError: The records can't be read or written.
+        """
+        now = self._clock.elapsed()
+        if not self._is_called and (is_readable(self._pipe.fd, 0) or not self._pipe.is_in_place()):
+            self._is_called = True
+            self._looks_at = earliest(self._looks_at, now + _REST_SECONDS)
+        if self._looks_at is not None and now >= self._looks_at:
+            self._look()
+        return self._looks_at
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._pipe.close()
+
+    def _look(self) -> None:
+        self._pipe.renew()  # before it looks, so that nothing is missed
+        self._is_called = False
+        for pool_type, ticket, _ in self._witness.look():
+            pid = ticket.waiter.pid if ticket.waiter else "unknown"
+            self._log.write(
+                f"suspended ticket {ticket.number} of {pool_type}: pid {pid} could have claimed "
+                "and didn't come; it keeps its place"
+            )
+        self._looks_at = self._witness.due()
