@@ -76,6 +76,8 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
             partial(audit.correct_capacity, state, pool_type, real),
         )
     for handle in handles.active():
+        if handle.adopted_claim is not None:
+            continue  # nobody has ever been told of its path
         if handle.state == "held" and _read_names(state, handle) != handle.names:
             yield Disagreement(
                 f"{state.names_path(handle.id)} doesn't say what the handle holds",

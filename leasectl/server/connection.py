@@ -28,6 +28,8 @@ _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
+# How long a request may take to come in.
+REQUEST_SECONDS = 30.0
 _LOOKS = Backoff(first_seconds=0.001, longest_seconds=0.25)
 # An acknowledged answer counts as read when the client closes in good order, sends something, or
 # has not reset the connection for so long: whoever is killed with the answer unread resets it.
@@ -51,6 +53,7 @@ class ClientConnection(H11Protocol):
 
         self.app = app
         self.gone: asyncio.Future[None] = self.loop.create_future()
+        self._too_late: asyncio.TimerHandle | None = None
         self._stirred = asyncio.Event()
         self._at_the_end: TcpState | None = None
         self._was_reset = False
@@ -63,10 +66,15 @@ class ClientConnection(H11Protocol):
         for option in _SOCKET_OPTIONS:
             with contextlib.suppress(OSError):
                 sock.setsockopt(*option)
+        self._expect_request()
 
     def data_received(self, data: bytes) -> None:
         self._stirred.set()
         super().data_received(data)
+        if self._is_request_whole():
+            self._expect_nothing()
+        elif self._too_late is None:
+            self._expect_request()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         self._note_gone()
@@ -76,11 +84,33 @@ class ClientConnection(H11Protocol):
         return True  # the half that we write to stays open
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
         self._was_reset = exc is not None
         with contextlib.suppress(OSError):
             self._at_the_end = look_at(self.transport.get_extra_info("socket"))
         self._note_gone()
         super().connection_lost(exc)
+
+    def _is_request_whole(self) -> bool:
+        # Between two requests this is the one before, answered.
+        return self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete)
+
+    def _expect_request(self) -> None:
+        """End the connection unless a request is whole in time: who waits for an answer may wait,
+        who keeps us waiting for the question may not, however often a byte of it comes."""
+        self._too_late = self.loop.call_later(REQUEST_SECONDS, self._end_late)
+
+    def _expect_nothing(self) -> None:
+        if self._too_late is not None:
+            self._too_late.cancel()
+            self._too_late = None
+
+    def _end_late(self) -> None:
+        self._too_late = None
+        if self.flow.read_paused or self.conn.they_are_waiting_for_100_continue:
+            self._expect_request()  # it is we who don't want to have the rest of it
+        else:
+            self.transport.close()
 
     def _note_gone(self) -> None:
         self._stirred.set()

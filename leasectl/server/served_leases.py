@@ -25,6 +25,7 @@ from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
+from leasectl.text.naming import is_name
 
 # What is granted to a key and can't be delivered is given back if nobody asks for it again for so
 # long; a client that lives asks within seconds.
@@ -253,6 +254,8 @@ class ServedLeases:
 
     def _release_one(self, name: str, key: str | None) -> None:
         service = self.service
+        if not is_name(name):  # what no database could be asked for, too
+            raise NotFound(f"no resource name {name}")
         with service.atomic():
             handle = service.handles.holding(name, prefer=service.backend_url)
             if handle is None or not self._may_release(handle, key):

@@ -401,6 +401,26 @@ class TestReachingIt:
         assert f"token file {token}: No such file" in missing.err
         assert "LEASECTL_TOKEN_FILE" in missing.err
 
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("run", "-t", "T", "--optional", "-w", "5s", "--", "true"),
+            ("acquire", "-t", "T", "--optional", "-w", "5s"),
+            ("release", "--names", "T--00"),
+            ("status",),
+            ("doctor",),
+        ],
+        ids=lambda command: command[0],
+    )
+    def test_a_token_file_that_isnt_there_is_64_everywhere(
+        self, cli: Cli, proxy: FaultProxy, tmp_path: Path, command: tuple[str, ...]
+    ) -> None:
+        cli.env["LEASECTL_TOKEN_FILE"] = str(tmp_path / "missing")
+        assert cli(*command).code == 64
+        assert proxy.history().of("request") == []
+        del cli.env["LEASECTL_TOKEN_FILE"]
+        assert cli("doctor").code == 0  # and nothing is left of it
+
 
 class TestReleases:
     def test_what_cannot_be_released_stays_in_the_record(

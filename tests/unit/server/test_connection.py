@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from typing import Any, Callable
@@ -11,6 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from leasectl.server import connection
 from leasectl.server.connection import SCOPE_KEY, ClientConnection
 from leasectl.server.responses import GrantResponse
 
@@ -36,6 +38,17 @@ class _Meeting:
 
     async def client(self, *headers: bytes) -> socket.socket:
         """Connect and ask."""
+        client = await self.connect()
+        await self.send(client, REQUEST + b"".join(headers) + b"\r\n")
+        await self.asked.wait()
+        return client
+
+    @staticmethod
+    async def send(client: socket.socket, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(client, data)
+
+    async def connect(self) -> socket.socket:
+        """Connect, and send nothing."""
         loop = asyncio.get_running_loop()
         config = uvicorn.Config(self.app, interface="asgi3", log_config=None, lifespan="off")
         config.load()
@@ -47,8 +60,6 @@ class _Meeting:
         client = socket.socket()
         client.setblocking(False)
         await loop.sock_connect(client, server.sockets[0].getsockname())
-        await loop.sock_sendall(client, REQUEST + b"".join(headers) + b"\r\n")
-        await self.asked.wait()
         return client
 
 
@@ -149,3 +160,86 @@ def test_a_client_that_does_not_half_close_is_not_gone() -> None:
         return was_gone
 
     assert not asyncio.run(meet())
+
+
+class TestRequestsThatDontCome:
+    """Each waits for what is to happen; the time that a request may take is short."""
+
+    @pytest.fixture(autouse=True)
+    def short(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(connection, "REQUEST_SECONDS", 0.05)
+
+    @pytest.mark.parametrize(
+        "begun",
+        [b"", b"PO", REQUEST, REQUEST + b"Content-Length: 9\r\n\r\nhalf"],
+        ids=["nothing", "line", "head", "body"],
+    )
+    def test_one_that_isnt_whole_in_time_is_cut_however_it_drips(self, begun: bytes) -> None:
+        async def meet() -> None:
+            meeting = _Meeting()
+            client = await meeting.connect()
+            await meeting.send(client, begun)
+            drips = asyncio.ensure_future(_drip(client)) if begun == REQUEST else None
+            assert await _read_to_end(client) == b""
+            if drips is not None:
+                await drips
+            client.close()
+            meeting.answer.set()
+
+        asyncio.run(asyncio.wait_for(meet(), 10))
+
+    def test_so_is_the_next_one_on_the_same_connection(self) -> None:
+        async def meet() -> None:
+            meeting = _Meeting()
+            meeting.answer.set()
+            client = await meeting.client()
+            await _read_answer(client)
+            await meeting.verdict
+            meeting.verdict = asyncio.get_running_loop().create_future()
+            await meeting.send(client, b"POST")
+            await _read_to_end(client)
+            client.close()
+
+        asyncio.run(asyncio.wait_for(meet(), 10))
+
+    @pytest.mark.parametrize(
+        "request_",
+        [b"", b"Content-Length: 4\r\n", b"Content-Length: 4\r\nExpect: 100-continue\r\n"],
+        ids=["bare", "body", "expects"],
+    )
+    def test_who_waits_for_an_answer_is_not(self, request_: bytes) -> None:
+        async def meet() -> None:
+            meeting, other = _Meeting(), _Meeting()
+            waiter = await meeting.client(request_)
+            if request_ == b"Content-Length: 4\r\n":
+                await meeting.send(waiter, b"body")
+            # Each takes as long as the waiter would have been given.
+            for _ in range(3):
+                late = await other.connect()
+                await _read_to_end(late)
+                late.close()
+            meeting.answer.set()
+            await _read_answer(waiter)
+            waiter.close()
+
+        asyncio.run(asyncio.wait_for(meet(), 10))
+
+
+async def _drip(client: socket.socket) -> None:
+    """Send a byte now and then, until nobody takes it."""
+    with contextlib.suppress(OSError):
+        while True:
+            await asyncio.get_running_loop().sock_sendall(client, b"x")
+            await asyncio.sleep(0.01)
+
+
+async def _read_to_end(client: socket.socket) -> bytes:
+    data = b""
+    while True:
+        try:
+            some = await asyncio.get_running_loop().sock_recv(client, 4096)
+        except ConnectionResetError:
+            return data
+        if not some:
+            return data
+        data += some

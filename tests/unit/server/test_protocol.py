@@ -170,3 +170,18 @@ def test_head_is_not_answered_with_a_lease(shared: Serving, pool: str) -> None:
         client.half_close()
         assert client.read_to_end().startswith(b"HTTP/1.1 405 ")
     assert held(shared.cli, pool) == []
+
+
+@pytest.mark.parametrize("name", [r"\ud800", r"P--00\u0000", "../x", "x" * 300])
+def test_what_can_be_no_name_is_none_that_is_leased(shared: Serving, name: str) -> None:
+    with shared.connect() as client:
+        got = client.ask("POST", "/lease/release", f'{{"names":["{name}"]}}')
+    assert got.status == 500
+    assert "no resource name" in got.text
+    assert "unexpected" not in got.text
+
+
+def test_what_is_nested_too_deeply_is_no_json(shared: Serving) -> None:
+    with shared.connect() as client:
+        got = client.ask("POST", "/lease/release", "[" * 100_000)
+    assert (got.status, got.text) == (400, "unmarshal request body: invalid JSON\n")

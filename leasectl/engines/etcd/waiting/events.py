@@ -12,6 +12,8 @@ from leasectl.errors import NotAllowed
 from leasectl.http.no_answer import NoAnswer
 from leasectl.text.printable import printable
 
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
 
 class EventsLost(Exception):
     """Something has happened of which no stream will tell, however often it is made anew."""
@@ -66,7 +68,7 @@ def parse_line(line: str) -> WatchLine:
         except UnicodeDecodeError as error:
             raise EventsLost from error
         return WatchLine(int(result.get("watch_id", 0)), bool(result.get("created")), events)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except _MALFORMED as error:
         raise NoAnswer(f"no event: {error!r}") from error
 
 
