@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leasectl.errors import CorruptState, NotAllowed, NotFound
+from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.adoption import adopt, is_resource
 from leasectl.leases.caller import not_ours
 from leasectl.leases.service import Service
@@ -15,6 +16,7 @@ from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state import shared_leases
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
+from leasectl.text.wording import listed
 
 _LONGEST_NAMES_FILE = 1 << 20
 
@@ -77,7 +79,26 @@ class Targets:
         except NotFound:
             if not folder and os.path.lexists(name):
                 return None  # a bare name that is no handle's, but a file's
+            self._check_not_lost(name)
             raise
+
+    def _check_not_lost(self, handle_id: str) -> None:
+        """Tell a handle that never was from one whose record is gone; CorruptState for that."""
+        state = self._service.state
+        path = state.names_path(handle_id)
+        if not is_name(handle_id) or not os.path.isfile(path):
+            return
+        names: list[str] = []
+        with state.transaction():  # nobody is half-way through making or removing such a file
+            if self._handles.load(handle_id) is None:
+                with contextlib.suppress(LeaseError):
+                    names = read_names(path)
+        if names:
+            raise CorruptState(
+                f"{path} lists {listed(names)}, but {state.path('state.db')} knows nothing of it: "
+                "its log was lost, or somebody put a copy there; see who holds what with leasectl "
+                f"status, and give it back with: leasectl release --names {','.join(names)}"
+            )
 
     def of_names(self, names: Sequence[str]) -> list[ReleaseTarget]:
         """What bare names mean: the handles that hold them now; nothing for those that are free.

@@ -16,8 +16,12 @@ SCHEMA_VERSION = 6
 _APPLICATION_ID = 0x6C656173  # "leas"
 
 
-def create(path: str) -> None:
+def create(path: str, *, fence: int) -> None:
     """Make the database beside its place and move it there whole, so that empty means damaged.
+
+    Args:
+        path: Its place.
+        fence: Up to where fences are reserved.
 
     Raises:
         CorruptState: The database is gone, but its log is there.
@@ -35,8 +39,8 @@ def create(path: str) -> None:
         db.execute("PRAGMA journal_mode = WAL")
         db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
         db.execute(
-            "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (0, ?, '', ?)",
-            (boot_id(), new_state_id()),
+            "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
+            (fence, boot_id(), new_state_id()),
         )
         db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -12,15 +12,23 @@ import fcntl
 import os
 import sqlite3
 import stat
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Callable
 
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import connect, create, errors_of, translate
-from leasectl.state.names_files import NOTE_BYTES, NamesFiles
+from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
+
+# Room for a note (`names_files`), and at its end for what was drawn of which block of `fences`: a
+# mark, the last fence that was drawn, and the last that may be, 0 if a new block is needed.
+_LOCK_BYTES = 8192
+_FENCES_AT = _LOCK_BYTES - 64
+_FENCES = struct.Struct("<8sQQ")
+_FENCES_MARK = b"fences 1"
 
 
 class State:
@@ -39,6 +47,8 @@ class State:
         self._lock_fd = lock_fd
         self._depth = 0
         self._wakers: list[int] = []
+        self._is_to_write_back = False
+        self._reserved = 0
         self._names = NamesFiles(directory, lock_fd, db)
         self.on_close: list[Callable[[], None]] = []
 
@@ -132,8 +142,11 @@ class State:
                     if self.db.in_transaction:
                         self.db.execute("ROLLBACK")
                     raise
+                if self._is_to_write_back:
+                    self._write_back()
         finally:
             self._depth = 0
+            self._is_to_write_back, self._reserved = False, 0
             self._names.unstage()
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             wakers, self._wakers = self._wakers, []
@@ -175,6 +188,32 @@ class State:
         """Have the handle's names file say this when the transaction commits; None removes it."""
         self._names.stage(handle_id, names)
 
+    def draw_fences(self, count: int) -> range:
+        """Inside a transaction: fences that nobody was ever given, nor will be; see `fences`."""
+        last, end = _drawn(self._lock_fd)
+        ((reserved,),) = self.query("SELECT fence FROM meta")
+        if end != reserved or last + count > end:
+            from leasectl.state.fences import reserve
+
+            last = last if end == reserved else max(last, reserved)
+            self._reserved, end = reserve(self.db, last + count), 0
+            self.write_back()
+        _note_drawn(self._lock_fd, last + count, end)
+        return range(last + 1, last + count + 1)
+
+    def write_back(self) -> None:
+        """Have the database's main file hold what this transaction changes: its log may get lost.
+
+        It is done after the commit, and undoes nothing if it can't be.
+        """
+        self._is_to_write_back = True
+
+    def _write_back(self) -> None:
+        from leasectl.state.fences import write_back
+
+        if write_back(self.db) and self._reserved:
+            _note_drawn(self._lock_fd, _drawn(self._lock_fd)[0], self._reserved)
+
     def query(self, sql: str, *values: object, **named: object) -> list[sqlite3.Row]:
         """Read from the last committed state; inside a transaction, from its own.
 
@@ -206,6 +245,7 @@ class State:
             return
         with self.transaction() as db:
             db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))
+            _note_drawn(self._lock_fd, _drawn(self._lock_fd)[0], 0)  # it may be older than that
             db.execute("UPDATE timer SET due = 0")
             db.execute("UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL")
             db.execute("UPDATE handle SET released_at = 0 WHERE released_at IS NOT NULL")
@@ -248,15 +288,15 @@ def check_directory(directory: str, *, create: bool) -> None:
 
 
 def _open_lock(directory: str) -> int:
-    """Open ``state.lock``, with room for the note: noting must not need space on a full disk."""
+    """Open ``state.lock`` with all its room: to write there must not need space on a full disk."""
     path = os.path.join(directory, "state.lock")
     with errors_of(path):
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            if os.fstat(fd).st_size < NOTE_BYTES:
+            if os.fstat(fd).st_size < _LOCK_BYTES:
                 flock_exclusive(fd)
-                if os.fstat(fd).st_size < NOTE_BYTES:
-                    os.pwrite(fd, bytes(NOTE_BYTES), 0)
+                if os.fstat(fd).st_size < _LOCK_BYTES:
+                    os.pwrite(fd, bytes(_LOCK_BYTES), 0)
                 fcntl.flock(fd, fcntl.LOCK_UN)
         except BaseException:
             os.close(fd)
@@ -271,6 +311,24 @@ def _create(path: str, lock_fd: int) -> None:
             for folder in ("handles", "waiters"):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(os.path.join(os.path.dirname(path), folder), 0o700)
-            create(path)
+            from leasectl.state.fences import BLOCK
+
+            last = max(_drawn(lock_fd))  # of a database that was here before
+            _note_drawn(lock_fd, last, last + BLOCK)
+            create(path, fence=last + BLOCK)
     finally:
         fcntl.flock(lock_fd, fcntl.LOCK_UN)
+
+
+def _drawn(lock_fd: int) -> tuple[int, int]:
+    """The last fence that was drawn, and the last that may be; zeros where nothing says so."""
+    found = os.pread(lock_fd, _FENCES.size, _FENCES_AT)
+    # A note of unusual length, of the version before, may have been written over it.
+    if not found.startswith(_FENCES_MARK):
+        return 0, 0
+    _, last, end = _FENCES.unpack(found)
+    return last, end
+
+
+def _note_drawn(lock_fd: int, last: int, end: int) -> None:
+    os.pwrite(lock_fd, _FENCES.pack(_FENCES_MARK, last, end), _FENCES_AT)

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 
 from leasectl.state.database import unlink
 
-NOTE_BYTES = 8192  # room kept for a note; one about more files than usual needs more
 _NOTE_MARK = b"+"
 
 

@@ -11,7 +11,7 @@ import os
 
 SCHEMA = """
 CREATE TABLE meta (
-  fence INTEGER NOT NULL,          -- the last one given; one counter for all, so none repeats
+  fence INTEGER NOT NULL,          -- reserved up to this one; one counter for all
   boot_id TEXT NOT NULL,           -- the boot that the due times below belong to
   purge_cursor TEXT NOT NULL,
   place TEXT NOT NULL              -- tells this state directory from all others, everywhere

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -174,6 +175,11 @@ def _pools(reader: _Reader) -> Iterator[str]:
         "SELECT fence FROM meta"
     ):
         yield "a resource has a fence that was not given yet"
+    with open(reader.directory / "state.lock", "rb") as file:
+        file.seek(8192 - 64)
+        _, drawn, _ = struct.unpack("<8sQQ", file.read(24))
+    if reader.one("SELECT COALESCE(MAX(fence), 0) FROM resource") > drawn:
+        yield "a resource has a fence that state.lock doesn't know to be drawn"
 
 
 def _pipes(reader: _Reader) -> Iterator[str]:

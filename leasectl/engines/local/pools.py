@@ -107,6 +107,7 @@ class LocalPools:
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
 
     def _resize(self, pool_type: str, by: int) -> None:
+        self._state.write_back()  # a pool may be all that there is in the log
         self._state.db.execute(
             "UPDATE pool SET capacity = capacity + ? WHERE type = ?", (by, pool_type)
         )

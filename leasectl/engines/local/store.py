@@ -103,9 +103,7 @@ class LocalStore:
 
     def draw_fences(self, count: int) -> range:
         """Fences that nobody was ever given."""
-        ((last,),) = self._state.query("SELECT fence FROM meta")
-        self._state.db.execute("UPDATE meta SET fence = ?", (last + count,))
-        return range(last + 1, last + count + 1)
+        return self._state.draw_fences(count)
 
     def note_grant(self, pool_type: str, number: int) -> None:
         """Have the pool remember the number of its last grant."""

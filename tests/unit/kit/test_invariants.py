@@ -120,6 +120,15 @@ def test_a_pipe_of_nobody_is_noticed(cli: Cli, handle: str) -> None:
     ]
 
 
+def test_a_fence_that_may_be_drawn_again_is_noticed(cli: Cli, handle: str) -> None:
+    with open(cli.state_dir / "state.lock", "r+b") as file:
+        file.seek(8192 - 64)
+        file.write(bytes(24))
+    assert broken_invariants(cli.state_dir) == [
+        "a resource has a fence that state.lock doesn't know to be drawn"
+    ]
+
+
 def test_an_unfinished_note_is_noticed(cli: Cli, handle: str) -> None:
     with open(cli.state_dir / "state.lock", "r+b") as file:
         file.write(b"+x\0")

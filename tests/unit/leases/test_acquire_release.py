@@ -437,4 +437,4 @@ def test_of_clients_that_are_killed_at_any_time_nothing_is_left(desk: Desk) -> N
 
 
 def has_granted(desk: Desk, count: int) -> bool:
-    return int(desk.state.query("SELECT fence FROM meta")[0][0]) >= count
+    return int(desk.state.query("SELECT MAX(fence) FROM resource")[0][0]) >= count

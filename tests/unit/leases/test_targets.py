@@ -88,11 +88,11 @@ class TestPaths:
         (tmp_path / "link").symlink_to(state.path("handles"))
         assert targets.of_path(f"{tmp_path}/link/{held.id}") == [whole(held)]
 
-    def test_a_handle_without_a_record_is_unknown_whatever_its_file_says(
+    def test_a_handle_without_a_record_is_damage_and_its_file_is_not_believed(
         self, targets: Targets, state: State
     ) -> None:
         Path(state.names_path("T-forged")).write_text("T--00")
-        with pytest.raises(NotFound):
+        with pytest.raises(CorruptState):
             targets.of_path(state.names_path("T-forged"))
 
     def test_a_copy_means_its_names(
