@@ -4,7 +4,7 @@
 
     LeaseError                   1   unexpected failure
     ├── InvalidRequest          64   usage, or not supported by this backend
-    │   ├── CanNeverBeMet            the backend was asked, and has not enough of it
+    │   ├── CanNeverBeMet            the server says so, or the pool shrank while it waited
     │   ├── NotSupported
     │   └── FileUnreadable           a file that the environment or an option names isn't there
     ├── CorruptState            65   corrupt state, or from a newer version
@@ -38,7 +38,7 @@ class InvalidRequest(LeaseError):
 
 
 class CanNeverBeMet(InvalidRequest):
-    """The backend was asked, and says that it could never grant that, as it is now."""
+    """The request is well put, and the backend says that it can't be met, or not any more."""
 
 
 class NotSupported(InvalidRequest):

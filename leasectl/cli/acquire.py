@@ -8,6 +8,7 @@ import click
 
 from leasectl.backends.kinds import either
 from leasectl.cli import options
+from leasectl.cli.command import ENDING, OUTPUT, new_command, option
 from leasectl.cli.context import check_request, open_service
 from leasectl.cli.handle_output import HandleForm, print_and_announce
 from leasectl.cli.output import note
@@ -20,40 +21,47 @@ from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
 Example:
-  h=$(leasectl acquire -t azure--install -w 2h --guard-pid $$ --release-after 20m)
+  h=$(leasectl acquire azure--install -w 2h --guard-pid $$ --release-after 20m)
   openshift-install create cluster
   leasectl release --handle "$h"
 """
 
 
-@click.command(epilog=EXAMPLE, options_metavar="-t TYPE [OPTIONS]")
+@new_command(epilog=EXAMPLE, options_metavar="TYPE [OPTIONS]")
 @options.request_options
 @options.wait
 @options.conflict_exit_code
+@options.optional
 @options.jitter
-@click.option(
+@option(
     "--scope",
+    group=ENDING,
     type=click.Choice(["step", "test"]),
     default="step",
     show_default=True,
     help="test: the lease outlives the step; its names are also listed in $SHARED_DIR/leases.",
 )
-@click.option(
+@option(
     "--guard-pid",
+    group=ENDING,
     type=int,
     metavar="PID",
     help="Release when this process ends; in a script, use $$. Default: no guard.",
 )
 # For the Bash functions: --guard-pid, but not where a server holds leases for the whole job. There
 # steps copy a handle into SHARED_DIR, end, and a later step releases it.
-@click.option("--step-pid", type=int, metavar="PID", hidden=True)
-@click.option(
+@option("--step-pid", type=int, metavar="PID", hidden=True)
+@option(
     "--output",
+    group=OUTPUT,
     type=click.Choice(["handle", "names", "csv", "json", "env"]),
     default="handle",
     show_default=True,
-    help="What to print: the handle's path, the names, all of it as JSON, or lines for eval.",
+    metavar="FORM",
+    help="handle: its path; names: one a line; csv: in one line; json: all that is known of it; "
+    "env: for eval, what exports LEASECTL_HANDLE, LEASECTL_NAMES, LEASECTL_TYPE and LEASECTL_FENCE.",
 )
+@options.json_output
 @options.quiet
 @options.backend
 def command(
@@ -65,6 +73,7 @@ def command(
     guard_pid: int | None,
     step_pid: int | None,
     output: HandleForm,
+    as_json: bool,
     optional: bool,
     quiet: bool,
     backend: str | None,
@@ -76,6 +85,8 @@ def command(
     cat take. Without --guard-pid, --release-after or --ttl it is held until you release it.
     """
     request = options.make_request(scope=scope, **wanted)
+    if as_json:
+        output = options.as_json_only("output", "--output", output)
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")

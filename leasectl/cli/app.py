@@ -33,6 +33,8 @@ COMMANDS = (
     "init",
     "doctor",
     "completion",
+    "help",
+    "version",
 )
 
 
@@ -65,6 +67,14 @@ ENVIRONMENT = (
     ("LEASECTL_CODE_DIR", "where leasectl.pyz unpacks, instead of /tmp"),
     ("LEASECTL_DEBUG", "1: show where an unexpected failure came from"),
 )
+# What `run` says to the command that it starts, and `acquire --output env` to a shell.
+TOLD = (
+    ("LEASECTL_HANDLE", "the path of the handle"),
+    ("LEASECTL_NAMES", "the names of what it holds, with commas between them"),
+    ("LEASECTL_TYPE", "which of the types it was"),
+    ("LEASECTL_FENCE", "a number for each name, larger for whoever holds it later"),
+    ("LEASECTL_ATTEMPT", "under run: 1 the first time, 2 for the second of --attempts, and so on"),
+)
 
 
 class LazyGroup(CommandGroup):
@@ -86,12 +96,14 @@ class LazyGroup(CommandGroup):
         formatter.write_text("Durations are written like 90, 90s, 20m, 1h30m, 1.5h or 1d.")
         with formatter.section("Environment"):
             formatter.write_dl(ENVIRONMENT)
+        with formatter.section("Told to the command under run, and by acquire --output env"):
+            formatter.write_dl(TOLD)
         with formatter.section("Exit codes"):
             formatter.write_dl(EXIT_CODES)
         with formatter.section("Example"):
             formatter.write_text("leasectl pool create azure--install --count 2")
             formatter.write_text(
-                "leasectl run -t azure--install -w 2h --release-after 20m -- ./install.sh"
+                "leasectl run azure--install -w 2h --release-after 20m -- ./install.sh"
             )
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 import click
 
 from leasectl.cli import options
+from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.handle_output import print_handle_json
 from leasectl.cli.output import emit, emit_lines
@@ -17,13 +18,13 @@ NamesForm = Literal["plain", "csv", "json"]
 
 EXAMPLE = """\b
 Example:
-  leasectl cat --handle "$h" --format csv
+  leasectl cat "$h" --format csv
 """
 
 
-@click.command(epilog=EXAMPLE, options_metavar="--handle H [OPTIONS]")
+@new_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
-@click.option(
+@option(
     "--format",
     "form",
     type=click.Choice(["plain", "csv", "json"]),
@@ -31,8 +32,11 @@ Example:
     show_default=True,
     help="plain: a name a line; csv: one line; json: all that is known of the handle.",
 )
-def command(*, handle: str, form: NamesForm) -> None:
+@options.json_output
+def command(*, handle: str, form: NamesForm, as_json: bool) -> None:
     """Print what a handle holds now; nothing if it holds nothing."""
+    if as_json:
+        form = options.as_json_only("form", "--format", form)
     if not handle:
         return
     service = open_service(for_handles=True)

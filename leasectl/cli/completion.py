@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from leasectl.backends.kinds import KINDS, either, kind_of
+from leasectl.cli.command import new_command
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.cli.output import show
 
@@ -37,7 +38,7 @@ line into your shell's start file:
 """
 
 
-@click.command(help=HELP, epilog=EXAMPLE)
+@new_command(help=HELP, epilog=EXAMPLE)
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(*, shell: str) -> None:
     """As `HELP` has it."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-import click
-
 from leasectl.cli import options
+from leasectl.cli.command import new_command, option
 from leasectl.cli.context import caller, choose_backend, settings, state_directory
 from leasectl.cli.output import show, show_json
 from leasectl.cli.table import GREEN, RED, YELLOW, painted
@@ -26,8 +25,8 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLE)
-@click.option("--fix", is_flag=True, help="Mend what can be mended safely, and say what was done.")
+@new_command(epilog=EXAMPLE)
+@option("--fix", is_flag=True, help="Mend what can be mended safely, and say what was done.")
 @options.json_output
 @options.backend
 def command(*, fix: bool, as_json: bool, backend: str | None) -> int:

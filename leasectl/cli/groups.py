@@ -8,6 +8,7 @@ import click
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.printable import printable
+from leasectl.text.suggestions import commands_meant
 
 
 class CommandGroup(click.Group):
@@ -32,10 +33,9 @@ class CommandGroup(click.Group):
         known = self.list_commands(ctx)
         wanted = args[0] if args else "-"
         if not wanted.startswith("-") and wanted not in known and not ctx.resilient_parsing:
-            import difflib
-
-            near = difflib.get_close_matches(wanted, known, n=1)
-            hint = f'did you mean "{near[0]}"? See' if near else "see"
+            meant = commands_meant(wanted, known)
+            quoted = " or ".join(f'"{each}"' for each in meant)
+            hint = f"did you mean {quoted}? See" if meant else "see"
             raise InvalidRequest(
                 f'no command "{printable(wanted)}"; {hint}: {ctx.command_path} --help'
             )

@@ -47,9 +47,9 @@ def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
 
         fences = ",".join(handle.fences)
         emit(
-            f"LEASECTL_HANDLE={shlex.quote(path)}\n"
-            f"LEASECTL_NAMES={','.join(handle.names)}\n"
-            f"LEASECTL_TYPE={handle.type}\nLEASECTL_FENCE={fences}\n"
+            f"export LEASECTL_HANDLE={shlex.quote(path)}\n"
+            f"export LEASECTL_NAMES={','.join(handle.names)}\n"
+            f"export LEASECTL_TYPE={handle.type}\nexport LEASECTL_FENCE={fences}\n"
         )
 
 

@@ -6,6 +6,7 @@ import pkgutil
 
 import click
 
+from leasectl.cli.command import new_command
 from leasectl.cli.output import emit
 from leasectl.errors import CorruptState
 
@@ -17,7 +18,7 @@ Example:
 """
 
 
-@click.command(epilog=EXAMPLE)
+@new_command(epilog=EXAMPLE)
 @click.argument("shell", type=click.Choice(["bash"]))
 def command(*, shell: str) -> None:
     """Print Bash functions to source: lease__acquire and others.

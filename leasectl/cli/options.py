@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar
 
 import click
 
 from leasectl.backends.kinds import KINDS, LOCAL
+from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, Word, option
 from leasectl.errors import InvalidRequest
 from leasectl.model import Labels, Request, Scope
 from leasectl.text.durations import parse_duration
@@ -49,50 +51,91 @@ def name_list(text: str) -> tuple[str, ...]:
 
 
 _choices = [kind.help for kind in KINDS]
-backend = click.option(
+backend = option(
     "--backend",
+    group=WHAT,
     metavar="URL",
     help=f"Where leases come from: {', '.join(_choices[:-1])}, or {_choices[-1]}. "
     f"Default: LEASECTL_BACKEND, LEASE_PROXY_SERVER_URL, else {LOCAL}.",
 )
-quiet = click.option("-q", "--quiet", is_flag=True, help="Say nothing while waiting.")
-handle = click.option(
+quiet = option(
+    "-q", "--quiet", is_flag=True, group=WAITING, help="Say nothing but what goes wrong."
+)
+_handle_option = option(
     "--handle",
-    required=True,
     metavar="H",
     shell_complete=complete_handles,
-    help="The path that acquire printed, or its last part.",
+    help="The path that acquire printed, or its last part; it may also stand without --handle.",
 )
-json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-wide = click.option(
+_handle_word = click.argument(
+    "handle_word",
+    cls=Word,
+    stands_for="handle",
+    needed=True,
+    metavar="H",
+    shell_complete=complete_handles,
+)
+_one_type_option = option(
+    "-t",
+    "--type",
+    "pool_type",
+    type=check_type,
+    metavar="TYPE",
+    shell_complete=complete_types,
+    help="Only this pool, with what is free of it; it may also stand without -t. Default: all "
+    "pools.",
+)
+_one_type_word = click.argument(
+    "type_word",
+    cls=Word,
+    stands_for="pool_type",
+    type=check_type,
+    metavar="TYPE",
+    shell_complete=complete_types,
+)
+json_output = option(
+    "--json", "as_json", is_flag=True, group=OUTPUT, help="Print JSON, for programs."
+)
+wide = option(
     "--wide",
+    group=OUTPUT,
     is_flag=True,
     help="Every column, nothing cut, however long the lines; as it is in a file or pipe.",
 )
-wait = click.option(
+wait = option(
     "-w",
     "--wait",
     "wait_seconds",
+    group=WAITING,
     type=parse_duration,
     metavar="WAIT",
     help="Wait for at most this long, like 90s or 1h30m; 0: don't wait. Default: as long as it "
     "takes.",
 )
-conflict_exit_code = click.option(
+conflict_exit_code = option(
     "-E",
     "--conflict-exit-code",
     "conflict_code",
+    group=WAITING,
     type=click.IntRange(0, 255),
     metavar="CODE",
     help="Exit with this code, instead of 75, when no lease was had in time.",
 )
-jitter = click.option(
+jitter = option(
     "--jitter",
     "jitter_seconds",
+    group=WAITING,
     type=parse_duration,
     metavar="D",
     default="0",
     help="First sleep a random time of up to this, so that waves of jobs don't start in lockstep.",
+)
+optional = option(
+    "--optional",
+    group=WAITING,
+    is_flag=True,
+    help="If no lease can be had, warn and go on without one. Without -w that may take for ever. A "
+    "wrong command line stays an error (64).",
 )
 
 
@@ -104,67 +147,107 @@ def _default_ttls() -> str:
     )
 
 
+_handle_options = (_handle_option, _handle_word)
+_one_type_options = (_one_type_option, _one_type_word)
+_request_options = (
+    option(
+        "-t",
+        "--type",
+        "pool_types",
+        group=WHAT,
+        type=check_type,
+        multiple=True,
+        metavar="TYPE",
+        shell_complete=complete_types,
+        help="The pool to take from; it may also stand without -t. Given more than once: one "
+        "lease, of whichever of these pools is free first.",
+    ),
+    click.argument(
+        "type_words",
+        cls=Word,
+        stands_for="pool_types",
+        needed=True,
+        nargs=-1,
+        type=check_type,
+        metavar="TYPE",
+        shell_complete=complete_types,
+    ),
+    option(
+        "-c",
+        "--count",
+        group=WHAT,
+        type=int,
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="How many; all or none.",
+    ),
+    option("--name", group=WHAT, type=check_name, metavar="NAME", help="Take this very resource."),
+    option(
+        "--label",
+        "labels",
+        group=WHAT,
+        multiple=True,
+        metavar="K=V",
+        help="Shown beside the holder; may be repeated.",
+    ),
+    option(
+        "--release-after",
+        "release_after_seconds",
+        group=ENDING,
+        type=parse_duration,
+        metavar="D",
+        help="Release it this long after the grant, like 20m, whatever still runs.",
+    ),
+    option(
+        "--ttl",
+        "ttl_seconds",
+        group=ENDING,
+        type=parse_duration,
+        metavar="D",
+        help="The lease expires this long after its last renewal. With a guard, and under run, it "
+        f"is renewed for you; else only leasectl renew does. Default: it doesn't expire"
+        f"{_default_ttls()}.",
+    ),
+)
+
+
+def handle(function: Function) -> Function:
+    """Add ``--handle``, and the word that may stand for it."""
+    return _with(_handle_options, function)
+
+
+def one_type(function: Function) -> Function:
+    """Add ``-t`` where it only narrows down what is shown, and the word that may stand for it."""
+    return _with(_one_type_options, function)
+
+
 def request_options(function: Function) -> Function:
     """Add the options that say what is wanted: those of `Request`."""
-    for option in reversed(
-        (
-            click.option(
-                "-t",
-                "--type",
-                "pool_types",
-                type=check_type,
-                multiple=True,
-                required=True,
-                metavar="TYPE",
-                shell_complete=complete_types,
-                help="The pool to take from. Given more than once: one lease, of whichever of "
-                "these pools is free first.",
-            ),
-            click.option(
-                "-c",
-                "--count",
-                type=int,
-                default=1,
-                show_default=True,
-                metavar="N",
-                help="How many; all or none.",
-            ),
-            click.option(
-                "--name", type=check_name, metavar="NAME", help="Take this very resource."
-            ),
-            click.option(
-                "--release-after",
-                "release_after_seconds",
-                type=parse_duration,
-                metavar="D",
-                help="Release it this long after the grant, like 20m, whatever still runs.",
-            ),
-            click.option(
-                "--ttl",
-                "ttl_seconds",
-                type=parse_duration,
-                metavar="D",
-                help="The lease expires this long after its last renewal. With a guard, and under "
-                "run, it is renewed for you; else only leasectl renew does. Default: it doesn't "
-                f"expire{_default_ttls()}.",
-            ),
-            click.option(
-                "--label",
-                "labels",
-                multiple=True,
-                metavar="K=V",
-                help="Shown beside the holder; may be repeated.",
-            ),
-            click.option(
-                "--optional",
-                is_flag=True,
-                help="If no lease can be had, warn and go on without one. Without -w that may "
-                "take for ever. A wrong command line stays an error (64).",
-            ),
-        )
-    ):
-        function = option(function)
+    return _with(_request_options, function)
+
+
+def _with(described: Iterable[Callable[[Any], Any]], function: Function) -> Function:
+    for each in reversed(tuple(described)):
+        function = each(function)
     return function
+
+
+def as_json_only(parameter: str, written: str, form: str) -> Literal["json"]:
+    """Have ``--json`` win over the default form, and over no other.
+
+    Args:
+        parameter: Which chooses a form.
+        written: How it is written.
+        form: What it says.
+
+    Raises:
+        InvalidRequest: It was given, and says something else.
+    """
+    source = click.get_current_context().get_parameter_source(parameter)
+    if form != "json" and source is click.core.ParameterSource.COMMANDLINE:
+        raise InvalidRequest(f"{written} {form} and --json: name one of them")
+    return "json"
 
 
 def parse_labels(labels: tuple[str, ...]) -> Labels:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.cli import options, pool_options
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.pools.admin import PoolService
 
@@ -14,7 +13,7 @@ Example:
 """
 
 
-@click.command(epilog=EXAMPLE)
+@new_command(epilog=EXAMPLE)
 @pool_options.pool_argument
 @pool_options.count
 @pool_options.names

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leasectl.cli import options, pool_options
+from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
@@ -30,8 +31,8 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLE)
-@click.option(
+@new_command(epilog=EXAMPLE)
+@option(
     "-f",
     "--filename",
     "filenames",
@@ -41,7 +42,7 @@ Examples:
     metavar="FILE",
     help="The list, in YAML or JSON; -: stdin.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@option("--dry-run", is_flag=True, help="Only say what would change.")
 @pool_options.quiet
 @options.backend
 def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: str | None) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.cli import options, pool_options
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.text.naming import next_names
 
@@ -15,7 +14,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLE)
+@new_command(epilog=EXAMPLE)
 @pool_options.new_pool_argument
 @pool_options.count
 @pool_options.names

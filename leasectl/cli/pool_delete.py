@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.cli import options, pool_options
+from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service
 
 EXAMPLE = """\b
@@ -13,11 +12,9 @@ Example:
 """
 
 
-@click.command(epilog=EXAMPLE)
+@new_command(epilog=EXAMPLE)
 @pool_options.pool_argument
-@click.option(
-    "--force", is_flag=True, help="Even if resources are held, or requests wait for them."
-)
+@option("--force", is_flag=True, help="Even if resources are held, or requests wait for them.")
 @pool_options.quiet
 @options.backend
 def command(*, pool_type: str, force: bool, quiet: bool, backend: str | None) -> None:

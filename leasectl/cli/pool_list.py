@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.cli import options
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
 from leasectl.cli.status_table import look_of_stdout, pools_table
@@ -19,7 +18,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLE)
+@new_command(epilog=EXAMPLE)
 @options.wide
 @options.json_output
 @options.backend

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from leasectl.cli import options
+from leasectl.cli.command import option
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
@@ -17,17 +18,15 @@ pool_argument = click.argument(
     "pool_type", type=check_type, metavar="TYPE", shell_complete=options.complete_types
 )
 new_pool_argument = click.argument("pool_type", type=check_type, metavar="TYPE")
-count = click.option(
+count = option(
     "-c",
     "--count",
     type=int,
     metavar="N",
     help="So many resources, named TYPE--00, TYPE--01 and so on.",
 )
-names = click.option(
-    "--names", metavar="A,B", help="Resources of these names, with commas between them."
-)
-quiet = click.option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
+names = option("--names", metavar="A,B", help="Resources of these names, with commas between them.")
+quiet = option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
 
 
 def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.cli import options, pool_options
+from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service
 
 EXAMPLE = """\b
@@ -13,12 +12,10 @@ Example:
 """
 
 
-@click.command(epilog=EXAMPLE)
+@new_command(epilog=EXAMPLE)
 @pool_options.pool_argument
-@click.option(
-    "--names", required=True, metavar="A,B", help="Which resources, with commas between them."
-)
-@click.option("--force", is_flag=True, help="Take a held resource from its holder.")
+@option("--names", required=True, metavar="A,B", help="Which resources, with commas between them.")
+@option("--force", is_flag=True, help="Take a held resource from its holder.")
 @pool_options.quiet
 @options.backend
 def command(*, pool_type: str, names: str, force: bool, quiet: bool, backend: str | None) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.backends.kinds import either
 from leasectl.cli import options
+from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.handle_output import print_and_announce
 from leasectl.cli.waiting import interrupts, reported, sleep_jitter
@@ -16,19 +15,21 @@ from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
 Example:
-  leasectl reacquire --handle "$h" -w 30m
+  leasectl reacquire "$h" -w 30m
 """
 
 
-@click.command(epilog=EXAMPLE, options_metavar="--handle H [OPTIONS]")
+@new_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @options.wait
 @options.conflict_exit_code
 @options.jitter
 @options.quiet
+@options.json_output
 def command(
     *,
     handle: str,
+    as_json: bool,
     wait_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
@@ -55,4 +56,4 @@ def command(
             error.args = (f"{error}; the handle holds nothing now",)
             error.exit_code = error.exit_code if conflict_code is None else conflict_code
             raise
-        print_and_announce(service, held, trap)
+        print_and_announce(service, held, trap, "json" if as_json else "handle")

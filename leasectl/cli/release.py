@@ -7,8 +7,9 @@ from typing import Literal
 import click
 
 from leasectl.cli import options
+from leasectl.cli.command import Word, new_handle_command, option
 from leasectl.cli.context import open_service
-from leasectl.cli.output import emit_lines, note
+from leasectl.cli.output import emit_json, emit_lines, note
 from leasectl.cli.waiting import pause
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.delay import arm, leave_to_keeper
@@ -22,38 +23,57 @@ from leasectl.text.printable import printable
 
 EXAMPLE = """\b
 Examples:
-  leasectl release --handle "$h"
-  leasectl release --handle "$h" --delay 20m --detach
+  leasectl release "$h"
+  leasectl release "$h" --delay 20m --detach
   leasectl release --scope test
 """
 
 
-@click.command(
+@new_handle_command(
     epilog=EXAMPLE,
-    options_metavar="(--handle H | --names A,B | --scope test | --all) [OPTIONS]",
+    options_metavar="(H... | --names A,B | --scope test | --all) [OPTIONS]",
 )
-@click.option(
+@option(
     "--handle",
+    "handles",
+    multiple=True,
     metavar="H",
     shell_complete=options.complete_handles,
-    help="What this handle holds; an empty one holds nothing.",
+    help="What this handle holds; an empty one holds nothing. May be repeated, or left out before "
+    "H.",
 )
-@click.option("-n", "--names", type=options.name_list, metavar="A,B", help="These resources.")
-@click.option("--scope", type=click.Choice(["test"]), help="test: what $SHARED_DIR/leases lists.")
-@click.option("--all", "everything", is_flag=True, help="All handles of this state directory.")
-@click.option("--delay", type=parse_duration, metavar="D", help="Release after this long.")
-@click.option(
-    "--detach", is_flag=True, help="With --delay: have the keeper do it, and return at once."
+@click.argument(
+    "handle_words",
+    cls=Word,
+    stands_for="handles",
+    nargs=-1,
+    metavar="H",
+    shell_complete=options.complete_handles,
 )
+@option(
+    "-n",
+    "--names",
+    "lists_of_names",
+    type=options.name_list,
+    multiple=True,
+    metavar="A,B",
+    help="These resources; may be repeated.",
+)
+@option("--scope", type=click.Choice(["test"]), help="test: what $SHARED_DIR/leases lists.")
+@option("--all", "everything", is_flag=True, help="All handles of this state directory.")
+@option("--delay", type=parse_duration, metavar="D", help="Release after this long.")
+@option("--detach", is_flag=True, help="With --delay: have the keeper do it, and return at once.")
+@options.json_output
 @options.backend
 def command(
     *,
-    handle: str | None,
-    names: tuple[str, ...] | None,
+    handles: tuple[str, ...],
+    lists_of_names: tuple[tuple[str, ...], ...],
     scope: Literal["test"] | None,
     everything: bool,
     delay: float | None,
     detach: bool,
+    as_json: bool,
     backend: str | None,
 ) -> None:
     """Give back leases and print the names released.
@@ -62,16 +82,17 @@ def command(
     printed. What a delayed release means is fixed when it is asked for: if the handle has been
     reacquired since, nothing happens. A handle that still waits for its lease stops waiting.
     """
-    if sum((handle is not None, names is not None, scope is not None, everything)) != 1:
+    if sum(map(bool, (handles, lists_of_names, scope, everything))) != 1:
         raise InvalidRequest("say what to release: one of --handle, --names, --scope test or --all")
     if detach and delay is None:
         raise InvalidRequest("--detach goes with --delay")
     service = open_service(backend, for_handles=True)
     listed = Listed([], [], [], [])
-    if handle is not None:
-        targets = Targets(service).of_path(handle)
-    elif names is not None:
-        targets = Targets(service).of_names(names)
+    absent: LeaseError | None = None
+    if handles:
+        targets, absent = _of_handles(service, handles)
+    elif lists_of_names:
+        targets = Targets(service).of_names([name for names in lists_of_names for name in names])
     elif scope is not None:
         listed = Targets(service).of_scope_test()
         targets = listed.targets
@@ -80,10 +101,10 @@ def command(
     if detach and delay is not None:
         for target in targets:
             arm(service, target, delay)
-        return
-    if delay:
+        targets = []
+    elif delay:
         _wait(delay)
-    _release(service, targets)
+    _release(service, targets, absent, as_json=as_json)
     unlist_stale(service, listed.stale)
     if listed.foreign:
         note(
@@ -102,18 +123,37 @@ def _wait(seconds: float) -> None:
     pause(seconds, ())
 
 
-def _release(service: Service, targets: list[ReleaseTarget]) -> None:
-    """Release as much as can be; what failed is told last."""
+def _of_handles(
+    service: Service, handles: tuple[str, ...]
+) -> tuple[list[ReleaseTarget], LeaseError | None]:
+    """What handles mean, and why it isn't known of one of them: the others go back all the same."""
+    targets: list[ReleaseTarget] = []
     failed: LeaseError | None = None
+    for handle in dict.fromkeys(handles):
+        try:
+            targets += Targets(service).of_path(handle)
+        except LeaseError as error:
+            failed = failed or error
+    return targets, failed
+
+
+def _release(
+    service: Service, targets: list[ReleaseTarget], failed: LeaseError | None, *, as_json: bool
+) -> None:
+    """Release as much as can be; what failed, or had failed before, is told last."""
+    released: list[str] = []
+    tell = released.extend if as_json else emit_lines
     for target in targets:
         try:
-            emit_lines(release(service, target))
+            tell(release(service, target))
         except BackendUnreachable as error:
-            emit_lines(error.released)
+            tell(error.released)
             if leave_to_keeper(service, target):
                 error.args = (f"{error}; the keeper goes on trying to release it",)
             failed = failed or error
         except LeaseError as error:
             failed = failed or error
+    if as_json:
+        emit_json({"released": released})
     if failed is not None:
         raise failed

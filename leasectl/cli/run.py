@@ -9,6 +9,7 @@ import click
 
 from leasectl.backends.kinds import either
 from leasectl.cli import options
+from leasectl.cli.command import ATTEMPTS, ENDING, Command, new_command, option
 from leasectl.cli.context import check_request, open_service
 from leasectl.cli.output import note
 from leasectl.cli.waiting import reported, sleep_jitter, warn_of_endless_wait
@@ -20,9 +21,46 @@ from leasectl.text.printable import printable
 
 EXAMPLE = """\b
 Example:
-  leasectl run -t azure--install -w 2h --optional --release-after 20m \\
+  leasectl run azure--install -w 2h --optional --release-after 20m \\
     --attempts 5 --retry-on 4 -- openshift-install create cluster
 """
+
+
+_HELP = frozenset(("-h", "--help"))
+_WITH_SEPARATOR = "leasectl run TYPE -- CMD"
+
+
+class RunCommand(Command):
+    """Takes the command line apart: options and TYPE before ``--``, the command behind it.
+
+    With ``-t`` the command may begin at the first word, too, and a ``--`` further on is its own.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args, argv = self._divided(ctx, args)
+        rest = super().parse_args(ctx, args)
+        if not argv and not ctx.resilient_parsing:
+            raise click.MissingParameter(ctx=ctx, param_hint="'CMD...'", param_type="argument")
+        ctx.params["argv"] = tuple(argv)
+        return rest
+
+    def _divided(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
+        """The words up to the command, and the command."""
+        ctx.allow_interspersed_args = False  # it is the first word that is no option's
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        ctx.allow_interspersed_args = True
+        words = given.get("type_words")
+        first = len(args) - (len(words) if isinstance(words, (list, tuple)) else 0)
+        if args[:first][-1:] == ["--"]:
+            return args[: first - 1], args[first:]
+        if "pool_types" in given:
+            return args[:first], args[first:]
+        if "--" in args[first:]:
+            separator = args.index("--", first)
+            return args[:separator], args[separator + 1 :]
+        if first < len(args) and not _HELP.intersection(args[first:]):
+            raise click.UsageError(f"put -- between TYPE and what to run: {_WITH_SEPARATOR}", ctx)
+        return args, []
 
 
 def exit_codes(text: str) -> tuple[int, ...]:
@@ -33,37 +71,39 @@ def exit_codes(text: str) -> tuple[int, ...]:
     return tuple(map(int, codes))
 
 
-@click.command(
-    epilog=EXAMPLE,
-    options_metavar="-t TYPE [OPTIONS] --",
-    context_settings={"allow_interspersed_args": False},
-)
+@new_command(RunCommand, epilog=EXAMPLE, options_metavar="TYPE [OPTIONS] -- CMD...")
 @options.request_options
 @options.wait
 @options.conflict_exit_code
+@options.optional
 @options.jitter
-@click.option(
+@option(
     "--attempts",
+    group=ATTEMPTS,
     type=click.IntRange(1),
     default=1,
     show_default=True,
     metavar="N",
     help="Start the command at most this often, each time under a new lease.",
 )
-@click.option(
+@option(
     "--retry-on",
+    group=ATTEMPTS,
     type=exit_codes,
+    multiple=True,
     metavar="CODES",
-    help="Exit codes after which there is a further attempt, like 4 or 4,75.",
+    help="Exit codes after which there is a further attempt, like 4 or 4,75; may be repeated.",
 )
-@click.option(
+@option(
     "--before-retry",
+    group=ATTEMPTS,
     metavar="CMD",
     help="A shell command to run before each further attempt, while no lease is held; if it fails, "
     "there is no further attempt.",
 )
-@click.option(
+@option(
     "--on-lost",
+    group=ENDING,
     type=click.Choice(["term", "kill", "ignore"]),
     default="term",
     show_default=True,
@@ -71,14 +111,13 @@ def exit_codes(text: str) -> tuple[int, ...]:
 )
 @options.quiet
 @options.backend
-@click.argument("argv", nargs=-1, required=True, metavar="CMD...", type=click.UNPROCESSED)
 def command(
     *,
     wait_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
     attempts: int,
-    retry_on: tuple[int, ...] | None,
+    retry_on: tuple[tuple[int, ...], ...],
     before_retry: str | None,
     on_lost: OnLost,
     optional: bool,
@@ -90,9 +129,17 @@ def command(
     """Run a command under a lease, and end as it ended.
 
     Waits for the lease, first come, first served; runs the command; releases the lease when the
-    command has ended, if not earlier. The command finds LEASECTL_HANDLE, LEASECTL_NAMES,
-    LEASECTL_TYPE and LEASECTL_FENCE in its environment. If leasectl itself is killed, the lease
-    follows the command. Signals are passed on.
+    command has ended, if not earlier. If leasectl itself is killed, the lease follows the
+    command. Signals are passed on.
+
+    \b
+    The command finds in its environment:
+      LEASECTL_HANDLE   the path of its handle
+      LEASECTL_NAMES    the names of what it holds, with commas between them
+      LEASECTL_TYPE     which of the types it was
+      LEASECTL_FENCE    a number for each name, larger for whoever holds it later
+      LEASECTL_ATTEMPT  1 the first time, 2 for the second of --attempts ...
+    Without a lease, as --optional allows, only the last one is set.
     """
     if bool(retry_on) != (attempts > 1):
         raise InvalidRequest("--attempts and --retry-on go together")
@@ -106,7 +153,7 @@ def command(
         command=argv,
         request=request,
         attempts=attempts,
-        retry_on=retry_on or (),
+        retry_on=frozenset(code for codes in retry_on for code in codes),
         before_retry=before_retry,
         on_lost=on_lost,
         optional=optional,

@@ -10,10 +10,9 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from leasectl.backends.kinds import KINDS, LOCAL, either, pool_prefixes
 from leasectl.backends.opening import open_probe
+from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service, settings
 from leasectl.cli.output import emit, note
 from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports
@@ -59,8 +58,8 @@ def parse_address(text: str) -> tuple[str, int]:
     return found["six"] or found["host"], int(found["port"])
 
 
-@click.command(help=HELP, epilog=EXAMPLE)
-@click.option(
+@new_command(help=HELP, epilog=EXAMPLE)
+@option(
     "--listen",
     "address",
     type=parse_address,
@@ -69,7 +68,7 @@ def parse_address(text: str) -> tuple[str, int]:
     metavar="HOST:PORT",
     help="Where to be reached; port 0 is any that is free.",
 )
-@click.option(
+@option(
     "--print-env",
     is_flag=True,
     help="Serve in the background, and print what a shell has to export for its scripts to use "
@@ -84,7 +83,7 @@ def parse_address(text: str) -> tuple[str, int]:
     help="For which shell --print-env prints it; in fish: "
     "leasectl serve --print-env --shell fish | source",
 )
-@click.option(
+@option(
     "--acquire-timeout",
     "acquire_seconds",
     type=parse_duration,
@@ -93,14 +92,14 @@ def parse_address(text: str) -> tuple[str, int]:
     metavar="D",
     help="A request that has waited for so long is told that no lease could be had.",
 )
-@click.option(
+@option(
     "--token-file",
     metavar="FILE",
     help="Clients have to show the bearer token in this file, as they do when LEASECTL_TOKEN_FILE "
     "names one. Default: no need.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
-@click.option(
+@option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
+@option(
     "--backend",
     metavar="URL",
     help=f"Whose leases to hand out: {pool_prefixes('or')}. "

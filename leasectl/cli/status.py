@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import click
-
 from leasectl.cli import options
+from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
 from leasectl.cli.status_table import look_of_stdout, overview_text
 from leasectl.pools.admin import PoolService
 from leasectl.pools.shown_json import encode_overview
-from leasectl.text.naming import check_type
 from leasectl.text.suggestions import NO_POOLS
 
 EXAMPLE = """\b
@@ -22,17 +20,9 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLE)
-@click.option(
-    "-t",
-    "--type",
-    "pool_type",
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=options.complete_types,
-    help="Only this pool, with what is free of it. Default: all pools.",
-)
-@click.option(
+@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
+@options.one_type
+@option(
     "--watch",
     is_flag=True,
     help="Show it again whenever something changes, until interrupted or nobody reads it; a "

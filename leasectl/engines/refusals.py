@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.errors import CanNeverBeMet, InvalidRequest, NotAllowed, NotFound
+from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.text.suggestions import did_you_mean
 from leasectl.text.wording import counted
 
@@ -22,10 +22,10 @@ def no_resource(pool_type: str, name: str) -> NotFound:
     )
 
 
-def too_few(pool_type: str, capacity: int, count: int) -> CanNeverBeMet:
+def too_few(pool_type: str, capacity: int, count: int) -> InvalidRequest:
     """The pool could never satisfy a request for so many."""
     resources = counted(capacity, "resource")
-    return CanNeverBeMet(
+    return InvalidRequest(
         f'pool "{pool_type}" has {resources}, so --count {count} can never be met; '
         f"see: leasectl status -t {pool_type}"
     )

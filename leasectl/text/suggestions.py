@@ -24,6 +24,29 @@ _OTHER_NAMES = {
     "--timeout": "--wait",
     "--wait-timeout": "--wait",
 }
+# What other tools call our commands, or people would: the first that a group has is meant.
+_OTHER_COMMANDS: dict[str, tuple[str, ...]] = {
+    "claim": ("acquire",),
+    "delete": ("pool delete", "release"),
+    "describe": ("status", "list"),
+    "drop": ("release", "delete"),
+    "exec": ("run",),
+    "free": ("release",),
+    "get": ("list", "status", "cat"),
+    "heartbeat": ("renew",),
+    "keep-alive": ("renew",),
+    "lock": ("acquire", "run"),
+    "ls": ("list", "status"),
+    "list": ("status", "pool list"),
+    "new": ("create", "acquire"),
+    "ps": ("status",),
+    "rm": ("remove", "delete", "release"),
+    "show": ("list", "status", "cat"),
+    "take": ("acquire",),
+    "top": ("status --watch",),
+    "unlock": ("release",),
+    "with": ("run",),
+}
 
 
 def did_you_mean(wanted: str, known: Sequence[str]) -> str:
@@ -35,6 +58,19 @@ def did_you_mean(wanted: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(wanted, known, n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ";"
     return f"{hint} list them with: leasectl pool list"
+
+
+def commands_meant(wanted: str, known: Sequence[str]) -> list[str]:
+    """The commands of a group that do what is called otherwise elsewhere, else the nearest.
+
+    Args:
+        wanted: What was written.
+        known: The group's commands.
+    """
+    import difflib
+
+    meant = [each for each in _OTHER_COMMANDS.get(wanted, ()) if each.split()[0] in known]
+    return meant or difflib.get_close_matches(wanted, known, n=1)
 
 
 def option_meant(wanted: str, known: Collection[str]) -> str | None:

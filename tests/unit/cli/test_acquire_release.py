@@ -98,8 +98,9 @@ class TestOutput:
 
     def test_env_is_for_eval(self, cli: Cli) -> None:
         script = (
+            # A child of the shell sees it, too.
             'out=$("$@") && eval "$out" && '
-            'printf "%s|%s|%s\\n" "$LEASECTL_HANDLE" "$LEASECTL_NAMES" "$LEASECTL_FENCE"'
+            "bash -c 'echo \"$LEASECTL_HANDLE|$LEASECTL_NAMES|$LEASECTL_FENCE\"'"
         )
         command = cli.command("acquire", "-t", "T", "-c", "2", "--output", "env")
         finished = cli.spawn(["bash", "-euc", script, "-", *command]).finish()

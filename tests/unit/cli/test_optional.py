@@ -76,10 +76,6 @@ class TestWhatIsAnsweredAfterThat:
         cli.pool("T")
         assert 'no pool "U"' in self.goes_on(cli, "-t", "U")
 
-    def test_the_pool_has_too_few(self, cli: Cli) -> None:
-        cli.pool("T")
-        assert "can never be met" in self.goes_on(cli, "-t", "T", "-c", "3")
-
     def test_the_state_directory_is_none(self, no_state: Cli) -> None:
         assert "is not a directory" in self.goes_on(no_state, "-t", "T")
 

@@ -1,0 +1,156 @@
+"""What every command of ours does with its command line, beside what click does for all.
+
+An option that takes one value is given once. What is asked for most, a type or a handle, may stand
+without its option. Options are shown in groups.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import click
+
+# The headings under which help shows the options of commands that have many, in this order.
+WHAT = "What to lease"
+WAITING = "Waiting for it"
+ENDING = "When it goes back"
+ATTEMPTS = "Further attempts"
+OUTPUT = "What to print"
+_OTHERS = "Other options"
+_GROUPS = (WHAT, WAITING, ENDING, ATTEMPTS, OUTPUT, _OTHERS)
+_MANY = 9
+
+
+class Option(click.Option):
+    """An option that is shown under a heading.
+
+    Args:
+        group: The heading, one of those above.
+    """
+
+    def __init__(self, *args: Any, group: str = _OTHERS, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.group = group
+
+
+option = functools.partial(click.option, cls=Option)
+
+
+class Word(click.Argument):
+    """An argument that means the same as an option: a TYPE, or a handle.
+
+    Args:
+        stands_for: Where the option's value goes.
+        needed: One of the two has to be given.
+    """
+
+    def __init__(self, *args: Any, stands_for: str, needed: bool = False, **kwargs: Any) -> None:
+        kwargs["required"] = False  # the option may be given instead
+        super().__init__(*args, **kwargs)
+        self.stands_for = stands_for
+        self.needed = needed
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return []  # the command's `options_metavar` has it, in the right place
+
+    def settle(self, ctx: click.Context, option: click.Parameter) -> None:
+        """Have the option's value be what was given in either way.
+
+        Raises:
+            UsageError: It was given in both ways, or in none.
+        """
+        word, value = ctx.params.pop(str(self.name)), ctx.params[self.stands_for]
+        if _is_given(word):
+            if _is_given(value):
+                raise click.UsageError(
+                    f"{self.human_readable_name}: give it with {option.opts[0]} or without, not in "
+                    "both ways",
+                    ctx,
+                )
+            ctx.params[self.stands_for] = word
+        elif self.needed and not _is_given(value) and not ctx.resilient_parsing:
+            raise click.MissingParameter(ctx=ctx, param=option)
+
+
+def _is_given(value: object) -> bool:
+    return value is not None and value != ()
+
+
+class Command(click.Command):
+    """A command, as the module's story has it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_handle = "-h" not in ctx.help_option_names
+        if takes_handle and args == ["-h"]:
+            args = ["--help"]
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if takes_handle and error.option_name == "-h":
+                raise click.UsageError(
+                    "-h could be --handle or --help here; write it out", ctx
+                ) from None
+            raise
+        for param in self.params:
+            if isinstance(param, Word):
+                param.settle(ctx, self._option(param.stands_for))
+        return rest
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        parser: Any = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_once(args: list[str]) -> tuple[dict[str, Any], list[str], list[click.Parameter]]:
+            opts, rest, order = parse(args)
+            if len(set(order)) < len(order) and not ctx.resilient_parsing:
+                _refuse_repeated(ctx, order)
+            return opts, rest, order
+
+        # Only here is it known how often each was given: of those that take one value, click
+        # keeps the last.
+        parser.parse_args = parse_once
+        return parser
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, params in self.groups_of_options(ctx):
+            with formatter.section(title):
+                formatter.write_dl([param.get_help_record(ctx) or ("", "") for param in params])
+
+    def groups_of_options(self, ctx: click.Context) -> list[tuple[str, list[click.Option]]]:
+        """The options that help shows, and the headings above them."""
+        shown = [
+            param
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and not param.hidden
+        ]
+        if len(shown) <= _MANY:
+            return [("Options", shown)]
+        groups: dict[str, list[click.Option]] = {title: [] for title in _GROUPS}
+        for param in shown:
+            groups[getattr(param, "group", _OTHERS)].append(param)
+        return [(title, params) for title, params in groups.items() if params]
+
+    def _option(self, name: str) -> click.Parameter:
+        return next(each for each in self.params if each.name == name)
+
+
+def _refuse_repeated(ctx: click.Context, order: Sequence[click.Parameter]) -> None:
+    for param in order:
+        takes_one = isinstance(param, click.Option) and not (param.multiple or param.is_flag)
+        if takes_one and order.count(param) > 1:
+            names = " or ".join(param.opts)
+            raise click.UsageError(f"{names} is given twice; give it once", ctx)
+
+
+def new_command(
+    cls: type[Command] = Command, **settings: Any
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a `Command` of a function, as ``click.command`` does."""
+    return click.command(cls=cls, **settings)
+
+
+def new_handle_command(**settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """The same, of a function that takes a handle: there, ``-h`` alone is too little to go by."""
+    return new_command(context_settings={"help_option_names": ["--help"]}, **settings)
