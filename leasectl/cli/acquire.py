@@ -21,7 +21,8 @@ from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
 Example:
-  h=$(leasectl acquire azure--install -w 2h --guard-pid $$ --release-after 20m)
+  h=$(leasectl acquire azure--install -w 2h --release-after 20m \\
+    --guard-pid $$)
   openshift-install create cluster
   leasectl release --handle "$h"
 """
@@ -59,7 +60,8 @@ Example:
     show_default=True,
     metavar="FORM",
     help="handle: its path; names: one a line; csv: in one line; json: all that is known of it; "
-    "env: for eval, what exports LEASECTL_HANDLE, LEASECTL_NAMES, LEASECTL_TYPE and LEASECTL_FENCE.",
+    "env: for eval, what exports LEASECTL_HANDLE, LEASECTL_NAMES, LEASECTL_TYPE and "
+    "LEASECTL_FENCE.",
 )
 @options.json_output
 @options.quiet

@@ -19,7 +19,10 @@ Examples:
 @click.argument("path", nargs=-1, metavar="")
 @click.pass_context
 def command(ctx: click.Context, *, path: tuple[str, ...]) -> None:
-    """Show the help of a command, as its --help does; without one, what commands there are."""
+    """Show the help of a command, or which commands there are.
+
+    It is what the command's --help shows.
+    """
     assert ctx.parent is not None
     found = ctx.parent
     for name in path:

@@ -138,7 +138,7 @@ def command(
       LEASECTL_NAMES    the names of what it holds, with commas between them
       LEASECTL_TYPE     which of the types it was
       LEASECTL_FENCE    a number for each name, larger for whoever holds it later
-      LEASECTL_ATTEMPT  1 the first time, 2 for the second of --attempts ...
+      LEASECTL_ATTEMPT  1 the first time, 2 for the second of --attempts
     Without a lease, as --optional allows, only the last one is set.
     """
     if bool(retry_on) != (attempts > 1):

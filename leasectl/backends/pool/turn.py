@@ -18,7 +18,9 @@ from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
+    CanNeverBeMet,
     Interrupted,
+    InvalidRequest,
     LeaseError,
     NoLease,
     Unanswered,
@@ -75,14 +77,15 @@ class PoolTurn:
         Raises:
             NoLease: Not before the deadline.
             Withdrawn: Somebody took the ticket away.
-            NotFound, InvalidRequest: The request can't be met, or can't any more.
+            NotFound, InvalidRequest: The request can't be met.
+            CanNeverBeMet: It can't any more.
             BackendUnreachable: The store didn't answer for longer than it keeps the ticket.
         """
         waiter = self._waiter()
         try:
             outlook = self._enter(waiter)
             if outlook.leases is None:
-                with self._leaving(waiter):
+                with self._leaving(waiter), _no_longer_possible():
                     yield from self._wait(waiter, outlook)
         finally:
             waiter.close()
@@ -254,6 +257,15 @@ class PoolTurn:
             longest_held_seconds=held_seconds,
             waited_seconds=self._clock.elapsed() - self._start,
         )
+
+
+@contextmanager
+def _no_longer_possible() -> Iterator[None]:
+    """Tell what became impossible from what nobody could ever have meant."""
+    try:
+        yield
+    except InvalidRequest as reason:
+        raise CanNeverBeMet(str(reason)) from reason
 
 
 def _is_outage(reason: BaseException) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,8 @@ def with_one_more(cli: Cli, *args: str, **env: str | None) -> Finished:
 
 
 def in_one_line(text: str) -> str:
-    return " ".join(text.split())
+    # A line may end at a hyphen.
+    return " ".join(re.sub(r"-\n\s+", "-", text).split())
 
 
 class TestOnTheCommandLine:

@@ -215,7 +215,7 @@ class TestOptions:
         assert_changes_nothing(cli, args, USAGE)
 
     def test_a_refused_request_is_not_made_good_by_being_optional(self, cli: Cli) -> None:
-        args = ["acquire", "-t", POOL, "-c", "3", "--optional"]
+        args = ["acquire", "-t", POOL, "-c", "3", "--optional", "-w", "1h"]
         assert_changes_nothing(cli, args, USAGE)
 
     def test_a_pool_in_use_is_not_deleted(self, cli: Cli) -> None:
