@@ -10,6 +10,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+import click
+
 from leasectl.backends.kinds import KINDS, LOCAL, either, pool_prefixes
 from leasectl.backends.opening import open_probe
 from leasectl.cli.command import new_command, option
@@ -75,7 +77,7 @@ def parse_address(text: str) -> tuple[str, int]:
     "this server: LEASE_PROXY_SERVER_URL, LEASECTL_SERVE_PID and, with --token-file, "
     "LEASECTL_TOKEN_FILE.",
 )
-@click.option(
+@option(
     "--shell",
     type=click.Choice(SHELLS),
     default="sh",

@@ -52,7 +52,8 @@ class TestOnTheCommandLine:
         helped = in_one_line(with_one_more(cli, "acquire", "--help").out)
         assert "or none: (no leases, a dry run)" not in helped
         assert "none: (no leases, a dry run), or madeup://HOST (for tests). Default:" in helped
-        assert "Default: it doesn't expire; in etcd, 60s; in a made-up server, 7s." in helped
+        ttls = "in etcd, 60s, renewed for you; in a made-up server, 7s, renewed for you."
+        assert f"Default: it doesn't expire; {ttls}" in helped
         assert "none: or madeup://HOST" in in_one_line(with_one_more(cli, "--help").out)
         serve = in_one_line(with_one_more(cli, "serve", "--help").out)
         assert "Whose leases to hand out: local:, etcd:// or madeup://." in serve
