@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import fcntl
 import hashlib
@@ -10,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import stat
 import subprocess
 import sys
@@ -191,6 +193,25 @@ class TestWhatIsInIt:
             mine = [name for name in names if name.startswith(f"{info}/")]
             assert any("LICENSE" in name for name in mine), info
 
+    def test_what_is_packed_of_others_means_the_same_in_the_same_lines(self, archive: Path) -> None:
+        with zipfile.ZipFile(archive) as source:
+            packed = {name: source.read(name) for name in source.namelist()}
+        changed = 0
+        for name, original in files_of_wheels():
+            if name.endswith(".py") and name in packed:
+                assert statements(packed[name]) == statements(original), name
+                changed += packed[name] != original
+        assert changed > 100
+
+    def test_certificates_are_all_there(self, archive: Path) -> None:
+        original = dict(files_of_wheels())["certifi/cacert.pem"].decode()
+        with zipfile.ZipFile(archive) as source:
+            packed = source.read("certifi/cacert.pem").decode()
+        contexts = [ssl.create_default_context(cadata=text) for text in (original, packed)]
+        first, second = (context.get_ca_certs(binary_form=True) for context in contexts)
+        assert len(first) > 100
+        assert first == second
+
     def test_its_dependencies_are_in_the_range_of_setup_cfg(self, archive: Path) -> None:
         lock = (ROOT / "scripts" / "pyz-requirements.txt").read_text()
         versions = dict(re.findall(r"^(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}$", lock, re.M))
@@ -201,6 +222,30 @@ class TestWhatIsInIt:
                 assert requirement.name not in versions
                 continue
             assert requirement.specifier.contains(versions[requirement.name]), requirement
+
+
+def files_of_wheels() -> Iterator[tuple[str, bytes]]:
+    """Everything in the wheels that are packed."""
+    lock = (ROOT / "scripts" / "pyz-requirements.txt").read_text()
+    for wheel in WHEELS.glob("*.whl"):
+        if hashlib.sha256(wheel.read_bytes()).hexdigest() in lock:
+            with zipfile.ZipFile(wheel) as source:
+                yield from ((name, source.read(name)) for name in source.namelist())
+
+
+def statements(source: bytes) -> list[str]:
+    """What a module means: its statements and the lines that they are in, but for docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            node.body[0] = ast.Pass()
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            body[:] = [each for each in body if not isinstance(each, ast.Pass)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.stmt, ast.expr))]
+    lines = [f"{type(node).__name__} {node.lineno}:{node.col_offset}" for node in nodes]
+    return [*lines, ast.dump(tree)]
 
 
 def needed_on(version: str, requirement: Requirement) -> bool:
