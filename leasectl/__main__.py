@@ -5,6 +5,12 @@ from __future__ import annotations
 import gc
 from typing import NoReturn
 
+# Whoever presses Ctrl-C while all is imported is to see no traceback: until the command is loaded
+# INT ends this process, as it does everywhere. This is of what `signal` is made, which takes long.
+_signal = __import__("_signal")
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 
 def main() -> NoReturn:
     """Run the command line of this process."""

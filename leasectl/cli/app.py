@@ -15,7 +15,12 @@ from leasectl import __version__
 from leasectl.backends.kinds import KINDS, either
 from leasectl.cli.groups import CommandGroup
 from leasectl.errors import EXIT_CODES, BackendUnreachable, Interrupted, InvalidRequest, LeaseError
-from leasectl.system.signals import die_of
+from leasectl.system.signals import (
+    die_of,
+    heed_children,
+    interrupt_at_once,
+    raise_on_interrupt,
+)
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import option_meant
 
@@ -88,6 +93,7 @@ class LazyGroup(CommandGroup):
             return None
         module = importlib.import_module(f"leasectl.cli.{cmd_name}")
         gc.enable()  # after `leasectl.__main__` turned it off
+        raise_on_interrupt()
         command: click.Command = module.command
         return command
 
@@ -124,8 +130,10 @@ def command() -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit as the contract says."""
+    heed_children()
     _occupy_standard_streams()
     code = _run(sys.argv[1:])
+    interrupt_at_once()
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -10,6 +10,11 @@ import os
 import stat
 import sys
 
+# As in `leasectl.__main__`: no traceback for a Ctrl-C in between.
+_signal = __import__("_signal")
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 # A hash of everything in the archive, which scripts/build-pyz fills in.
 CONTENT = ""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from leasectl.errors import LeaseError
-from leasectl.system.signals import SignalDescriptor
+from leasectl.system.signals import SignalDescriptor, ignore_children_as_inherited
 from leasectl.text.printable import printable
 
 
@@ -142,6 +142,7 @@ def _become(
     # starting; one that came while it was blocked is to end this process.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ignore_children_as_inherited()
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     try:
         os.execve(path, list(argv), environ)

@@ -31,6 +31,8 @@ KEEPER_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 # ignores it.
 CALL = signal.SIGURG
 
+_RESET = (*KEEPER_SIGNALS, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
+
 
 def pipe_path(state: State) -> str:
     """The named pipe that wakes this pid namespace's keeper."""
@@ -226,7 +228,7 @@ def _become(argv: Sequence[str], env: dict[str, str], go: int) -> None:
         if int(name) not in (0, 1, 2, go):
             with contextlib.suppress(OSError):
                 os.close(int(name))
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE):
+    for signum in _RESET:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, KEEPER_SIGNALS)
     os.read(go, 1)

@@ -25,6 +25,7 @@ _SIGSET_BYTES = 128
 _SIGINFO = struct.Struct("=Iii116x")
 
 _current: SignalTrap | SignalDescriptor | None = None
+_children_were_ignored = False
 
 
 class SignalTrap:
@@ -87,6 +88,36 @@ class SignalTrap:
             raise
         finally:
             self._raise_at_once = False
+
+
+def raise_on_interrupt() -> None:
+    """Have INT raise KeyboardInterrupt, as Python has it from the start, unless it is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interrupt_at_once() -> None:
+    """Have INT end this process, where it would raise KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def heed_children() -> None:
+    """Let children of this process be waited for also where SIGCHLD was ignored on entry.
+
+    The kernel leaves nothing to wait for of one that ends while it is ignored. What becomes a
+    command gets back what was inherited, by `ignore_children_as_inherited`.
+    """
+    global _children_were_ignored
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _children_were_ignored = True
+
+
+def ignore_children_as_inherited() -> None:
+    """In a forked process, undo `heed_children`."""
+    if _children_were_ignored:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 def current() -> SignalTrap | SignalDescriptor | None:

@@ -1,0 +1,70 @@
+"""Ctrl-C while Python is still importing: no traceback, and the end that a signal makes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.support import Cli
+
+# Runs before anything else: presses Ctrl-C once a module is imported.
+INTERRUPTS = """
+import os, signal, sys
+def interrupt(event, args):
+    if event == "import" and args[0] == os.environ.get("INTERRUPTED_AT"):
+        os.kill(os.getpid(), signal.SIGINT)
+sys.addaudithook(interrupt)
+"""
+INSTALLED = [os.path.join(os.path.dirname(sys.executable), "leasectl")]
+MODULE = [sys.executable, "-m", "leasectl"]
+FROM_ARCHIVE = [sys.executable, str(Path(__file__).parents[3] / "leasectl" / "pyz" / "start.py")]
+
+
+@pytest.fixture
+def early(cli: Cli, tmp_path: Path) -> Cli:
+    """Commands that press Ctrl-C themselves while they start."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
+    cli.env["PYTHONPATH"] = str(tmp_path)
+    return cli
+
+
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        (INSTALLED, "leasectl.cli.app"),
+        (INSTALLED, "click"),
+        (MODULE, "click"),
+        (MODULE, "leasectl.leases.service"),
+        (FROM_ARCHIVE, "leasectl.__main__"),
+    ],
+)
+def test_an_interrupt_while_it_starts_ends_it_without_a_word(
+    early: Cli, command: list[str], module: str
+) -> None:
+    code_folder = str(early.cwd / "code")
+    argv = [*command, "release", "--all"]
+    finished = early.spawn(argv, INTERRUPTED_AT=module, LEASECTL_CODE_DIR=code_folder).finish()
+    assert (finished.code, finished.out, finished.err) == (-signal.SIGINT, "", "")
+
+
+def test_who_ignores_it_on_entry_is_not_interrupted(early: Cli) -> None:
+    early.pool("T")
+    script = f"trap '' INT; exec {' '.join(MODULE)} status"
+    finished = early.spawn(["bash", "-c", script], INTERRUPTED_AT="click").finish()
+    assert finished.code == 0
+    assert "T" in finished.out
+
+
+def test_once_a_command_runs_it_is_interrupted_as_ever(cli: Cli) -> None:
+    cli.pool("T")
+    argv = cli.command("status", "--watch", "-t", "T")
+    with subprocess.Popen(argv, env=cli.env, cwd=cli.cwd, stdout=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) in (0, -signal.SIGINT)
