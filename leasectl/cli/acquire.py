@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from leasectl.backends.kinds import either
 from leasectl.cli import options
 from leasectl.cli.command import ENDING, OUTPUT, new_command, option
 from leasectl.cli.context import check_request, open_service
@@ -100,15 +99,16 @@ def command(
         with SignalTrap() as trap:
             service = open_service(backend)
             ends = interrupts(trap, guard)
-            sleep_jitter(jitter_seconds, ends)
-            with reported(either(request.types), wait_seconds, ends, quiet=quiet) as patience:
+            sleep_jitter(jitter_seconds, ends, quiet=quiet)
+            with reported(request, wait_seconds, ends, quiet=quiet) as waiting:
                 handle = acquire(
                     service,
                     request,
-                    patience=patience,
+                    patience=waiting.patience,
                     guard=guard,
                     guards_job_too=guard_pid is not None,
                 )
+                waiting.got(handle)
             print_and_announce(service, handle, trap, output)
     except LeaseError as error:
         if optional and spares_optional(error):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from leasectl.backends.kinds import either
 from leasectl.cli import options
 from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import no_handle_of_ours, open_service
@@ -47,11 +46,11 @@ def command(
         if record is None:
             raise no_handle_of_ours(handle, service, "reacquired")
         ends = interrupts(trap, record.guard)
-        wanted = either(record.request.types)
-        sleep_jitter(jitter_seconds, ends)
+        sleep_jitter(jitter_seconds, ends, quiet=quiet)
         try:
-            with reported(wanted, wait_seconds, ends, quiet=quiet) as patience:
-                held = reacquire(service, record.id, patience=patience)
+            with reported(record.request, wait_seconds, ends, quiet=quiet) as waiting:
+                held = reacquire(service, record.id, patience=waiting.patience)
+                waiting.got(held)
         except NoLease as error:
             error.args = (f"{error}; the handle holds nothing now",)
             error.exit_code = error.exit_code if conflict_code is None else conflict_code

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from leasectl.backends.kinds import either
 from leasectl.cli import options
 from leasectl.cli.command import ATTEMPTS, ENDING, Command, new_command, option
 from leasectl.cli.context import check_request, open_service
@@ -162,12 +161,12 @@ def command(
     runner = Runner(
         lambda: open_service(backend),
         plan,
-        before_acquire=lambda interrupts: sleep_jitter(jitter_seconds, interrupts),
+        before_acquire=lambda ends: sleep_jitter(jitter_seconds, ends, quiet=quiet),
         warn=note,
     )
     try:
-        with reported(either(plan.request.types), wait_seconds, (), quiet=quiet) as patience:
-            ending = runner.run(patience)
+        with reported(request, wait_seconds, (), quiet=quiet) as waiting:
+            ending = runner.run(waiting.patience, got=waiting.got)
     except NoLease as error:
         error.exit_code = error.exit_code if conflict_code is None else conflict_code
         raise

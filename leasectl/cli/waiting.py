@@ -7,59 +7,82 @@ import fcntl
 import math
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Callable, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
+from leasectl.backends.kinds import either
 from leasectl.cli.output import note
 from leasectl.errors import Cancelled, LeaseError
-from leasectl.model import Process
+from leasectl.model import Handle, Process, Request
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.process import open_pidfd
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration
+from leasectl.text.wording import listed
 
 TERMINAL_REPORT_SECONDS = 1.0
 LOG_REPORT_SECONDS = 60.0
 
 
-@contextmanager
-def reported(
-    pool_type: str, wait_seconds: float | None, interrupts: Sequence[Interrupt], *, quiet: bool
-) -> Iterator[Patience]:
-    """Wait inside with the `Patience` that this gives; its progress is shown meanwhile.
+class Waiting(NamedTuple):
+    """A wait that people can follow.
 
     Args:
-        pool_type: What is waited for.
+        patience: What to wait with.
+        got: To be called with the handle when there are leases; says so to whoever saw the wait,
+            and what will happen to them by itself.
+    """
+
+    patience: Patience
+    got: Callable[[Handle], None]
+
+
+@contextmanager
+def reported(
+    request: Request, wait_seconds: float | None, interrupts: Sequence[Interrupt], *, quiet: bool
+) -> Iterator[Waiting]:
+    """Wait inside with what this gives; the progress is shown meanwhile.
+
+    Args:
+        request: What is waited for.
         wait_seconds: For how long at most; None for no limit.
         interrupts: What ends the wait.
         quiet: Show nothing, and so never wake up to do so.
     """
-    reporter = _Reporter(pool_type, wait_seconds)
+    reporter = _Reporter(request, wait_seconds)
+    patience = Patience(
+        wait_seconds=wait_seconds,
+        interrupts=tuple(interrupts),
+        report=None if quiet else reporter.report,
+        warn=note,
+        report_seconds=TERMINAL_REPORT_SECONDS if reporter.is_live else LOG_REPORT_SECONDS,
+    )
     try:
-        yield Patience(
-            wait_seconds=wait_seconds,
-            interrupts=tuple(interrupts),
-            report=None if quiet else reporter.report,
-            warn=note,
-            report_seconds=TERMINAL_REPORT_SECONDS if reporter.is_live else LOG_REPORT_SECONDS,
-        )
+        yield Waiting(patience, _say_nothing if quiet else reporter.got)
     finally:
         reporter.clear()
+
+
+def _say_nothing(handle: Handle) -> None:
+    """Of what was had, to whoever wants to hear nothing."""
 
 
 class _Reporter:
     """Progress of one wait: a live line on a terminal, else a line at the start and one a minute.
 
     Args:
-        pool_type: What is waited for.
+        request: What is waited for.
         wait_seconds: For how long at most; None for no limit.
     """
 
-    def __init__(self, pool_type: str, wait_seconds: float | None) -> None:
-        self._pool_type = pool_type
+    def __init__(self, request: Request, wait_seconds: float | None) -> None:
+        self._request = request
         self._wait_seconds = wait_seconds
+        self._since: float | None = None  # when the wait began that was shown
         self.is_live = sys.stderr.isatty()
         self._shown = False
 
@@ -69,7 +92,25 @@ class _Reporter:
             _draw("")
             self._shown = False
 
+    def got(self, handle: Handle) -> None:
+        """Say that the wait is over, and what will happen to the leases by itself."""
+        said = []
+        if self._since is not None:
+            waited = format_duration(boottime_seconds() - self._since)
+            said.append(f"got {_named(handle.names)} after {waited}")
+            self._since = None
+        after = handle.request.release_after_seconds
+        if after is not None and handle.names:
+            subject = "to go back" if said else f"{_named(handle.names)} will go back"
+            at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + after))
+            said.append(f"{subject} in {format_duration(after)}, at {at} (--release-after)")
+        self.clear()
+        if said:
+            note("; ".join(said))
+
     def report(self, progress: Progress) -> None:
+        if self._since is None:
+            self._since = boottime_seconds() - progress.waited_seconds
         line = self._line(progress)
         if not self.is_live:
             note(line)
@@ -79,15 +120,19 @@ class _Reporter:
             self._shown = _draw(line[: max(20, columns - 1)])
 
     def _line(self, progress: Progress) -> str:
+        types = either(self._request.types)
         waited = f"waited {format_duration(progress.waited_seconds)}"
         if progress.position is None:
-            parts = [f"waiting for {self._pool_type}: {waited}"]
+            parts = [f"waiting for {types}: {waited}"]
         else:
             parts = [
-                f"waiting for {self._pool_type}: place {progress.position}",
+                f"waiting for {types}: place {progress.position}",
                 f"{progress.held}/{progress.capacity} held",
                 waited,
             ]
+            rule = _held_back_by(self._request, progress)
+            if rule is not None and progress.held < progress.capacity:
+                parts.append(rule)
         if self._wait_seconds is not None:
             left = max(0.0, self._wait_seconds - progress.waited_seconds)
             parts.append(f"gives up in {format_duration(math.ceil(left))}")
@@ -95,6 +140,21 @@ class _Reporter:
             held = format_duration(progress.longest_held_seconds)
             parts.append(f"longest {held} by {progress.longest_holder}")
         return ", ".join(parts)
+
+
+def _held_back_by(request: Request, progress: Progress) -> str | None:
+    """Which rule keeps a request from what is free."""
+    if progress.position != 1:
+        return "first come, first served"
+    if request.name is not None:
+        return f"only {request.name} will do"
+    if request.count > 1:
+        return f"all {request.count} at once, or none"
+    return None
+
+
+def _named(names: Sequence[str]) -> str:
+    return listed(names) if names else "nothing"
 
 
 def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
@@ -139,12 +199,16 @@ def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
     return [*found, Interrupt(1, 0, _raise_nobody_reads)]
 
 
-def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt]) -> None:
-    """Sleep a random time of up to so many seconds."""
+def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt], *, quiet: bool) -> None:
+    """Sleep a random time of up to so many seconds, and say for how long."""
     if longest_seconds > 0:
         import random
 
-        pause(random.uniform(0, longest_seconds), interrupts)
+        seconds = random.uniform(0, longest_seconds)
+        if seconds >= 1 and not quiet:
+            longest = format_duration(longest_seconds)
+            note(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")
+        pause(seconds, interrupts)
 
 
 def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:

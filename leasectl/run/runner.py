@@ -69,11 +69,14 @@ class Runner:
         self._signals = SignalDescriptor(FORWARDED)
         self._supervisor = Supervisor(plan, self._signals, warn=warn, clock=self._clock)
 
-    def run(self, patience: Patience) -> Ending:
+    def run(
+        self, patience: Patience, *, got: Callable[[Handle], None] = lambda handle: None
+    ) -> Ending:
         """Run the command, again if the plan says so.
 
         Args:
             patience: How long to wait for each lease.
+            got: Called with the handle of each.
 
         Returns:
             How the last run of the command ended.
@@ -90,7 +93,7 @@ class Runner:
         ending: Ending | None = None
         for attempt in range(1, plan.attempts + 1):
             try:
-                ending = self._attempt(path, attempt, patience)
+                ending = self._attempt(path, attempt, patience, got)
             except LeaseError as error:
                 if ending is None or isinstance(error, _OF_THIS_ATTEMPT):
                     raise
@@ -108,12 +111,15 @@ class Runner:
         assert ending is not None
         return ending
 
-    def _attempt(self, path: str, attempt: int, patience: Patience) -> Ending:
+    def _attempt(
+        self, path: str, attempt: int, patience: Patience, got: Callable[[Handle], None]
+    ) -> Ending:
         handle = self._acquire(patience)
         if handle is None:
             environ = self._plan.environ_of(attempt)
             return self._supervisor.supervise(self._fork(path, environ))
         try:
+            got(handle)
             return self._run_under(handle, path, attempt)
         finally:
             self._give_back(handle)

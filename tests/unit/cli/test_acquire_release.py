@@ -356,13 +356,52 @@ class TestWaiting:
         cli.ok("release", "--handle", first)
         assert Path(waiter.finish().handle).read_text() == "T--00"
 
-    def test_a_log_gets_one_line_at_the_start(self, cli: Cli) -> None:
+    def test_a_log_gets_one_line_at_the_start_and_one_at_the_end(self, cli: Cli) -> None:
         first = cli("acquire", "-t", "T", "-c", "2").handle
         waiter = waiting(cli, "acquire", "-t", "T", "-w", "1h")
         cli.ok("release", "--handle", first)
         finished = waiter.finish()
-        assert finished.err.count("\n") == 1
-        assert re.search(r"waiting for T: place 1, 2/2 held, .*gives up in 1h", finished.err)
+        start, end = finished.err.splitlines()
+        assert re.search(r"waiting for T: place 1, 2/2 held, .*gives up in 1h", start)
+        assert re.fullmatch(r"leasectl: got T--00 after \d+s", end)
+
+    def test_what_will_happen_by_itself_is_said(self, cli: Cli) -> None:
+        at_once = cli("acquire", "T", "--release-after", "20m")
+        said = r"leasectl: T--00 will go back in 20m, at \d\d:\d\d:\d\d UTC \(--release-after\)\n"
+        assert re.fullmatch(said, at_once.err)
+        assert cli("acquire", "T", "--release-after", "20m", "-q").err == ""
+        waiter = cli.start("run", "T", "--release-after", "1h", "--", "true")
+        eventually(cli.waiting)
+        cli.ok("release", at_once.handle)
+        end = waiter.finish().err.splitlines()[-1]
+        assert re.match(r"leasectl: got T--00 after \d+s; to go back in 1h, at ", end)
+        # Once is enough.
+        again = cli("reacquire", at_once.handle, "-w", "0").err
+        assert "will go back in 20m" in again and again.count("\n") == 1
+
+    @pytest.mark.parametrize(
+        ("args", "rule"),
+        [
+            (("-c", "2"), "all 2 at once, or none"),
+            (("--name", "T--00"), "only T--00 will do"),
+        ],
+    )
+    def test_the_rule_that_holds_it_back_from_what_is_free_is_said(
+        self, cli: Cli, args: tuple[str, ...], rule: str
+    ) -> None:
+        held = cli("acquire", "T").handle
+        waiter = waiting(cli, "acquire", "T", *args)
+        cli.ok("release", held)
+        assert f"1/2 held, waited 0s, {rule}, longest" in waiter.finish().err
+
+    def test_so_is_that_others_were_first(self, cli: Cli) -> None:
+        held = cli("acquire", "T").handle
+        first = waiting(cli, "acquire", "T", "-c", "2", "--release-after", "0.1")
+        second = cli.start("acquire", "T")
+        eventually(lambda: len(cli.waiting()) == 2)
+        cli.ok("release", held)
+        assert first.finish().code == 0
+        assert "place 2, 1/2 held, waited 0s, first come, first served, " in second.finish().err
 
     def test_a_quiet_waiter_says_nothing(self, cli: Cli) -> None:
         first = cli("acquire", "-t", "T", "-c", "2").handle
@@ -428,8 +467,11 @@ class TestJitter:
     def test_a_short_one_only_delays(self, cli: Cli) -> None:
         assert cli("acquire", "-t", "T", "--jitter", "0.05").code == 0
 
-    def test_it_comes_before_the_queue(self, cli: Cli) -> None:
+    def test_it_comes_before_the_queue_and_is_said(self, cli: Cli) -> None:
         started = cli.start("acquire", "-t", "T", "--jitter", "3660d")
+        assert started.process.stderr is not None
+        said = r"leasectl: asks for a lease in \d+\w+ \(--jitter 3660d\)\n"
+        assert re.fullmatch(said, started.process.stderr.readline())
         eventually(lambda: is_asleep(started.pid))
         assert (cli.waiting(), cli.held()) == ([], {})
 
