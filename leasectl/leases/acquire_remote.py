@@ -7,6 +7,7 @@ what had arrived is given back; what can't be given back now is left to the keep
 from __future__ import annotations
 
 from leasectl.backends.contract import Backend, Patience, Withdrawn
+from leasectl.backends.kinds import either
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
 from leasectl.leases import scope_test
 from leasectl.leases.journal import RecordJournal
@@ -77,7 +78,7 @@ def _wait_for_grant(
         _undo(service, journal)
         if has_lost_place:
             raise BackendUnreachable(
-                f"{journal.handle.request.type}: {backend.url} ended the request while it "
+                f"{either(journal.handle.request.types)}: {backend.url} ended the request while it "
                 "waited, although nobody here had asked for that; ask again"
             ) from reason
         raise
