@@ -4,8 +4,8 @@
 line and an exit code. A command's module has its name (`acquire`, `pool_create`) and reads thus:
 parse by `options` (what all of them do with a command line, click's part aside, is `command`), open
 the service by `context`, call a verb of `leasectl.leases`, `leasectl.pools` or `leasectl.run`,
-print by `output`. Who waits does so inside `waiting.reported`, which shows progress; what was
-acquired is printed before it is announced (`handle_output`).
+print by `output`. Who waits does so inside `waiting.reported`, which shows progress, on a terminal
+in one line (`waiting_line`); what was acquired is printed before it is announced (`handle_output`).
 Commands of commands (`pool`) are `groups`. What `status` shows (`leasectl.pools.shown`),
 `status_table` writes, by the columns of `status_columns`, and `status_watch` repeats;
 `pool_options` are those that commands on pools share. `table` is what any table looks like, and

@@ -83,7 +83,7 @@ class _Reporter:
         self._request = request
         self._wait_seconds = wait_seconds
         self._since: float | None = None  # when the wait began that was shown
-        self.is_live = sys.stderr.isatty()
+        self.is_live = sys.stderr.isatty() and _obeys_escapes()
         self._shown = False
 
     def clear(self) -> None:
@@ -111,15 +111,18 @@ class _Reporter:
     def report(self, progress: Progress) -> None:
         if self._since is None:
             self._since = boottime_seconds() - progress.waited_seconds
-        line = self._line(progress)
+        parts = self._parts(progress)
         if not self.is_live:
-            note(line)
+            note(", ".join(parts))
             return
-        with contextlib.suppress(OSError):  # the terminal is gone
-            columns = os.get_terminal_size(2).columns
-            self._shown = _draw(line[: max(20, columns - 1)])
+        from leasectl.cli.waiting_line import fit_line
 
-    def _line(self, progress: Progress) -> str:
+        with contextlib.suppress(OSError):  # the terminal is gone
+            columns = os.get_terminal_size(2).columns or 80
+            line = fit_line(parts, either(self._request.types), max(20, columns - 1))
+            self._shown = _draw(line)
+
+    def _parts(self, progress: Progress) -> list[str]:
         types = either(self._request.types)
         waited = f"waited {format_duration(progress.waited_seconds)}"
         if progress.position is None:
@@ -139,7 +142,13 @@ class _Reporter:
         if progress.longest_holder is not None:
             held = format_duration(progress.longest_held_seconds)
             parts.append(f"longest {held} by {progress.longest_holder}")
-        return ", ".join(parts)
+        return parts
+
+
+def _obeys_escapes() -> bool:
+    from leasectl.cli.terminal import obeys_escapes
+
+    return obeys_escapes(2)
 
 
 def _held_back_by(request: Request, progress: Progress) -> str | None:
