@@ -162,7 +162,10 @@ def _remove_stale(state: State) -> str:
 def _stale_files(state: State) -> Iterator[str]:
     """Inside a transaction: nobody else is half-way through making a file."""
     known = Handles(state).ids()
-    for name in sorted(os.listdir(state.path("handles"))):
+    names: list[str] = []
+    with contextlib.suppress(FileNotFoundError):  # it is made anew by the next who needs it
+        names = sorted(os.listdir(state.path("handles")))
+    for name in names:
         found = _HANDLE_FILE.fullmatch(name)
         path = state.path("handles", name)
         if found is None or name in known:

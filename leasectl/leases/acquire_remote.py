@@ -17,8 +17,7 @@ from leasectl.leases.request import claimant_of, ensure_kept, give_up_unlisted
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state.handles import renews_itself
-from leasectl.state.pipes import tidy
-from leasectl.system.named_pipe import NamedPipe
+from leasectl.state.pipes import listen, tidy
 from leasectl.system.poll import READABLE, Interrupt
 
 
@@ -61,7 +60,7 @@ def _wait_for_grant(
 ) -> None:
     acquisition = journal.next_acquisition
     tidy(service.state)
-    pipe = NamedPipe(service.state.cancel_pipe(journal.handle.id, acquisition))
+    pipe = listen(service.state.cancel_pipe(journal.handle.id, acquisition))
 
     def check() -> None:
         pipe.renew()

@@ -12,9 +12,9 @@ from leasectl.leases.renewal_threads import RenewalThreads
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
+from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.lock_wait import lock_limit
-from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.request_threads import Outcome
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
@@ -52,7 +52,7 @@ class LeaseWatch:
             if self._ttl is not None and kind_of_handle(handle).remote
             else None
         )
-        self._pipe = NamedPipe(service.state.runner_pipe(handle.id))
+        self._pipe = listen(service.state.runner_pipe(handle.id))
         self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
 
     @property

@@ -7,14 +7,20 @@ note there knows that its writer was killed half-way and writes those files anew
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 
+from leasectl.errors import StateUnwritable
 from leasectl.state.database import unlink
 
 _NOTE_MARK = b"+"
+
+
+class _Occupied(StateUnwritable):
+    """Where a names file belongs is a folder."""
 
 
 class NamesFiles:
@@ -88,6 +94,9 @@ class NamesFiles:
         temporary = None
         if fd is None and not names:
             return None
+        if fd is None and os.path.isdir(path):
+            _make_room(path)
+            fd = _open_new(path)
         if fd is None:
             temporary = path + ".new"
             unlink(temporary)
@@ -105,12 +114,15 @@ class NamesFiles:
         self, handle_id: str, names: Sequence[str] | None, temporary: str | None
     ) -> None:
         path = self.path(handle_id)
-        if names is None:
-            unlink(path)
-        elif temporary is not None:
+        if temporary is not None:
             os.rename(temporary, path)
         elif not names:
-            os.truncate(path, 0)
+            # A folder that somebody has put there lists nothing.
+            with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                if names is None:
+                    os.unlink(path)
+                else:
+                    os.truncate(path, 0)
 
     def finish_for_the_dead(self) -> None:
         """Write the names files anew that a killed writer may have left half-way."""
@@ -128,7 +140,8 @@ class NamesFiles:
             ).fetchall()
             names = [name for (name,) in rows] if known else None
             if names is None or not self._lists(handle_id, names):
-                self._put_in_place(handle_id, names, self._prepare(handle_id, names))
+                with contextlib.suppress(_Occupied):
+                    self._put_in_place(handle_id, names, self._prepare(handle_id, names))
         os.pwrite(self._lock_fd, b"\0", 0)
 
     def _lists(self, handle_id: str, names: Sequence[str]) -> bool:
@@ -140,9 +153,25 @@ class NamesFiles:
             return False
 
 
-def _open_new(path: str) -> int | None:
-    """Make a file and open it for writing; None when it is there already."""
+def _make_room(path: str) -> None:
+    """Remove a folder that is where a names file belongs, if it is empty."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.rmdir(path)
+    except OSError:
+        raise _Occupied(f"{path} is a folder, and a handle's file belongs there; move it") from None
+
+
+def _open_new(path: str) -> int | None:
+    """Make a file and open it for writing; None when it is there already.
+
+    Who cleans /tmp may have removed its folder, if that was empty.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
     except FileExistsError:
         return None
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.dirname(path), 0o700)
+        return os.open(path, flags, 0o600)

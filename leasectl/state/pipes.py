@@ -1,13 +1,32 @@
-"""The folder of named pipes that waiters and runners are woken by."""
+"""The folder of named pipes that waiters and runners are woken by.
+
+Who cleans /tmp may remove it while it is empty.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 
-from leasectl.state.database import unlink
+from leasectl.state.database import errors_of, unlink
 from leasectl.state.directory import State
-from leasectl.system.named_pipe import is_read
+from leasectl.system.named_pipe import NamedPipe, is_read
+
+
+def listen(path: str) -> NamedPipe:
+    """Make a named pipe in the folder, and the folder if it has been removed.
+
+    Raises:
+        StateUnwritable: That can't be done.
+    """
+    with errors_of(path):
+        try:
+            return NamedPipe(path)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(os.path.dirname(path), 0o700)
+            return NamedPipe(path)
 
 
 def tidy(state: State) -> None:
@@ -26,7 +45,11 @@ def unused(state: State) -> Iterator[str]:
     used |= {state.runner_pipe(handle_id) for (handle_id,) in runners}
     acquiring = state.query("SELECT id, acquisition FROM handle WHERE state = 'acquiring'")
     used |= {state.cancel_pipe(handle_id, acquisition) for handle_id, acquisition in acquiring}
-    for name in sorted(os.listdir(state.path("waiters"))):
+    try:
+        names = sorted(os.listdir(state.path("waiters")))
+    except FileNotFoundError:
+        return
+    for name in names:
         path = state.waiter_pipe(name)
         # Some have a reader before it is on record what for.
         if path not in used and not is_read(path):

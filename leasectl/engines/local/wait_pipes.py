@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import Callable
 
-from leasectl.state.database import errors_of
 from leasectl.state.directory import State
+from leasectl.state.pipes import listen
 from leasectl.system.named_pipe import NamedPipe
 
 _MOST_IDLE = 32
@@ -40,11 +40,12 @@ class WaitPipe:
         """Begin to listen, unless it does: before anybody can see the ticket that names it."""
         if self._is_open:
             return
-        with errors_of(self._path):
-            if self._pipe is None:
-                self._pipe = NamedPipe(self._path)
-            else:
-                self._pipe.renew()  # of what may have woken it too late
+        if self._pipe is not None and not self._pipe.is_in_place():
+            self.remove()
+        if self._pipe is None:
+            self._pipe = listen(self._path)
+        else:
+            self._pipe.renew()  # of what may have woken it too late
         self._is_open = True
 
     def clear(self) -> None:
