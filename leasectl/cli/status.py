@@ -42,7 +42,7 @@ def command(
     is the process whose end releases the lease; an unguarded one stays until it is released or
     ENDS; one elsewhere was got with another state directory, perhaps on another machine: HOST.
     An unconfirmed one was granted by serve, which doesn't know that its client has heard of it.
-    ASKS FOR is how many, or which, a waiter wants.
+    ASKS FOR is how many, or which, a waiter wants; a suspended one doesn't run, and is passed.
 
     A terminal shows as many columns as it has room for, and what is the same in all rows once;
     --wide, a file or a pipe gets all, names in full. --json has the same facts, times in RFC 3339

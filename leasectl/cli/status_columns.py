@@ -143,6 +143,10 @@ def _holder_facts(
     ]
 
 
+def _place_text(waiter: ShownWaiter) -> str:
+    return f"{waiter.place} suspended" if waiter.suspended else str(waiter.place)
+
+
 def _guard(shown: ShownLease) -> str:
     if shown.unconfirmed:
         return "unconfirmed"
@@ -177,7 +181,7 @@ def _colour_of_guard(text: str) -> Colour | None:
 _RESOURCE = Column("RESOURCE", shrinks=7, at_least=NAME_AT_LEAST)
 _HELD_FOR = Column("HELD FOR", right=True, colour=_colour_of_free)
 _ENDS = Column("ENDS", shrinks=6, at_least=8, cut="end")
-_PLACE = Column("PLACE", right=True)
+_PLACE = Column("PLACE", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
 _WAITED = Column("WAITED", right=True)
 _ASKS_FOR = Column("ASKS FOR", shrinks=7, at_least=NAME_AT_LEAST)
 BUILD = Column("BUILD", shrinks=4, at_least=19)
@@ -187,7 +191,3 @@ _GUARD = Column("GUARD", shrinks=4, at_least=9, cut="end", goes=3, colour=_colou
 _PID = Column("PID", goes=3)
 JOB = Column("JOB", shrinks=2, at_least=24, goes=2)
 _LABELS = Column("LABELS", shrinks=1, at_least=12, cut="end", goes=1)
-
-
-def _place_text(waiter: ShownWaiter) -> str:
-    return f"{waiter.place} suspended" if waiter.suspended else str(waiter.place)

@@ -194,6 +194,13 @@ def test_a_name_of_another_form_is_whole_below_its_pool() -> None:
     assert sorted(line.split()[0] for line in lines[3:]) == sorted(["RESOURCE", *names])
 
 
+def test_a_suspended_waiter_is_named_so() -> None:
+    pool = MIXED._replace(queue=(MIXED.queue[0]._replace(suspended=True), MIXED.queue[1]))
+    for width in (80, 120, None):
+        assert " 1 suspended  " in shown(pool, width=width)
+    assert "\x1b[33m1 suspended\x1b[0m" in shown(pool, width=120, colour=True)
+
+
 def test_colours_say_what_needs_a_look() -> None:
     text = shown(MIXED, width=120, colour=True, free=True)
     assert "\x1b[33munguarded\x1b[0m" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -99,13 +100,19 @@ def test_list_and_apply(hosts: Hosts, here: Cli) -> None:
     assert (again.code, again.out) == (0, "")
 
 
+def seconds_of(time: str) -> float:
+    return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+
+
 class TestStatusFromElsewhere:
     def test_in_json(self, hosts: Hosts, here: Cli) -> None:
         here.ok("pool", "create", "T", "--names", "a,b")
-        held = here("acquire", "-t", "T", "--ttl", "30s").handle
+        asked = ("--release-after", "20m", "--guard-pid", str(os.getpid()), "--label", "team=x")
+        held = here("acquire", "-t", "T", "--ttl", "30s", *asked).handle
         there = hosts.new()
         there.ok("acquire", "-t", "T")
-        waiter = hosts.start_waiting(here, "acquire", "-q", "-t", "T")
+        waits_for = ("--name", "b", "--label", "why=test")
+        waiter = hosts.start_waiting(here, "acquire", "-q", "-t", "T", *waits_for)
         found = json.loads(there.ok("status", "--json"))
         (pool,) = found["pools"]
         foreign, own = pool["resources"]
@@ -115,6 +122,13 @@ class TestStatusFromElsewhere:
         assert foreign["host"] == foreign["holder_identity"].split("/")[-2] == own["host"]
         assert 0 < foreign["expires_in_seconds"] <= 30 < own["expires_in_seconds"] <= 60
         assert foreign["fence"] == fence(here, held)
+        assert (foreign["pid"], foreign["guard"]) == (os.getpid(), "unknown")
+        assert foreign["labels"] == {"team": "x"}
+        acquired, release = (seconds_of(foreign[f"{each}_time"]) for each in ("acquire", "release"))
+        assert release - acquired == pytest.approx(1200)
+        (entry,) = pool["queue"]
+        assert (entry["pid"], entry["count"], entry["name"]) == (waiter.process.pid, 1, "b")
+        assert entry["labels"] == {"why": "test"}
         waiter.kill()
 
     def test_in_a_table(self, hosts: Hosts, here: Cli) -> None:
