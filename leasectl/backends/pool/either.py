@@ -13,7 +13,7 @@ from collections.abc import Sequence, Set
 from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
-from leasectl.errors import BackendUnreachable, CanNeverBeMet, LeaseError, NotFound
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.model import Claimant, Process, Standing
 from leasectl.system.clock import earliest
 
@@ -73,7 +73,7 @@ class EitherWaiter:
         for place in self._all:
             try:
                 place.waiter.check()
-            except CanNeverBeMet as reason:
+            except InvalidRequest as reason:
                 self._leave_out(place, reason)
 
     def enqueue(self) -> None:
@@ -146,7 +146,7 @@ class EitherWaiter:
             except BackendUnreachable:
                 self._unsure = place
                 raise
-            except (NotFound, CanNeverBeMet) as reason:
+            except (NotFound, InvalidRequest) as reason:
                 self._leave_out(place, reason)
                 continue
             except TicketGone:

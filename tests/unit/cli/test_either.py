@@ -51,6 +51,12 @@ def test_the_environment_and_cat_say_which_type_it_was(cli: Cli) -> None:
     assert asked_for(cli, handle)["type"] == "azure"
 
 
+def test_the_types_may_stand_without_t(cli: Cli) -> None:
+    assert cli.ok("acquire", "azure", "aws", "--output", "names") == "azure--00\n"
+    show = ("--", "sh", "-c", 'echo "$LEASECTL_TYPE"')
+    assert cli.ok("run", "azure", "aws", *show) == "aws\n"
+
+
 def test_the_command_of_run_is_told_of_each_attempt_which_it_was(cli: Cli) -> None:
     script = (
         'echo "$LEASECTL_ATTEMPT $LEASECTL_TYPE $LEASECTL_NAMES"; '
@@ -119,6 +125,7 @@ def test_a_guard_that_ends_and_a_kill_leave_no_ticket_in_either(cli: Cli) -> Non
     [
         (("-t", "azur"), 66, 'no pool "azur"; did you mean "azure"?'),
         (("-t", "aws"), 64, "give each type once"),
+        (("azure",), 64, "with -t or without, not in both ways"),
         (("-t", "azure", "-c", "2"), 64, "leave out --count"),
         (("-t", "azure", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
         (("-t", "azure", "--backend", "http://127.0.0.1:9"), 64, "choose local: or etcd://"),
