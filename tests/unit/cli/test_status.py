@@ -367,14 +367,16 @@ class TestWatchOnAPipe:
 class TestColour:
     """On a terminal, unless it is a dumb one or NO_COLOR asks for none (no-color.org)."""
 
-    @pytest.mark.parametrize("command", [("status",), ("pool", "list"), ("doctor",)])
     @pytest.mark.parametrize(
-        ("env", "coloured"),
+        ("command", "env", "coloured"),
         [
-            ({}, True),
-            ({"NO_COLOR": "1"}, False),
-            ({"TERM": "dumb"}, False),
-            ({"NO_COLOR": ""}, True),
+            (("status",), {}, True),
+            (("status",), {"NO_COLOR": ""}, True),
+            (("status",), {"NO_COLOR": "1"}, False),
+            (("status",), {"TERM": "dumb"}, False),
+            (("pool", "list"), {}, True),
+            (("doctor",), {}, True),
+            (("doctor",), {"NO_COLOR": "1"}, False),
         ],
     )
     def test_it_is_there_on_a_terminal(
