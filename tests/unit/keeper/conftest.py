@@ -2,4 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.kit.desk import desk as desk
+from tests.kit.marks import marked_below
+
+# What a process in the background meets differs between Pythons.
+pytest_collection_modifyitems = marked_below(__file__, pytest.mark.processes)
