@@ -95,7 +95,14 @@ class EitherWaiter:
 
     def standing(self) -> Standing:
         """How things stand in all the pools together; the position is the best that it has."""
-        standings = [place.waiter.standing() for place in self._places]
+        standings, gone = [], NotFound()
+        for place in self._places:
+            try:
+                standings.append(place.waiter.standing())
+            except NotFound as reason:  # the next claim leaves it out
+                gone = reason
+        if not standings:
+            raise gone
         held = [each for each in standings if each.longest_holder is not None]
         longest = min(held, key=lambda each: each.longest_since, default=standings[0])
         return longest._replace(

@@ -10,12 +10,13 @@ import pytest
 
 from leasectl.backends.contract import Patience, Progress, Turn
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.backends.pool.either import EitherWaiter
 from leasectl.engines.contract import Outlook
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter
-from leasectl.errors import BackendUnreachable, Interrupted, NoLease
+from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.wakeup import Wakeup
 from tests.kit.journal import NoJournal
@@ -282,6 +283,17 @@ class TestTheEnd:
             "see who with: leasectl status"
         )
         other.close()
+
+    def test_how_things_stand_is_told_of_the_pools_that_are_left(self, scene: Scene) -> None:
+        claimant = Claimant("me", "me", EITHER)
+        waiter = EitherWaiter(scene.engine, claimant, until=None, warn=scene.warnings.append)
+        waiter.enqueue()
+        assert (waiter.standing().held, waiter.standing().longest_holder) == (2, "holder of A")
+        scene.pools.delete_pool("A", force=True)
+        assert (waiter.standing().held, waiter.standing().longest_holder) == (1, "holder of B")
+        scene.pools.delete_pool("B", force=True)
+        with pytest.raises(NotFound, match="no pool"):
+            waiter.standing()
 
     def test_a_pool_that_is_deleted_is_told_of_and_waited_for_no_longer(self, scene: Scene) -> None:
         steps = scene.turn()
