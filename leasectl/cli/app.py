@@ -160,6 +160,10 @@ def _occupy_standard_streams() -> None:
 
 
 def _run(args: list[str]) -> int:
+    if "_LEASECTL_COMPLETE" in os.environ:
+        from leasectl.cli.completion_scripts import register
+
+        register()
     try:
         result = command.main(args, prog_name="leasectl", standalone_mode=False)
         return result if isinstance(result, int) else 0

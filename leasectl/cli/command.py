@@ -55,6 +55,11 @@ class Word(click.Argument):
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:
         return []  # the command's `options_metavar` has it, in the right place
 
+    def is_superfluous(self, ctx: click.Context) -> bool:
+        """Whether the option is there, so that this may not be."""
+        source = ctx.get_parameter_source(self.stands_for)
+        return source is click.core.ParameterSource.COMMANDLINE
+
     def settle(self, ctx: click.Context, option: click.Parameter) -> None:
         """Have the option's value be what was given in either way.
 

@@ -45,7 +45,9 @@ def command(*, shell: str) -> None:
     from click.shell_completion import ShellComplete, get_completion_class
 
     from leasectl.cli.app import command as root
+    from leasectl.cli.completion_scripts import register
 
+    register()
     found = get_completion_class(shell)
     assert found is not None
     script = found(root, {}, "leasectl", "_LEASECTL_COMPLETE")

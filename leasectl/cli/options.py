@@ -24,6 +24,8 @@ def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) 
     """Offer the types that the chosen backend has, to a shell that completes a word."""
     from leasectl.cli.completion import known_types
 
+    if isinstance(param, Word) and param.is_superfluous(ctx):
+        return []
     return [each for each in known_types(ctx.params.get("backend")) if each.startswith(incomplete)]
 
 
@@ -35,6 +37,8 @@ def complete_handles(
 
     from leasectl.cli.completion import known_handles
 
+    if isinstance(param, Word) and param.is_superfluous(ctx):
+        return []
     if "/" in incomplete:
         return [CompletionItem(incomplete, type="file")]
     released_too = ctx.info_name == "reacquire"

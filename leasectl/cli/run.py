@@ -36,15 +36,15 @@ class RunCommand(Command):
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        args, argv = self._divided(ctx, args)
+        args, argv = self.divided(ctx, args)
         rest = super().parse_args(ctx, args)
         if not argv and not ctx.resilient_parsing:
             raise click.MissingParameter(ctx=ctx, param_hint="'CMD...'", param_type="argument")
-        ctx.params["argv"] = tuple(argv)
+        ctx.params["argv"] = tuple(argv or ())
         return rest
 
-    def _divided(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
-        """The words up to the command, and the command."""
+    def divided(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str] | None]:
+        """The words up to the command, and the command; None where nothing says that it begins."""
         ctx.allow_interspersed_args = False  # it is the first word that is no option's
         given, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.allow_interspersed_args = True
@@ -53,13 +53,21 @@ class RunCommand(Command):
         if args[:first][-1:] == ["--"]:
             return args[: first - 1], args[first:]
         if "pool_types" in given:
-            return args[:first], args[first:]
+            return args[:first], args[first:] or None
         if "--" in args[first:]:
             separator = args.index("--", first)
             return args[:separator], args[separator + 1 :]
-        if first < len(args) and not _HELP.intersection(args[first:]):
+        helped = _HELP.intersection(args[first:])
+        if first < len(args) and not helped and not ctx.resilient_parsing:
             raise click.UsageError(f"put -- between TYPE and what to run: {_WITH_SEPARATOR}", ctx)
-        return args, []
+        return args, None
+
+
+def words_of_command(args: list[str]) -> int | None:
+    """How many words of the command have been typed, to complete the next; None before it."""
+    assert isinstance(command, RunCommand)
+    argv = command.divided(click.Context(command, resilient_parsing=True), args)[1]
+    return None if argv is None else len(argv)
 
 
 def exit_codes(text: str) -> tuple[int, ...]:
