@@ -44,12 +44,12 @@ def command(*, shell: str) -> None:
     """As `HELP` has it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from leasectl.cli.app import command as root
     from leasectl.cli.completion_scripts import register
 
     register()
     found = get_completion_class(shell)
     assert found is not None
+    root = click.get_current_context().find_root().command
     script = found(root, {}, "leasectl", "_LEASECTL_COMPLETE")
     # Not its own source(): that of bash starts a bash only to ask for its version.
     show(ShellComplete.source(script) + "\n")
