@@ -12,7 +12,7 @@ Commands of commands (`pool`) are `groups`. What `status` shows (`leasectl.pools
 `terminal` what it goes to: how wide, with colours or without. What `serve --print-env` prints is
 `serve_env`, and who finds that server gone is told so by `gone_server`.
 
-Shells complete by `completion_scripts`, and what is known to `completion`.
+Shells complete by `completion_scripts`, with what `completion_values` finds.
 
 A command pays only for what it uses: what others need is imported inside functions.
 """

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-
 import click
 
-from leasectl.backends.kinds import KINDS, either, kind_of
+from leasectl.backends.kinds import KINDS, either
 from leasectl.cli.command import new_command
-from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.cli.output import show
-
-_SERVER_SECONDS = 1.0
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -53,30 +47,3 @@ def command(*, shell: str) -> None:
     script = found(root, {}, "leasectl", "_LEASECTL_COMPLETE")
     # Not its own source(): that of bash starts a bash only to ask for its version.
     show(ShellComplete.source(script) + "\n")
-
-
-def known_types(backend: str | None = None) -> Sequence[str]:
-    """The types of the pools of a backend; none when they can't be read, or aren't its own.
-
-    Args:
-        backend: What ``--backend`` says.
-    """
-    from leasectl.backends.opening import pool_types
-    from leasectl.errors import LeaseError
-    from leasectl.state import read_only
-    from leasectl.system.clock import Clock
-
-    url = choose_backend(backend).url
-    with contextlib.suppress(LeaseError):
-        kind = kind_of(url)
-        if kind.has_pools and not kind.remote:
-            return read_only.pool_types(state_directory())
-        return pool_types(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
-    return []
-
-
-def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
-    """Ids and holder identities of handles; none when they can't be read."""
-    from leasectl.state import read_only
-
-    return read_only.handle_ids(state_directory(), released_too=released_too)

@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the types that the chosen backend has, to a shell that completes a word."""
-    from leasectl.cli.completion import known_types
+    from leasectl.cli.completion_values import known_types
 
     if isinstance(param, Word) and param.is_superfluous(ctx):
         return []
@@ -35,7 +35,7 @@ def complete_handles(
     """Offer handles to a shell that completes a word; for a path, let it look for files."""
     from click.shell_completion import CompletionItem
 
-    from leasectl.cli.completion import known_handles
+    from leasectl.cli.completion_values import known_handles
 
     if isinstance(param, Word) and param.is_superfluous(ctx):
         return []
