@@ -14,6 +14,8 @@ from leasectl.leases.reacquire import reacquire
 from leasectl.model import Request
 from tests.kit.support import Cli, Started, eventually
 
+# Each test is several processes; what differs between Pythons isn't here.
+pytestmark = pytest.mark.once
 EITHER = ("-t", "aws", "-t", "azure")
 
 
