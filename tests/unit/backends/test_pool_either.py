@@ -11,7 +11,7 @@ import pytest
 from leasectl.backends.contract import Patience, Progress, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.either import EitherWaiter
-from leasectl.engines.contract import Outlook
+from leasectl.engines.contract import Outlook, TicketExpired
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
@@ -138,6 +138,10 @@ class Scene:
         patience = Patience(wait, warn=self._warn, report=self.reports.append)
         return self.backend.turn(Claimant("me", "me", EITHER), self.journal, patience)
 
+    def waiter(self) -> EitherWaiter:
+        claimant = Claimant("me", "me", EITHER)
+        return EitherWaiter(self.engine, claimant, until=None, warn=self._warn)
+
     def _warn(self, text: str) -> None:
         assert not self.engine.is_locked
         self.warnings.append(text)
@@ -186,17 +190,21 @@ class TestTheGrant:
         assert [lease.name for lease in scene.journal.leases or ()] == ["A--00"]
         assert (scene.journal.pool_type, scene.journal.said) == ("A", [])
 
-    def test_it_goes_back_when_its_time_is_over_before_that(self, scene: Scene) -> None:
-        steps = scene.turn()
-        next(steps)
+    def test_of_one_whose_time_is_over_before_that_nobody_is_told(self, scene: Scene) -> None:
+        waiter = scene.waiter()
+        waiter.enqueue()
         scene.engine.failing = {"dequeue B"}
         scene.free("A")
-        steps.send(set())
+        with pytest.raises(BackendUnreachable):
+            waiter.claim()
+        assert scene.held() == ["A--00"]
         scene.engine.failing = set()
         scene.engine.waiters["A"].has_place = False
-        with pytest.raises(BackendUnreachable, match="a lease of A ran out"):
-            steps.send(set())
-        assert (scene.journal.leases, scene.journal.said) == (None, ["to undo", "gave up"])
+        with pytest.raises(TicketExpired, match="a lease of A ran out"):
+            waiter.claim()
+        assert not waiter.has_place
+        waiter.dequeue()
+        assert (scene.held(), scene.waiting()) == ([], [])
 
     def test_what_may_have_been_claimed_comes_before_all_else(self, scene: Scene) -> None:
         steps = scene.turn()
@@ -285,8 +293,7 @@ class TestTheEnd:
         other.close()
 
     def test_how_things_stand_is_told_of_the_pools_that_are_left(self, scene: Scene) -> None:
-        claimant = Claimant("me", "me", EITHER)
-        waiter = EitherWaiter(scene.engine, claimant, until=None, warn=scene.warnings.append)
+        waiter = scene.waiter()
         waiter.enqueue()
         assert (waiter.standing().held, waiter.standing().longest_holder) == (2, "holder of A")
         scene.pools.delete_pool("A", force=True)
