@@ -14,7 +14,8 @@
     │   └── AccessRefused            or refuses us, with the code of the reason
     ├── StateUnwritable         73   state directory or handle can't be written
     ├── NoLease                 75   no lease before the deadline
-    │   └── Cancelled                released, or its guard ended, while waiting
+    │   ├── Cancelled                released, or its guard ended, while waiting
+    │   └── LockHeld                 or another process held the state directory's lock all the time
     ├── NotAllowed              77   not the holder, or not allowed
     └── LeaseLost               79   the lease was lost while in use
 
@@ -106,6 +107,10 @@ class NoLease(LeaseError):
     """No lease before the deadline."""
 
     exit_code = 75
+
+
+class LockHeld(NoLease):
+    """Another process holds a lock for longer than the command may wait; it is stopped, perhaps."""
 
 
 class Cancelled(NoLease):

@@ -15,6 +15,7 @@ from leasectl.cli.waiting import interrupts, reported, sleep_jitter, warn_of_end
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound, spares_optional
 from leasectl.leases.acquire import acquire
 from leasectl.model import Process, Scope
+from leasectl.system.lock_wait import wait_limit
 from leasectl.system.process import identify
 from leasectl.system.signals import SignalTrap
 
@@ -97,19 +98,21 @@ def command(
         warn_of_endless_wait(wait_seconds, quiet=quiet)
     try:
         with SignalTrap() as trap:
-            service = open_service(backend)
+            with wait_limit(wait_seconds):
+                service = open_service(backend)
             ends = interrupts(trap, guard)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
-            with reported(request, wait_seconds, ends, quiet=quiet) as waiting:
-                handle = acquire(
-                    service,
-                    request,
-                    patience=waiting.patience,
-                    guard=guard,
-                    guards_job_too=guard_pid is not None,
-                )
-                waiting.got(handle)
-            print_and_announce(service, handle, trap, output)
+            with wait_limit(wait_seconds):
+                with reported(request, wait_seconds, ends, quiet=quiet) as waiting:
+                    handle = acquire(
+                        service,
+                        request,
+                        patience=waiting.patience,
+                        guard=guard,
+                        guards_job_too=guard_pid is not None,
+                    )
+                    waiting.got(handle)
+                print_and_announce(service, handle, trap, output)
     except LeaseError as error:
         if optional and spares_optional(error):
             note(f"{error}; going on without a lease, as it is optional")

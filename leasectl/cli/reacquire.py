@@ -7,9 +7,10 @@ from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.handle_output import print_and_announce
 from leasectl.cli.waiting import interrupts, reported, sleep_jitter
-from leasectl.errors import NoLease
+from leasectl.errors import LockHeld, NoLease
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.targets import Targets
+from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
@@ -40,19 +41,22 @@ def command(
     the queue. A delayed release is armed anew. Prints the handle's path. If no lease is had, the
     handle holds nothing, and can be reacquired later.
     """
-    with SignalTrap() as trap:
-        service = open_service(for_handles=True)
-        record = Targets(service).handle_at(handle)
-        if record is None:
-            raise no_handle_of_ours(handle, service, "reacquired")
-        ends = interrupts(trap, record.guard)
-        sleep_jitter(jitter_seconds, ends, quiet=quiet)
-        try:
-            with reported(record.request, wait_seconds, ends, quiet=quiet) as waiting:
-                held = reacquire(service, record.id, patience=waiting.patience)
-                waiting.got(held)
-        except NoLease as error:
+    try:
+        with SignalTrap() as trap:
+            with wait_limit(wait_seconds):
+                service = open_service(for_handles=True)
+                record = Targets(service).handle_at(handle)
+            if record is None:
+                raise no_handle_of_ours(handle, service, "reacquired")
+            ends = interrupts(trap, record.guard)
+            sleep_jitter(jitter_seconds, ends, quiet=quiet)
+            with wait_limit(wait_seconds):
+                with reported(record.request, wait_seconds, ends, quiet=quiet) as waiting:
+                    held = reacquire(service, record.id, patience=waiting.patience)
+                    waiting.got(held)
+                print_and_announce(service, held, trap, "json" if as_json else "handle")
+    except NoLease as error:
+        if not isinstance(error, LockHeld):
             error.args = (f"{error}; the handle holds nothing now",)
-            error.exit_code = error.exit_code if conflict_code is None else conflict_code
-            raise
-        print_and_announce(service, held, trap, "json" if as_json else "handle")
+        error.exit_code = error.exit_code if conflict_code is None else conflict_code
+        raise

@@ -21,7 +21,7 @@ from leasectl.state.database import SCHEMA_VERSION, unlink
 from leasectl.state.directory import State, check_directory
 from leasectl.state.handles import Handles
 from leasectl.state.soundness import examine
-from leasectl.system.lock_wait import flock_within
+from leasectl.system.lock_wait import flock_within, holders_of
 from leasectl.text.wording import counted, listed
 
 LOCK_PATIENCE_SECONDS = 3.0
@@ -93,18 +93,13 @@ def state_lock(directory: str, patience_seconds: float = LOCK_PATIENCE_SECONDS) 
     try:
         if flock_within(fd, patience_seconds):
             return Finding(OK, f"{path} is free")
-        return _stuck(path, os.fstat(fd))
+        return _stuck(path, fd)
     finally:
         os.close(fd)
 
 
-def _stuck(path: str, found: os.stat_result) -> Finding:
-    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    holders = []
-    with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as file:
-        # A waiting one has an arrow in its second field.
-        fields = [line.split() for line in file]
-        holders = [each[4] for each in fields if each[1] == "FLOCK" and device in each]
+def _stuck(path: str, fd: int) -> Finding:
+    holders = holders_of(fd)
     who = f" by process {', '.join(holders)}" if holders else ""
     return Finding(
         FAIL,

@@ -30,12 +30,16 @@ from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import ENDING, FORWARDED, Supervisor
 from leasectl.system.clock import Clock
+from leasectl.system.lock_wait import lock_limit, wait_limit
 from leasectl.system.poll import READABLE, Interrupt
 from leasectl.system.process import identify, this_process
 from leasectl.system.signals import SignalDescriptor
 
 # What says how an attempt itself ended, so that how the one before ended no longer counts.
 _OF_THIS_ATTEMPT = (LeaseLost, CommandNotFound, CannotExecute)
+
+# The command has ended: how, is not to wait for long for whoever holds the lock and is stopped.
+_GIVE_BACK_SECONDS = 5.0
 
 
 class Runner:
@@ -120,7 +124,7 @@ class Runner:
             return self._supervisor.supervise(self._fork(path, environ))
         try:
             got(handle)
-            return self._run_under(handle, path, attempt)
+            return self._run_under(handle, path, attempt, patience)
         finally:
             self._give_back(handle)
 
@@ -129,19 +133,20 @@ class Runner:
         try:
             self._raise_if_ending()
             self._before_acquire([interrupt])
-            return acquire(
-                self._service,
-                self._plan.request,
-                patience=patience._replace(interrupts=(*patience.interrupts, interrupt)),
-                followed=True,
-            )
+            with wait_limit(patience.wait_seconds):
+                return acquire(
+                    self._service,
+                    self._plan.request,
+                    patience=patience._replace(interrupts=(*patience.interrupts, interrupt)),
+                    followed=True,
+                )
         except LeaseError as error:
             if not self._plan.optional or not spares_optional(error):
                 raise
             self._warn(f"{error}; going on without a lease, as it is optional")
             return None
 
-    def _run_under(self, handle: Handle, path: str, attempt: int) -> Ending:
+    def _run_under(self, handle: Handle, path: str, attempt: int, patience: Patience) -> Ending:
         names_path = self._service.state.names_path(handle.id)
         child = self._fork(path, self._plan.environ_under(handle, names_path, attempt))
         try:
@@ -149,7 +154,8 @@ class Runner:
         except NotFound:
             return self._supervisor.supervise(child)  # killed already; says so
         try:
-            watch = self._have_it_follow(handle, guard)
+            with wait_limit(patience.wait_seconds):
+                watch = self._have_it_follow(handle, guard)
         except BaseException:
             child.abandon()
             raise
@@ -183,7 +189,8 @@ class Runner:
 
     def _give_back(self, handle: Handle) -> None:
         try:
-            finish(self._service, handle)
+            with lock_limit(_GIVE_BACK_SECONDS):
+                finish(self._service, handle)
         except LeaseError as error:
             # How the command ended is what counts; its death is known to the keeper too.
             self._warn(f"{error}; the keeper goes on trying to release it")

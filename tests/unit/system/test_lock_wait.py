@@ -16,8 +16,14 @@ from typing import Callable
 
 import pytest
 
-from leasectl.errors import Interrupted, LeaseError
-from leasectl.system.lock_wait import CLEAN_UP_SECONDS, flock_exclusive, flock_within, lock_limit
+from leasectl.errors import Interrupted, LeaseError, LockHeld
+from leasectl.system.lock_wait import (
+    CLEAN_UP_SECONDS,
+    flock_exclusive,
+    flock_within,
+    holders_of,
+    lock_limit,
+)
 from leasectl.system.signals import SignalDescriptor, SignalTrap
 from tests.kit.support import eventually
 
@@ -135,12 +141,50 @@ def test_what_is_cleaned_up_after_a_signal_may_take_the_lock(lock: Path, held: i
     assert waiter.ending() == 0
 
 
-def test_a_limit_ends_the_wait_of_who_has_a_command_to_look_after(lock: Path, held: int) -> None:
+@pytest.mark.parametrize("wait", [wait_for, beside_a_trap, beside_a_descriptor])
+def test_a_limit_ends_the_wait(lock: Path, held: int, wait: Callable[[Path], None]) -> None:
+    def wait_within() -> None:
+        with lock_limit(0.1):
+            wait(lock)
+
+    assert Waiter(wait_within).ending() == 1
+
+
+def test_a_signal_ends_a_wait_that_has_a_limit(lock: Path, held: int) -> None:
+    def wait() -> None:
+        with lock_limit(60.0):
+            beside_a_trap(lock)
+
+    waiter = Waiter(wait)
+    waiter.signal(signal.SIGTERM)
+    assert waiter.ending() == 100 + signal.SIGTERM
+
+
+def test_a_limit_that_is_over_leaves_each_wait_its_moment(lock: Path, held: int) -> None:
+    def wait() -> None:
+        with lock_limit(0.0, each_seconds=60.0):
+            wait_for(lock)
+
+    waiter = Waiter(wait)
+    eventually(waiter.is_asleep)
+    fcntl.flock(held, fcntl.LOCK_UN)
+    assert waiter.ending() == 0
+
+
+def test_a_limit_inside_another_gives_way_to_it_again(lock: Path, held: int) -> None:
     def wait() -> None:
         with lock_limit(0.1):
-            beside_a_descriptor(lock)
+            with lock_limit(None):
+                pass
+            wait_for(lock)
 
     assert Waiter(wait).ending() == 1
+
+
+def test_who_holds_it_is_named(lock: Path, held: int) -> None:
+    assert holders_of(held) == [str(os.getpid())]
+    with lock_limit(0.0), pytest.raises(LockHeld, match=f"{lock} .* by process {os.getpid()}; "):
+        wait_for(lock)
 
 
 def test_a_lock_is_tried_for_so_long(lock: Path, held: int) -> None:
