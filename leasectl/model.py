@@ -159,6 +159,8 @@ class Resource(NamedTuple):
         holder_pid: As the claimant said; None where it didn't, and on the embedded pool, whose
             records say more.
         release_after_seconds: Of the request; None likewise.
+        ended: Who has ended the lease by force and why, while it is kept for its holder, who has
+            been told; None for a lease that is good.
     """
 
     name: str
@@ -167,6 +169,7 @@ class Resource(NamedTuple):
     expires_in_seconds: float | None = None
     holder_pid: int | None = None
     release_after_seconds: float | None = None
+    ended: str | None = None
 
 
 class Standing(NamedTuple):
@@ -235,6 +238,7 @@ class Handle(NamedTuple):
         explicit_ttl: The ttl was asked for; else it is the backend's default.
         granted_type: Where several types would do, the one of its last grant; None before the
             first.
+        lost_reason: Who took its leases away by force, and why; empty where that isn't known.
     """
 
     id: str
@@ -259,6 +263,7 @@ class Handle(NamedTuple):
     unconfirmed: bool = False
     explicit_ttl: bool = False
     granted_type: str | None = None
+    lost_reason: str = ""
 
     @property
     def type(self) -> str | None:

@@ -171,7 +171,8 @@ class Backend(Protocol):
         """Give names back, as far as the claim key still finds them. Twice is once.
 
         A remote backend yields each as it is done, and raises in the end if one couldn't be. Its
-        claim key is the journal's key, and no names are whatever that key may have been granted.
+        claim key is the journal's key. No names are all that the key may have been granted, and
+        what it had that was ended by force.
         """
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
@@ -226,6 +227,23 @@ class Opener(Protocol):
         """Open the backend that a URL names; no server is asked anything yet."""
 
 
+class ClaimWatch(Protocol):
+    """Tells a holder at once that somebody else has changed what it holds.
+
+    Attributes:
+        fd: Readable when that may be so.
+    """
+
+    @property
+    def fd(self) -> int: ...
+
+    def take(self) -> str:
+        """Get ready for the next; returns who has taken something by force and why, if that."""
+
+    def close(self) -> None:
+        """Watch no longer."""
+
+
 class PoolServer(Protocol):
     """The module that a kind's row names for what its server is asked beside a `Backend`."""
 
@@ -233,6 +251,18 @@ class PoolServer(Protocol):
         self, url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
     ) -> Callable[[str], tuple[str, ...]]:
         """Open what renews in a thread of its own; as `opening.open_renewals`."""
+
+    def open_claim_watch(
+        self,
+        url: str,
+        *,
+        state_id: str,
+        settings: Settings,
+        claim_key: str,
+        fence: int,
+        clock: Clock,
+    ) -> ClaimWatch | None:
+        """Open what tells a holder of changes; as `opening.open_claim_watch`."""
 
     def open_probe(
         self, url: str, settings: Settings, *, clock: Clock

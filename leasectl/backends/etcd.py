@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from leasectl.backends.contract import Backend, Opening
+from leasectl.backends.contract import Backend, ClaimWatch, Opening
 from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
@@ -71,6 +71,20 @@ def open_renewals(
         url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
     )
     return opened.engine.renew
+
+
+def open_claim_watch(
+    url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
+) -> ClaimWatch:
+    """As `PoolServer` has it."""
+    from leasectl.engines.etcd.keys import Keys
+    from leasectl.engines.etcd.opening import open_gateway
+    from leasectl.engines.etcd.records import revision_of
+    from leasectl.engines.etcd.waiting.claim_watch import EtcdClaimWatch
+
+    gateway = open_gateway(url, settings, clock=clock)
+    keys = Keys(parse_etcd_url(url).prefix, state_id)
+    return EtcdClaimWatch(gateway, keys, claim_key, revision_of(fence))
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Callable, cast
 
 from leasectl.backends.contract import Opening
-from leasectl.backends.kinds import kind_of
+from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
@@ -15,8 +15,15 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import Backend, Opener, PoolServer, StatusServer
+    from leasectl.backends.contract import (
+        Backend,
+        ClaimWatch,
+        Opener,
+        PoolServer,
+        StatusServer,
+    )
     from leasectl.engines.contract import LostListener
+    from leasectl.model import Handle
 
 
 def check_url(url: str) -> str:
@@ -98,6 +105,30 @@ def open_renewals(
         state_id=state_id,
         settings=parse_settings(settings),
         ttl_seconds=ttl_seconds,
+        clock=clock,
+    )
+
+
+def open_claim_watch(handle: Handle, *, state_id: str, clock: Clock) -> ClaimWatch | None:
+    """Open what tells at once when somebody else changes what a handle holds on a server.
+
+    Args:
+        handle: It holds something that lives on a server.
+        state_id: Of the state directory, as `State.state_id` tells it.
+        clock: Where times come from.
+
+    Returns:
+        It has a thread of its own. None where leases aren't changed by others, or nobody says so.
+    """
+    server = _pool_server(handle.backend)
+    if server is None:
+        return None
+    return server.open_claim_watch(
+        handle.backend,
+        state_id=state_id,
+        settings=parse_settings(handle.settings),
+        claim_key=claim_key_of(handle),
+        fence=min((lease.fence for lease in handle.leases), default=0),
         clock=clock,
     )
 

@@ -6,11 +6,11 @@ parse by `options` (what all of them do with a command line, click's part aside,
 the service by `context`, call a verb of `leasectl.leases`, `leasectl.pools` or `leasectl.run`,
 print by `output`. Who waits does so inside `waiting.reported`, which shows progress, on a terminal
 in one line (`waiting_line`); what was acquired is printed before it is announced (`handle_output`).
-Commands of commands (`pool`) are `groups`. What `status` shows (`leasectl.pools.shown`),
-`status_table` writes, by the columns of `status_columns`, and `status_watch` repeats;
-`pool_options` are those that commands on pools share. `table` is what any table looks like, and
-`terminal` what it goes to: how wide, with colours or without. What `serve --print-env` prints is
-`serve_env`, and who finds that server gone is told so by `gone_server`.
+What `release --force` says is `release_forced`. Commands of commands (`pool`) are `groups`. What
+`status` shows (`leasectl.pools.shown`), `status_table` writes, by the columns of `status_columns`,
+and `status_watch` repeats; `pool_options` are those that commands on pools share. `table` is what
+any table looks like, and `terminal` what it goes to: how wide, with colours or without. What `serve
+--print-env` prints is `serve_env`, and who finds that server gone is told so by `gone_server`.
 
 Shells complete by `completion_scripts`, with what `completion_values` finds.
 

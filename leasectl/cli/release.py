@@ -26,6 +26,7 @@ Examples:
   leasectl release "$h"
   leasectl release "$h" --delay 20m --detach
   leasectl release --scope test
+  leasectl release --names azure--install--03 --force --reason "stuck since noon"
 """
 
 
@@ -63,6 +64,8 @@ Examples:
 @option("--all", "everything", is_flag=True, help="All handles of this state directory.")
 @option("--delay", type=parse_duration, metavar="D", help="Release after this long.")
 @option("--detach", is_flag=True, help="With --delay: have the keeper do it, and return at once.")
+@option("--force", is_flag=True, help="With --names: whoever holds them.")
+@option("--reason", metavar="TEXT", help="With --force: shown to whoever loses the lease.")
 @options.json_output
 @options.backend
 def command(
@@ -73,6 +76,8 @@ def command(
     everything: bool,
     delay: float | None,
     detach: bool,
+    force: bool,
+    reason: str | None,
     as_json: bool,
     backend: str | None,
 ) -> None:
@@ -81,11 +86,26 @@ def command(
     What is released already, by whomever, is left alone: the exit code is 0 and nothing is
     printed. What a delayed release means is fixed when it is asked for: if the handle has been
     reacquired since, nothing happens. A handle that still waits for its lease stops waiting.
+
+    By name you release what your own job and build hold; with --force, whatever anybody holds.
+    Its run is told at once and ends the command (exit code 79). The next in the queue gets the
+    lease when that is done, or when the time of its last renewal is over; without run and --ttl
+    at once, and what still uses it is for you to end.
     """
     if sum(map(bool, (handles, lists_of_names, scope, everything))) != 1:
         raise InvalidRequest("say what to release: one of --handle, --names, --scope test or --all")
     if detach and delay is None:
         raise InvalidRequest("--detach goes with --delay")
+    if force or reason is not None:
+        if not force:
+            raise InvalidRequest("--reason goes with --force")
+        if not lists_of_names or delay is not None:
+            raise InvalidRequest("--force goes with --names, and is done at once")
+        from leasectl.cli.release_forced import release_and_tell
+
+        names = [name for names in lists_of_names for name in names]
+        release_and_tell(names, reason or "", backend, as_json=as_json)
+        return
     service = open_service(backend, for_handles=True)
     listed = Listed([], [], [], [])
     absent: LeaseError | None = None

@@ -60,6 +60,8 @@ class Wording(NamedTuple):
 
     def ends(self, shown: ShownLease) -> str:
         """When a lease ends, by itself or by a release; what comes first is all that is short."""
+        if shown.ended is not None:
+            return self._ended(shown, shown.ended)
         parts = []
         if shown.release_time is not None:
             left = _between(self.at, shown.release_time)
@@ -67,6 +69,12 @@ class Wording(NamedTuple):
         if shown.expires_in_seconds is not None:
             parts.append(self._expires(shown, max(0.0, shown.expires_in_seconds)))
         return ", ".join(parts[: None if self.full else 1]) or NOTHING
+
+    def _ended(self, shown: ShownLease, why: str) -> str:
+        left = shown.expires_in_seconds
+        at_latest = "" if left is None else f", in {format_duration(max(0.0, left))}"
+        what = printable(why, longest=500) if self.full else "by force"
+        return f"{what}{at_latest}"
 
     def _expires(self, shown: ShownLease, left_seconds: float) -> str:
         ttl_seconds = shown.lease.lease_duration_seconds or 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from leasectl.model import Pool
+from leasectl.model import Pool, Process
 
 
 class PoolAdmin(Protocol):
@@ -30,6 +30,25 @@ class PoolAdmin(Protocol):
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         """Take resources out; NotAllowed when one is held, unless forced: its lease is lost."""
+
+    def end_early(
+        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+    ) -> tuple[str, ...]:
+        """End claims before their time; their holder is told, and can't renew them any more.
+
+        They are kept for their holder, though, until the time is over that their last renewal gave
+        them, or it gives up all that it had (`Engine.free`), or its guard has ended, whichever is
+        first. What has no ttl and no guard is free at once, also if it was being kept so far.
+
+        Args:
+            claim_key: What finds them.
+            names: Which of them.
+            guard: Whose end frees them, as far as the store can see it; None for nobody's.
+            reason: Who does this, and why; `Resource.ended` shows it.
+
+        Returns:
+            The names that were ended, or freed, by this call.
+        """
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         """Remove a pool; NotAllowed when it is in use, unless forced: its leases are lost."""

@@ -5,9 +5,9 @@ An acquisition: the command line makes a `service` (state directory, backend, `c
 its turn in the queue; the command announces (`announce`) what was had, or takes it back. On a
 server `acquire_remote` goes that road, since grant and record can't be one transaction there.
 
-What becomes of it: `release` (on a server `release_remote`), `delay` has the keeper do that later,
-`renew` (by threads: `renewal_threads`), `reacquire` takes the same again. `targets` finds the
-handles that a path, names or `scope_test`'s list mean; `adoption` makes one for names that none
-here holds. What nobody does any more: `recovery` gives back what the dead hold, `losses` records
-what went away by itself.
+What becomes of it: `release` (on a server `release_remote`; of what others hold `release_forced`),
+`delay` has the keeper do that later, `renew` (by threads: `renewal_threads`), `reacquire` takes the
+same again. `targets` finds the handles that a path, names or `scope_test`'s list mean; `adoption`
+makes one for names that none here holds. What nobody does any more: `recovery` gives back what the
+dead hold, `losses` records what went away by itself.
 """

@@ -44,5 +44,5 @@ def not_ours(name: str, holder_identity: str, caller: Caller) -> NotAllowed:
     """The error for a name that another job or build holds."""
     return NotAllowed(
         f'"{name}" is held by {holder_identity}, which is another job or build than '
-        f"{caller.owner}; only its own can release it by name"
+        f"{caller.owner}; to end its lease all the same: leasectl release --names {name} --force"
     )

@@ -40,6 +40,8 @@ def reacquire(service: Service, handle_id: str, *, patience: Patience) -> Handle
     def give_back(current: Handle) -> None:
         backend.withdraw(current.id)
         backend.release(current.id, current.names)
+        if current.lost:
+            backend.release(current.id, ())  # what was taken away by force
 
     journal = RecordJournal(service, handle, again=give_back)
     if journal.needs_keeper:

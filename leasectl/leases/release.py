@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.backends.contract import Backend
+from leasectl.backends.kinds import claim_key_of
 from leasectl.leases.scope_test import unlist
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
@@ -40,6 +41,7 @@ def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
     with backend.atomic():
         current = service.current(target)
         if current is None:
+            give_up_lost(service, target)
             return ()
         wanted = current.names if target.names is None else target.names
         freed = _free(backend, current, wanted)
@@ -71,9 +73,25 @@ def finish(service: Service, handle: Handle) -> tuple[str, ...]:
     with backend.atomic():
         current = service.current(whole(handle))
         freed = _free(backend, current, current.names) if current is not None else ()
+        if current is None:
+            give_up_lost(service, whole(handle))
         service.handles.forget(handle.id, handle.acquisition)
     unlist(service, handle, handle.names)
     return freed
+
+
+def give_up_lost(service: Service, target: ReleaseTarget) -> None:
+    """Have a pool keep no longer what was taken away by force: its holder has done with it.
+
+    Args:
+        service: On the state directory of its handle.
+        target: Void when the handle holds something still, or has moved on from the acquisition.
+    """
+    handle = service.handles.load(target.handle_id)
+    if handle is None or not handle.lost or handle.state != "released":
+        return
+    if whole(handle) == target:
+        list(service.backend_of(handle).release(claim_key_of(handle), ()))
 
 
 def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
@@ -81,4 +99,7 @@ def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, 
     if handle.state == "acquiring":
         backend.withdraw(handle.id)
         return ()
-    return tuple(backend.release(handle.id, names))
+    freed = tuple(backend.release(handle.id, names))
+    if handle.lost and len(names) == len(handle.names):
+        backend.release(handle.id, ())
+    return freed

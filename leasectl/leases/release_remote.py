@@ -81,7 +81,7 @@ class _Release:
                 self._backend.withdraw(claim_key_of(handle))
             return ()
         released = self._send(names) if names else ()
-        if self._target.names is None and _may_have_more(handle):
+        if self._target.names is None and (handle.lost or _may_have_more(handle)):
             list(self._backend.release(claim_key_of(handle), ()))
         self._record_what_is_over(names)
         return released

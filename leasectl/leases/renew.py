@@ -62,8 +62,9 @@ def _record(service: Service, target: ReleaseTarget, held: Collection[str]) -> N
 def _require_held(service: Service, target: ReleaseTarget) -> Handle:
     handle = service.handles.require(target.handle_id)
     if handle.lost:
+        why = f" ({handle.lost_reason})" if handle.lost_reason else ""
         raise LeaseLost(
-            f"handle {handle.id} has lost its lease; get a new one with: "
+            f"handle {handle.id} has lost its lease{why}; get a new one with: "
             f"leasectl reacquire --handle {service.state.names_path(handle.id)}"
         )
     if handle.state != "held" or handle.acquisition != target.acquisition:

@@ -50,7 +50,10 @@ class Showing:
             parse_holder(lease.holder_identity),
             pid=resource.holder_pid,
             expires_in_seconds=resource.expires_in_seconds,
+            ended=resource.ended,
         )
+        if resource.ended is not None:
+            return shown._replace(renewed_by=_nobody(lease))
         handle = self._handles.get(resource.claim_key or "")
         if handle is not None:
             return self._with_record(shown, handle)

@@ -58,6 +58,7 @@ class ShownLease(NamedTuple):
         release_time: When it is going to be released, wall clock; None for never or unknown.
         expires_in_seconds: When it runs out unless it is renewed; None for never.
         renewed_by: Who renews it; None where it doesn't run out, and where that is unknown.
+        ended: Who has released it by force and why, while it is kept for its holder; else None.
     """
 
     lease: Lease
@@ -69,6 +70,7 @@ class ShownLease(NamedTuple):
     release_time: float | None = None
     expires_in_seconds: float | None = None
     renewed_by: Renewer | None = None
+    ended: str | None = None
 
 
 class ShownResource(NamedTuple):

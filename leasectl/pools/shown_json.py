@@ -64,8 +64,13 @@ def encode_overview(overview: Overview) -> dict[str, object]:
 def _resource_fields(resource: ShownResource) -> dict[str, object]:
     if resource.lease is None:
         return {"name": resource.name, "state": "free", **dict.fromkeys(_lease_keys())}
-    state = "unconfirmed" if resource.lease.unconfirmed else "held"
-    return {"name": resource.name, "state": state, **_lease_fields(resource.lease)}
+    return {"name": resource.name, "state": _state(resource.lease), **_lease_fields(resource.lease)}
+
+
+def _state(shown: ShownLease) -> str:
+    if shown.ended is not None:
+        return "ended"
+    return "unconfirmed" if shown.unconfirmed else "held"
 
 
 def _lease_fields(shown: ShownLease) -> dict[str, object]:
@@ -88,6 +93,7 @@ def _lease_fields(shown: ShownLease) -> dict[str, object]:
         "release_time": rfc3339(shown.release_time),
         "renewed_by": shown.renewed_by,
         "labels": dict(lease.labels),
+        "ended": shown.ended,
     }
 
 
@@ -178,6 +184,7 @@ def _lease(name: str, fields: Any) -> ShownLease:
         release_time=_optional(_time, fields["release_time"]),
         expires_in_seconds=_optional(_number, fields["expires_in_seconds"]),
         renewed_by=_RENEWERS.get(fields["renewed_by"]),
+        ended=_optional(_text, fields.get("ended")),
     )
 
 

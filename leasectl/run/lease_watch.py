@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
+from leasectl.backends.opening import open_claim_watch
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
+from leasectl.leases.release import give_up_lost
 from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.renewal_threads import RenewalThreads
 from leasectl.leases.service import Service
@@ -15,12 +18,17 @@ from leasectl.run.keeper_pidfd import KeeperPidfd
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.lock_wait import lock_limit
+from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
+
+if TYPE_CHECKING:
+    from leasectl.backends.contract import ClaimWatch
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
 # How long a lock is waited for at a time: the command, its signals and its deadline need looking
 # after meanwhile, and a ttl can be short.
 LOCK_PATIENCE_SECONDS = 0.3
+_TRY_AGAIN_SECONDS = 1.0
 
 
 class LeaseWatch:
@@ -47,13 +55,22 @@ class LeaseWatch:
         self._was_given_back = False
         self._deadline = None if self._ttl is None else renewed_at + self._ttl
         self._renew_at = None if self._ttl is None else renewed_at + self._ttl / 3
-        self._threads = (
-            RenewalThreads(service.state, clock=clock)
-            if self._ttl is not None and kind_of_handle(handle).remote
-            else None
-        )
+        self._threads: RenewalThreads | None = None
+        self._claim_watch: ClaimWatch | None = None
+        self._give_up_lost_at: float | None = None
+        self._is_stale = False  # something has changed since the last renewal was sent
+        if self._ttl is not None and kind_of_handle(handle).remote:
+            self._threads = RenewalThreads(service.state, clock=clock)
+            state_id = service.state.state_id()
+            self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
         self._pipe = listen(service.state.runner_pipe(handle.id))
         self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
+
+    @property
+    def reason(self) -> str:
+        """Who has taken the lease away by force, and why; empty where that isn't known."""
+        record = self._service.handles.load(self._handle.id)
+        return record.lost_reason if record is not None else ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,14 +86,15 @@ class LeaseWatch:
 
     def fds(self) -> list[int]:
         """What becomes readable when there is something to look at."""
-        threads = None if self._threads is None else self._threads.fd
-        return [fd for fd in (self._pipe.fd, threads, self._keeper.fd) if fd is not None]
+        watches = (self._threads, self._claim_watch)
+        server_fds = [each.fd for each in watches if each is not None]
+        return [fd for fd in (self._pipe.fd, *server_fds, self._keeper.fd) if fd is not None]
 
     def until(self, now: float) -> float | None:
         """When there is something to look at again at the latest."""
         give_up_at = self._give_up_at
         ahead = give_up_at if give_up_at is not None and give_up_at > now else None
-        return earliest(self._renew_at, ahead, self._keeper.look_at)
+        return earliest(self._renew_at, ahead, self._keeper.look_at, self._give_up_lost_at)
 
     def look(self, woken: Collection[int]) -> None:
         """Do what the descriptors that have something to say, and the time, ask for."""
@@ -85,6 +103,8 @@ class LeaseWatch:
             self._look_at_record()
         if self._keeper.fd is not None and self._keeper.fd in woken:
             self._keeper.look()
+        if self._claim_watch is not None and self._claim_watch.fd in woken:
+            self._look_anew(self._claim_watch.take())
         if self._threads is not None:
             for target, outcome in self._threads.outcomes():
                 self._take(target, outcome)
@@ -93,6 +113,8 @@ class LeaseWatch:
             self._keeper.look()
         if self._renew_at is not None and now >= self._renew_at:
             self._renew()
+        if self._give_up_lost_at is not None and now >= self._give_up_lost_at:
+            self.go_on_without()
 
     def is_lost(self, now: float) -> bool:
         """Tell whether the command has to end: the lease was taken, or soon may be."""
@@ -106,11 +128,22 @@ class LeaseWatch:
         grace = now + GRACE_AFTER_LOSS_SECONDS if self._was_taken else None
         return earliest(deadline, grace) or now + GRACE_AFTER_LOSS_SECONDS
 
+    def go_on_without(self) -> None:
+        """Nobody ends the command for its lease; so that it isn't kept, where it has no ttl."""
+        self._give_up_lost_at = None
+        if self._ttl is None:
+            try:
+                with lock_limit(self._lock_patience()):
+                    give_up_lost(self._service, whole(self._handle))
+            except (LeaseError, Interrupted):
+                self._give_up_lost_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
+
     def close(self) -> None:
         """Watch no longer."""
         self._pipe.close()
-        if self._threads is not None:
-            self._threads.close()
+        for each in (self._threads, self._claim_watch):
+            if each is not None:
+                each.close()
         self._keeper.close()
 
     # ---- deadlines
@@ -140,8 +173,20 @@ class LeaseWatch:
         record = self._service.handles.load(self._handle.id)
         self._was_taken = record is not None and record.lost
 
+    def _look_anew(self, reason: str) -> None:
+        """Renew now, for that shows what is left; if a renewal is under way, when it has come."""
+        self._is_stale = True
+        if reason:
+            handle, state = self._handle, self._service.state
+            limit = lock_limit(self._lock_patience())
+            with contextlib.suppress(LeaseError, Interrupted), limit, state.transaction():
+                self._service.handles.explain_loss(handle, reason, runner=this_process())
+        if self._renew_at is not None:
+            self._renew_at = self._clock.elapsed()
+
     def _renew(self) -> None:
         if self._threads is not None:
+            self._is_stale = False
             self._threads.send(self._handle)
             self._renew_at = None  # its outcome says when next
             return
@@ -156,6 +201,8 @@ class LeaseWatch:
             note_renewal(self._service, target, held)
 
         self._note_renewal(outcome.sent_at, record)
+        if self._is_stale and self._renew_at is not None:
+            self._renew_at = self._clock.elapsed()
 
     def _note_renewal(self, sent_at: float, renewed: Callable[[], object]) -> None:
         try:

@@ -126,8 +126,11 @@ class Supervisor:
         on_lost = self._plan.on_lost
         loss.at = now
         loss.kill_at = watch.kill_at(now) if on_lost == "term" else None
+        why = f" ({watch.reason})" if watch.reason else ""
         self._warn(
-            f"lost the lease on {listed(watch.names)}: {self._plan.name} {_BECOMES[on_lost]}"
+            f"lost the lease on {listed(watch.names)}{why}: {self._plan.name} {_BECOMES[on_lost]}"
         )
-        if on_lost != "ignore":
+        if on_lost == "ignore":
+            watch.go_on_without()
+        else:
             child.signal(signal.SIGKILL if on_lost == "kill" else signal.SIGTERM)

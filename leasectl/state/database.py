@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.system.process import boot_id
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 _APPLICATION_ID = 0x6C656173  # "leas"
 
 

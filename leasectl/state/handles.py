@@ -139,14 +139,15 @@ class Handles:
             leases=(),
             release_at=None,
             lost=False,
+            lost_reason="",
             lost_replies=0,
             cancelled=False,
             unconfirmed=False,
         )
         self._state.db.execute(
             "UPDATE handle SET state = 'acquiring', acquisition = ?, waiter = ?, "
-            "runner = NULL, released_at = NULL, lost = 0, lost_replies = 0, cancelled = 0, "
-            "unconfirmed = 0, watched = ? WHERE id = ?",
+            "runner = NULL, released_at = NULL, lost = 0, lost_reason = '', lost_replies = 0, "
+            "cancelled = 0, unconfirmed = 0, watched = ? WHERE id = ?",
             (begun.acquisition, waiter.encode(), is_watched(begun, remote=remote), begun.id),
         )
         return begun
@@ -261,6 +262,19 @@ class Handles:
             "UPDATE handle SET state = 'released', waiter = NULL, runner = NULL, released_at = ?, "
             "lost = ? WHERE id = ?",
             (now, lost, handle.id),
+        )
+
+    def explain_loss(self, handle: Handle, reason: str, *, runner: Process | None) -> None:
+        """Record who has taken a lease of a handle away by force, and why.
+
+        Args:
+            handle: Nothing happens when it has moved on from that acquisition.
+            reason: For people.
+            runner: The `run` that is to end its command for it.
+        """
+        self._state.db.execute(
+            "UPDATE handle SET lost_reason = ?, runner = ? WHERE id = ? AND acquisition = ?",
+            (reason, rows.encode_process(runner), handle.id, handle.acquisition),
         )
 
     def forget(self, handle_id: str, acquisition: int) -> None:

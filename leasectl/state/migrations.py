@@ -87,6 +87,15 @@ def _let_tickets_be_passed(db: sqlite3.Connection) -> None:
     hand_over(db)
 
 
+def _keep_what_was_ended(db: sqlite3.Connection) -> None:
+    """6 to 7: what was ended by force is kept for a while for its holder, who is told why."""
+    db.execute("ALTER TABLE handle ADD COLUMN lost_reason TEXT NOT NULL DEFAULT ''")
+    db.execute(
+        "CREATE TABLE ended (name TEXT PRIMARY KEY, type TEXT NOT NULL, claim_key TEXT NOT NULL, "
+        "guard TEXT, reason TEXT NOT NULL) WITHOUT ROWID"
+    )
+
+
 # By the version that they lead away from.
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _name_the_directory,
@@ -94,4 +103,5 @@ _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     3: _say_whose_ttl_it_is,
     4: _take_several_types,
     5: _let_tickets_be_passed,
+    6: _keep_what_was_ended,
 }

@@ -41,7 +41,7 @@ def unused(state: State) -> Iterator[str]:
     Those that are on record as somebody's aren't asked: it would wake them all.
     """
     used = {state.waiter_pipe(pipe) for (pipe,) in state.query("SELECT pipe FROM ticket")}
-    runners = state.query("SELECT id FROM handle WHERE runner IS NOT NULL")
+    runners = state.query("SELECT id FROM handle WHERE runner IS NOT NULL AND state <> 'released'")
     used |= {state.runner_pipe(handle_id) for (handle_id,) in runners}
     acquiring = state.query("SELECT id, acquisition FROM handle WHERE state = 'acquiring'")
     used |= {state.cancel_pipe(handle_id, acquisition) for handle_id, acquisition in acquiring}

@@ -155,6 +155,7 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         unconfirmed=bool(row["unconfirmed"]),
         explicit_ttl=bool(row["explicit_ttl"]),
         granted_type=_granted_type(row) if types else None,
+        lost_reason=row["lost_reason"],
     )
 
 

@@ -85,10 +85,18 @@ CREATE TABLE handle (
   served INTEGER NOT NULL DEFAULT 0,       -- made for a client of serve
   unconfirmed INTEGER NOT NULL DEFAULT 0,  -- that client may not know of it
   explicit_ttl INTEGER NOT NULL DEFAULT 0, -- else it is the backend's default
-  types TEXT                       -- all that would do, with commas; NULL where it is one
+  types TEXT,                      -- all that would do, with commas; NULL where it is one
+  lost_reason TEXT NOT NULL DEFAULT ''     -- who took it by force, and why
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
+CREATE TABLE ended (               -- claims ended by force; resource.owner is '!' and claim_key
+  name TEXT PRIMARY KEY,
+  type TEXT NOT NULL,
+  claim_key TEXT NOT NULL,
+  guard TEXT,                      -- whose end frees it
+  reason TEXT NOT NULL             -- who ended it, and why
+) WITHOUT ROWID;
 CREATE TABLE lease (
   handle TEXT NOT NULL,
   name TEXT NOT NULL,

@@ -58,8 +58,15 @@ class EtcdWorld:
                 duration = claim.lease_duration_seconds
                 if duration is not None and renewed.get(claim.etcd_lease_id, now) + duration <= now:
                     self._gateway.revoke(claim.etcd_lease_id)
+                    self._revoke_kept(pool_type, claim.etcd_lease_id)
             # Heads of queues sleep on the kernel's clock, which doesn't jump: have them look.
             self._gateway.commit((), [put(self._keys.pool(pool_type), "")])
+
+    def _revoke_kept(self, pool_type: str, etcd_lease_id: int) -> None:
+        gone = self._keys.gone(pool_type, etcd_lease_id)
+        for kv in self._gateway.read(read_all(gone)).answers[0].items:
+            if not kv.key.endswith("/seen"):
+                self._gateway.revoke(etcd_lease_id_in(kv))
 
     def lost(self) -> list[tuple[str, str]]:
         return self._losses.read()

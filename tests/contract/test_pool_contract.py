@@ -845,6 +845,110 @@ class TestRelease:
         assert world.lost() == []
 
 
+class TestForce:
+    """Claims that are ended before their time, while somebody may still use what they are on."""
+
+    def end(self, world: World, holder: Client, *names: str) -> tuple[str, ...]:
+        with world.engine.atomic():
+            return world.pools.end_early(holder.claim_key, names, guard=None, reason="by an admin")
+
+    def test_without_a_ttl_the_next_has_it_at_once_and_the_holder_is_told(
+        self, world: World
+    ) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        (before,) = holder.acquire(ONE)
+        pending = world.client().begin(ONE)
+        assert self.end(world, holder, "T--00") == ("T--00",)
+        (lease,) = pending.result()
+        assert lease.fence > before.fence
+        assert world.lost() == [(holder.claim_key, "T--00")]
+        assert holder.renew() == ()
+        assert holder.free() == ()
+
+    def test_with_one_it_is_kept_until_the_last_renewals_time_is_over(self, world: World) -> None:
+        make_pool(world, 1)
+        holder, waiter = world.client(), world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        world.let_pass(world.ttl_seconds / 2)
+        holder.renew()
+        pending = waiter.begin(ONE)
+        assert self.end(world, holder, "T--00") == ("T--00",)
+        (resource,) = the_pool(world).resources
+        assert (resource.claim_key, resource.ended) == (holder.claim_key, "by an admin")
+        world.let_pass(world.ttl_seconds * 0.8)
+        assert holder.renew() == ()  # which doesn't give it more time
+        assert not pending.done()
+        world.let_pass(world.ttl_seconds * 0.2 + 2)
+        assert len(pending.result()) == 1
+        # In etcd also by who frees it, for that may be its own state directory.
+        assert set(world.lost()) == {(holder.claim_key, "T--00")}
+
+    def test_who_had_it_may_give_it_up_sooner(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        pending = world.client().begin(ONE)
+        self.end(world, holder, "T--00")
+        assert not pending.done()
+        assert holder.free() == ()  # it was released by force
+        assert len(pending.result()) == 1
+
+    def test_the_rest_of_a_claim_is_as_good_as_before(self, world: World) -> None:
+        make_pool(world, 3)
+        holder = world.client()
+        holder.acquire(Request("T", count=3, ttl_seconds=world.ttl_seconds))
+        assert self.end(world, holder, "T--01") == ("T--01",)
+        assert holder.renew() == ("T--00", "T--02")
+        assert holder.free(["T--00"]) == ("T--00",)
+        assert names_held(world) == ["T--01", "T--02"]
+        world.let_pass(world.ttl_seconds * 0.8)
+        assert holder.renew() == ("T--02",)
+        world.let_pass(world.ttl_seconds * 0.2 + 2)
+        world.client().acquire(TWO)
+        assert holder.renew() == ("T--02",)
+        assert set(world.lost()) == {(holder.claim_key, "T--01")}
+
+    def test_the_queue_goes_on_in_its_order(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        first, second = world.client(), world.client()
+        pending, behind = first.begin(ONE), second.begin(ONE)
+        self.end(world, holder, "T--00")
+        assert len(pending.result()) == 1
+        assert not behind.done()
+        first.free()
+        assert len(behind.result()) == 1
+
+    def test_what_that_claim_key_does_not_hold_is_left_alone(self, world: World) -> None:
+        make_pool(world, 2)
+        holder, other = world.client(), world.client()
+        holder.acquire(Request("T", name="T--00"))
+        other.acquire(Request("T", name="T--01", ttl_seconds=world.ttl_seconds))
+        assert self.end(world, holder, "T--01") == ()
+        assert other.renew() == ("T--01",)
+        assert world.lost() == []
+
+    def test_twice_is_once(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        assert self.end(world, holder, "T--00") == ("T--00",)
+        assert self.end(world, holder, "T--00") == ()
+        assert world.lost() == [(holder.claim_key, "T--00")]
+        assert names_held(world) == ["T--00"]
+
+    def test_a_pool_with_something_of_the_kind_can_be_deleted(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(Request("T", ttl_seconds=world.ttl_seconds))
+        self.end(world, holder, "T--00")
+        world.pools.delete_pool("T", force=True)
+        make_pool(world, 1)
+        assert len(world.client().acquire(ONE)) == 1
+
+
 class TestWaking:
     def test_a_hand_off_wakes_only_who_moves_up(self, world: World) -> None:
         make_pool(world, 1)

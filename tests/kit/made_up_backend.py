@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Callable
 
 from leasectl.backends import kinds
-from leasectl.backends.contract import Opening
+from leasectl.backends.contract import ClaimWatch, Opening
 from leasectl.backends.kinds import Kind, no_backend
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.doctor.findings import OK, Check, Finding
@@ -60,6 +60,12 @@ def open_renewals(
     url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
 ) -> Callable[[str], tuple[str, ...]]:
     return lambda claim_key: (f"{claim_key} of {state_id} for {ttl_seconds:g}s at {url}",)
+
+
+def open_claim_watch(
+    url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
+) -> ClaimWatch | None:
+    return None
 
 
 def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:

@@ -54,9 +54,10 @@ class PoolBackend:
         self._engine.withdraw(claim_key)
 
     def release(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
-        if names or not self.remote:
+        if names:
             return self._engine.free(claim_key, names)
-        self._engine.withdraw(claim_key)
+        if self.remote:
+            self._engine.withdraw(claim_key)
         return self._engine.free(claim_key)
 
     def renew(self, claim_key: str) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ what all goes through. An acquisition:
 `waiting` keeps the etcd lease alive and has a watch wake the waiter; at the head of the queue
 `claims` makes of the ticket, in one transaction, a claim. `renewals` gives that its full time
 again, `claims` gives it back, or frees what has run out, and `early_ends` keeps what etcd ended
-too early for as long as its holder may believe in it. `pools` makes and changes pools, `shown`
+too early for as long as its holder may believe in it, which is also how `forced_ends` takes a claim
+away. `pools` makes and changes pools, `shown`
 tells what is in them.
 
 Whatever they ask is asked of whichever member answers: `gateway`. From a URL to all that lead

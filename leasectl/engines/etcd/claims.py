@@ -154,10 +154,11 @@ class EtcdClaims:
             view = self._look(claim_id)
             if view.held is None:
                 return []
-            if not view.is_alive:
-                self.reap_one(claim_id, view, by_holder=True)
-                return []
             claim = parse_claim(view.held)
+            if not view.is_alive:
+                if names is None or not names.isdisjoint(claim.names):
+                    self.reap_one(claim_id, view, by_holder=True)
+                return []
             gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
             freed = [(f, name) for f, name in zip(claim.fences, claim.names) if name in gone]
             if not freed or self._end(claim_id, claim, view.held, gone, is_alive=True):

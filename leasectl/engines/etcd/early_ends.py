@@ -57,6 +57,8 @@ class EarlyEnds:
         kept = [kv for kv in view.gone.items if kv.key != seen]
         if view.renewed is not None and (kept or not view.gone.items):
             left = claim.seconds_left(number_in(view.renewed), self._clock.wall())
+        if claim.ended and kept:  # by force: then etcd counts what was left of its time
+            left = claim.lease_duration_seconds or 0.0
         if left and claim_id not in self._latest:
             longest = self._time_left(kept[0]) if kept else self._begin(claim_id, claim)
             self._latest[claim_id] = self._clock.elapsed() + longest

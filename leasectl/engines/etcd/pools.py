@@ -13,6 +13,7 @@ from typing import NamedTuple
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.forced_ends import EtcdForcedEnds
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     MOST_OPERATIONS,
@@ -40,7 +41,7 @@ from leasectl.engines.etcd.records import (
 )
 from leasectl.engines.etcd.shown import ShownPools, pool_types
 from leasectl.errors import InvalidRequest
-from leasectl.model import Pool
+from leasectl.model import Pool, Process
 from leasectl.system.clock import Clock
 
 _MAKING_SECONDS = 60
@@ -125,6 +126,12 @@ class EtcdPools:
         for batch in _batches(names, _REMOVED_AT_ONCE):
             while not self._remove(self._look_at(pool_type, batch, force=force)):
                 pass
+
+    def end_early(
+        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+    ) -> tuple[str, ...]:
+        forced = EtcdForcedEnds(self._gateway, self._keys, self._claims, lost=self._lost)
+        return forced.end(claim_key, names, reason)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         keys, pool = self._keys, self._shown.record(pool_type)

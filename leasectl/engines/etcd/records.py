@@ -44,6 +44,7 @@ class Claim(NamedTuple):
         labels: As they were written, which may be unsafe to show; `leases` makes them safe.
         holder_pid: As the claimant said; None from an older version.
         release_after_seconds: Likewise.
+        ended: Who has ended it by force, and why, while it is kept for its holder; else empty.
     """
 
     etcd_lease_id: int
@@ -60,6 +61,7 @@ class Claim(NamedTuple):
     labels: Labels
     holder_pid: int | None = None
     release_after_seconds: float | None = None
+    ended: str = ""
 
     @property
     def fences(self) -> tuple[int, ...]:
@@ -123,6 +125,11 @@ def fence(revision: int, index: int) -> int:
     return revision * _FENCES_PER_REVISION + index
 
 
+def revision_of(fence: int) -> int:
+    """The revision of etcd at which a resource was claimed that has this fence."""
+    return fence // _FENCES_PER_REVISION
+
+
 def last_fence(resource: KeyValue) -> int:
     """The fence of a resource's last claim; 0 when it was never claimed."""
     return fence(resource.mod_revision, int(number_in(resource))) if resource.value else 0
@@ -177,6 +184,8 @@ def encode_claim(claim: Claim) -> str:
         "pid": claim.holder_pid,
         "release_after": claim.release_after_seconds,
     }
+    if claim.ended:
+        record["ended"] = claim.ended
     return json.dumps(record)
 
 
@@ -203,6 +212,7 @@ def parse_claim(kv: KeyValue) -> Claim:
             labels=_labels(record["labels"]),
             holder_pid=_optional(int, record.get("pid")),
             release_after_seconds=_optional(_time, record.get("release_after")),
+            ended=_shown(_text(record.get("ended", ""))),
         )
     except _MALFORMED as error:
         raise unreadable(kv, error) from error

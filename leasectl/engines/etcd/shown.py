@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -109,7 +109,7 @@ class ShownPools:
             if claim.etcd_lease_id in alive
             or claim.seconds_left(renewed.get(claim.etcd_lease_id, 0.0), now)
         ]
-        left = self._time_left(claims) if expiries else {}
+        left = self._time_left(claims, renewed) if expiries else {}
         held = {
             each.name: each
             for claim in claims
@@ -136,16 +136,24 @@ class ShownPools:
                 expires_in_seconds=left,
                 holder_pid=claim.holder_pid,
                 release_after_seconds=claim.release_after_seconds,
+                ended=claim.ended or None,
             )
 
-    def _time_left(self, claims: Sequence[Claim]) -> dict[int, float]:
+    def _time_left(self, claims: Sequence[Claim], renewed: Mapping[int, float]) -> dict[int, float]:
         """How long the claims last that expire, in seconds, by the ids of their etcd leases."""
         # Only here, where people look; an etcd lease can only be asked for by itself.
         from concurrent.futures import ThreadPoolExecutor
 
-        ids = [each.etcd_lease_id for each in claims if each.lease_duration_seconds is not None]
+        expire = [each for each in claims if each.lease_duration_seconds is not None]
+        now = self._clock.wall()
+        ids = [claim.etcd_lease_id for claim in expire if not claim.ended]
+        kept = {
+            claim.etcd_lease_id: claim.seconds_left(renewed.get(claim.etcd_lease_id, 0.0), now)
+            for claim in expire
+            if claim.ended
+        }
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
-            return dict(zip(ids, threads.map(self._gateway.time_left, ids)))
+            return {**kept, **dict(zip(ids, threads.map(self._gateway.time_left, ids)))}
 
     def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
         entries = sorted(map(parse_ticket, tickets.items))  # by their numbers

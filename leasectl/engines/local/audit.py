@@ -53,7 +53,9 @@ def claims_without_record(state: State) -> list[Claim]:
     """Resources that are held by a handle that doesn't know of it."""
     return _claims(
         state,
-        "SELECT owner AS claim_key, name FROM resource WHERE owner IS NOT NULL AND NOT EXISTS "
+        # What was ended by force is kept for a handle that knows that it has lost it.
+        "SELECT owner AS claim_key, name FROM resource "
+        "WHERE owner IS NOT NULL AND owner NOT LIKE '!%' AND NOT EXISTS "
         "(SELECT 1 FROM lease WHERE handle = owner AND lease.name = resource.name)",
     )
 

@@ -56,7 +56,12 @@ class LocalEngine:
             self._queues.wake([pipe])
 
     def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        return self._store.free(claim_key, names)
+        freed = self._store.free(claim_key, names)
+        if names is None:  # its holder has done with what was ended by force, too
+            from leasectl.engines.local.early_ends import LocalEarlyEnds
+
+            LocalEarlyEnds(self._store).give_up(claim_key)
+        return freed
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
         return self._store.renew(claim_key)

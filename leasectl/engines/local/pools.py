@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
+from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import TICKETS
 from leasectl.engines.local.store import LocalStore
-from leasectl.model import Lease, Pool, QueueEntry, Resource
+from leasectl.model import Lease, Pool, Process, QueueEntry, Resource
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
 from leasectl.state.rows import parse_labels, parse_optional_process, shown_labels
@@ -30,6 +31,7 @@ class LocalPools:
         self._lost = lost
         self._clock = clock
         self._store = LocalStore(state, lost=lost, clock=clock)
+        self._early_ends = LocalEarlyEnds(self._store)
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         with self._state.transaction():
@@ -40,6 +42,7 @@ class LocalPools:
                 types = [pool_type]
             for each in types:
                 self._store.expire(each)
+                self._early_ends.free_what_the_dead_had(each)
                 self._store.queues.remove_dead_ones(each)
             tidy(self._state)
             return tuple(Pool(each, self._resources(each), self._queue(each)) for each in types)
@@ -91,9 +94,20 @@ class LocalPools:
             for claim_key, name in claim_keys:
                 self._lost(claim_key, [name])
             db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
+            db.executemany("DELETE FROM ended WHERE name = ?", ((name,) for name in names))
             self._resize(pool_type, -len(names))
             # A waiter's request may have become impossible, so all of them look again.
             self._store.queues.wake_all(pool_type)
+
+    def end_early(
+        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+    ) -> tuple[str, ...]:
+        with self._state.transaction():
+            freed = () if guard else self._early_ends.free_at_once(claim_key, names)
+            ended = self._early_ends.end(claim_key, names, guard=guard, reason=reason)
+            if ended:
+                self._lost(claim_key, ended)
+            return ended + freed
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         with self._state.transaction() as db:
@@ -114,10 +128,11 @@ class LocalPools:
 
     def _resources(self, pool_type: str) -> tuple[Resource, ...]:
         rows = self._state.query(
-            "SELECT name, owner, fence, ticket, grant_number, holder_identity, acquire_time, "
-            "renew_time, lease_duration_seconds, lease_transitions, labels, "
-            "expires_at - ? AS expires_in "
-            "FROM resource WHERE type = ? ORDER BY name",
+            "SELECT resource.name AS name, owner, fence, ticket, grant_number, holder_identity, "
+            "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, "
+            "expires_at - ? AS expires_in, claim_key, reason FROM resource "
+            "LEFT JOIN ended ON ended.name = resource.name AND owner = '!' || claim_key "
+            "WHERE resource.type = ? ORDER BY resource.name",
             self._clock.elapsed(),
             pool_type,
         )
@@ -150,7 +165,9 @@ def _resource(row: sqlite3.Row) -> Resource:
         lease_transitions=row["lease_transitions"],
         labels=parse_labels(row["labels"]),
     )
-    return Resource(name, lease, row["owner"], row["expires_in"])
+    ended = row["reason"]
+    claim_key = row["owner"] if ended is None else row["claim_key"]
+    return Resource(name, lease, claim_key, row["expires_in"], ended=ended)
 
 
 def _entry(row: sqlite3.Row) -> QueueEntry:

@@ -16,6 +16,8 @@ from leasectl.state.directory import State
 from leasectl.state.rows import encode_labels
 from leasectl.system.clock import Clock
 
+# What the claim key of a claim begins with that was ended by force; no other does.
+ENDED_MARK = "!"
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
 # What has expired may not have been freed yet.
 _IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
@@ -40,11 +42,12 @@ class LocalStore:
         lost: Told, inside the transaction, of claims that expired and of tickets of the dead.
 
     Attributes:
+        state: As given.
         queues: Of these pools.
     """
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
-        self._state = state
+        self.state = state
         self._lost = lost
         self._clock = clock
         self.queues = LocalQueues(state, lost=lost, clock=clock)
@@ -55,7 +58,7 @@ class LocalStore:
         Raises:
             NotFound: There is none of that type.
         """
-        rows = self._state.query(
+        rows = self.state.query(
             "SELECT capacity, last_ticket, last_grant FROM pool WHERE type = ?", pool_type
         )
         if not rows:
@@ -64,7 +67,7 @@ class LocalStore:
 
     def pool_types(self) -> list[str]:
         """All types, in order."""
-        rows = self._state.query("SELECT type FROM pool ORDER BY type")
+        rows = self.state.query("SELECT type FROM pool ORDER BY type")
         return [row["type"] for row in rows]
 
     def possible(self, request: Request) -> sqlite3.Row:
@@ -72,7 +75,7 @@ class LocalStore:
         pool = self.pool(request.type)
         if request.count > pool["capacity"]:
             raise refusals.too_few(request.type, pool["capacity"], request.count)
-        if request.name is not None and not self._state.query(
+        if request.name is not None and not self.state.query(
             "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name, request.type
         ):
             raise refusals.no_resource(request.type, request.name)
@@ -90,11 +93,11 @@ class LocalStore:
         """
         select = "SELECT name, lease_transitions, holder_identity FROM resource WHERE "
         if request.name is not None:
-            return self._state.query(
+            return self.state.query(
                 select + "name = ? AND type = ? AND owner IS NULL", request.name, request.type
             )
         # The fence of the last grant is also the order in which they were last acquired.
-        found = self._state.query(
+        found = self.state.query(
             select + "type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?",
             request.type,
             request.count + len(but),
@@ -103,16 +106,16 @@ class LocalStore:
 
     def draw_fences(self, count: int) -> range:
         """Fences that nobody was ever given."""
-        return self._state.draw_fences(count)
+        return self.state.draw_fences(count)
 
     def note_grant(self, pool_type: str, number: int) -> None:
         """Have the pool remember the number of its last grant."""
-        self._state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (number, pool_type))
+        self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (number, pool_type))
 
     def write_claim(self, claim_key: str, lease: Lease) -> None:
         """Have a resource be held, from now on for as long as the lease says."""
         duration = lease.lease_duration_seconds
-        self._state.db.execute(
+        self.state.db.execute(
             "UPDATE resource SET owner = :claim_key, holder_identity = :holder_identity, "
             "fence = :fence, lease_transitions = :lease_transitions, ticket = :ticket, "
             "grant_number = :grant_number, acquire_time = :acquire_time, "
@@ -136,28 +139,28 @@ class LocalStore:
 
     def free(self, claim_key: str, names: Sequence[str] | None) -> tuple[str, ...]:
         """Free claims, all or some; returns those that the claim key still found."""
-        freed = self._claims(claim_key, names)
-        self._state.db.executemany(_FREE, [(name,) for name, _ in freed])
-        for pool_type in {pool_type for _, pool_type in freed}:
-            self.queues.wake_for(pool_type, [name for name, of in freed if of == pool_type])
-        return tuple(name for name, _ in freed)
+        freed = self.claims(claim_key, names)
+        self.state.db.executemany(_FREE, [(name,) for name, _, _ in freed])
+        for pool_type in {pool_type for _, pool_type, _ in freed}:
+            self.queues.wake_for(pool_type, [name for name, of, _ in freed if of == pool_type])
+        return tuple(name for name, _, _ in freed)
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
         """Give claims their full duration again; returns those that are left, by their fences."""
-        self._claims(claim_key, None)
-        self._state.db.execute(
+        self.claims(claim_key, None)
+        self.state.db.execute(
             "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
             "WHERE owner = ?",
             (self._clock.wall(), self._clock.elapsed(), claim_key),
         )
-        rows = self._state.query(
+        rows = self.state.query(
             "SELECT name FROM resource WHERE owner = ? ORDER BY fence", claim_key
         )
         return tuple(row["name"] for row in rows)
 
     def next_expiry(self, pool_type: str) -> float | None:
         """When the next claim of a pool expires, on the elapsed clock."""
-        ((first,),) = self._state.query(
+        ((first,),) = self.state.query(
             "SELECT MIN(expires_at) FROM resource WHERE type = ? AND expires_at IS NOT NULL",
             pool_type,
         )
@@ -165,7 +168,7 @@ class LocalStore:
 
     def expire(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""
-        rows = self._state.query(
+        rows = self.state.query(
             "SELECT name, owner FROM resource WHERE type = ? AND expires_at <= ?",
             pool_type,
             self._clock.elapsed(),
@@ -183,14 +186,14 @@ class LocalStore:
         """
         capacity = self.pool(pool_type)["capacity"]
         values = {"type": pool_type, "ticket": ticket, "name": name, "now": self._clock.elapsed()}
-        (counts,) = self._state.query(
+        (counts,) = self.state.query(
             "SELECT (SELECT count(*) FROM ticket WHERE type = :type AND number < :ticket) AS ahead,"
             f" ({_PASSED if name is None else _PASSED_FOR_A_NAME}) AS passed,"
             " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
             f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
             **values,
         )
-        longest = self._state.query(
+        longest = self.state.query(
             f"SELECT holder_identity, acquire_time FROM resource WHERE {_IS_HELD} "
             "ORDER BY acquire_time, name LIMIT 1",
             **values,
@@ -203,14 +206,18 @@ class LocalStore:
             )
         return standing
 
-    def _claims(self, claim_key: str, names: Sequence[str] | None) -> list[tuple[str, str]]:
-        """What a claim key still finds (name, type), after expiry; of some names or all."""
+    def claims(self, claim_key: str, names: Sequence[str] | None) -> list[tuple[str, str, bool]]:
+        """What a claim key still finds, after expiry; of some names or all.
+
+        Returns:
+            Of each the name, the type, and whether it expires.
+        """
         select = "SELECT name, type, expires_at FROM resource WHERE owner = ?"
         if names is None:
-            rows = self._state.query(select, claim_key)
+            rows = self.state.query(select, claim_key)
         else:
             rows = [
-                r for n in names for r in self._state.query(select + " AND name = ?", claim_key, n)
+                r for n in names for r in self.state.query(select + " AND name = ?", claim_key, n)
             ]
         now = self._clock.elapsed()
         held = []
@@ -218,10 +225,13 @@ class LocalStore:
             if row["expires_at"] is not None and row["expires_at"] <= now:
                 self._expire(claim_key, row["name"], row["type"])
             else:
-                held.append((row["name"], row["type"]))
+                held.append((row["name"], row["type"], row["expires_at"] is not None))
         return held
 
     def _expire(self, claim_key: str, name: str, pool_type: str) -> None:
-        self._state.db.execute(_FREE, (name,))
+        self.state.db.execute(_FREE, (name,))
         self.queues.wake_for(pool_type, [name])
-        self._lost(claim_key, [name])
+        if claim_key.startswith(ENDED_MARK):  # whose holder has been told
+            self.state.db.execute("DELETE FROM ended WHERE name = ?", (name,))
+        else:
+            self._lost(claim_key, [name])

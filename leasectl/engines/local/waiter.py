@@ -21,6 +21,8 @@ from leasectl.system.process_watch import ProcessWatch
 if TYPE_CHECKING:
     import sqlite3
 
+    from leasectl.engines.local.early_ends import LocalEarlyEnds
+
 
 class LocalWaiter:
     """One request, as `Waiter`. Its steps but `standing` belong inside `State.transaction`.
@@ -45,7 +47,7 @@ class LocalWaiter:
         self._clock = clock
         self._watch = ProcessWatch()
         self._number: int | None = None
-        self._watched: list[Process] = []  # whose tickets are before its own
+        self._watched: list[Process] = []  # whose end may let it have its turn
 
     def check(self) -> None:
         self._store.possible(self._request)
@@ -67,6 +69,7 @@ class LocalWaiter:
         self._watched = [each.waiter for each in ahead.all if each.waiter is not None]
         if ahead.blocker:
             return Outlook(is_behind=True)
+        self._watched += self._early_ends.guards(self._request.type)
         expiry = self._store.next_expiry(self._request.type)
         return Outlook(is_head=True, is_behind=bool(ahead.named), look_again_at=expiry)
 
@@ -95,6 +98,12 @@ class LocalWaiter:
     def close(self) -> None:
         self._watch.close()
         self._pipe.close()
+
+    @property
+    def _early_ends(self) -> LocalEarlyEnds:
+        from leasectl.engines.local.early_ends import LocalEarlyEnds  # which is seldom needed
+
+        return LocalEarlyEnds(self._store)
 
     def _ticket(self) -> Ticket:
         assert self._number is not None, "enqueue() comes first"
@@ -135,7 +144,12 @@ class LocalWaiter:
         request, own = self._request, self._ticket()
         grant = self._store.possible(request)["last_grant"] + 1
         self._store.expire(request.type)
-        resources = self._store.free_resources(request, but=[each.name for each in named])
+        others = [each.name for each in named]
+        resources = self._store.free_resources(request, but=others)
+        if len(resources) < request.count:
+            if not self._early_ends.free_what_the_dead_had(request.type):
+                return None
+            resources = self._store.free_resources(request, but=others)
         if len(resources) < request.count:
             return None
         self._store.note_grant(request.type, grant)

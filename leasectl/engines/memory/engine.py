@@ -53,7 +53,7 @@ class MemoryEngine:
                 for stock in self._store.claims(claim_key)
                 if names is None or stock.name in names
             ]
-            for stock in freed:
+            for stock in (*freed, *(self._store.kept(claim_key) if names is None else ())):
                 self._store.free(stock)
             return tuple(stock.name for stock in freed)
 

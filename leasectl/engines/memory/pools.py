@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leasectl.engines import refusals
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.store import MemoryStore, Stock, StockedPool
-from leasectl.model import Pool, QueueEntry, Resource
+from leasectl.model import Pool, Process, QueueEntry, Resource
 
 
 class MemoryPools:
@@ -54,6 +54,21 @@ class MemoryPools:
             # A waiter's request may have become impossible, so all of them look again.
             pool.wake_all()
 
+    def end_early(
+        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+    ) -> tuple[str, ...]:
+        with self._store.lock:
+            wanted = [each for each in self._store.claims(claim_key) if each.name in names]
+            for stock in wanted:
+                if stock.expires_at is None:
+                    self._store.free(stock)
+                else:
+                    self._store.end_early(stock, reason)
+            ended = tuple(stock.name for stock in wanted)
+            if ended:
+                self._store.tell_lost(claim_key, ended)
+            return ended
+
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         with self._store.lock:
             pool = self._store.pool(pool_type)
@@ -86,6 +101,7 @@ def _resource(stock: Stock, now: float) -> Resource:
         expires_in_seconds=None if stock.expires_at is None else stock.expires_at - now,
         holder_pid=stock.claimant.holder_pid,
         release_after_seconds=stock.claimant.request.release_after_seconds,
+        ended=stock.ended,
     )
 
 

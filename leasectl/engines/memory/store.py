@@ -24,7 +24,8 @@ from leasectl.system.clock import Clock
 class Stock:
     """A resource; ``lease`` is its last one, current while there is a claim key.
 
-    So is the claimant whose it is.
+    So is the claimant whose it is. Of a claim that was ended by force ``ended`` says why; its key
+    finds it no more, but it is kept for its holder.
     """
 
     pool: StockedPool
@@ -33,6 +34,7 @@ class Stock:
     claim_key: str | None = None
     expires_at: float | None = None
     claimant: Claimant | None = None
+    ended: str | None = None
 
 
 @dataclass(eq=False)
@@ -193,6 +195,10 @@ class MemoryStore:
         self._give_full_time(stock, lease)
         return lease
 
+    def tell_lost(self, claim_key: str, names: Sequence[str]) -> None:
+        """Tell a holder of what was taken away by force."""
+        self._lost(claim_key, names)
+
     def claims(self, claim_key: str) -> list[Stock]:
         """What a claim key still finds, in the order of the fences."""
         now = self.clock.elapsed()
@@ -200,9 +206,17 @@ class MemoryStore:
         for stock in list(self._claims.get(claim_key, {}).values()):
             if stock.expires_at is not None and stock.expires_at <= now:
                 self._lose(stock)
-            else:
+            elif stock.ended is None:
                 current.append(stock)
         return current
+
+    def end_early(self, stock: Stock, reason: str) -> None:
+        """End a claim by force, but keep it for its holder."""
+        stock.ended = reason
+
+    def kept(self, claim_key: str) -> list[Stock]:
+        """What was ended by force of what a claim key found."""
+        return [each for each in self._claims.get(claim_key, {}).values() if each.ended is not None]
 
     def renew(self, stock: Stock) -> None:
         """Give a claim its full time again, and date it."""
@@ -225,10 +239,11 @@ class MemoryStore:
             self._lose(pool.stock[first[1]])
 
     def _lose(self, stock: Stock) -> None:
-        claim_key = stock.claim_key
+        claim_key, was_told = stock.claim_key, stock.ended is not None
         assert claim_key is not None
         self.free(stock)
-        self._lost(claim_key, [stock.name])
+        if not was_told:
+            self._lost(claim_key, [stock.name])
 
     def _give_full_time(self, stock: Stock, lease: Lease) -> None:
         stock.lease = lease
@@ -244,7 +259,7 @@ class MemoryStore:
             del self._claims[stock.claim_key]
         del stock.pool.held[stock.name]
         stock.pool.expiries.drop(stock.name)
-        stock.claim_key = stock.expires_at = None
+        stock.claim_key = stock.expires_at = stock.ended = None
 
     # Tickets
 

@@ -70,7 +70,7 @@ class TestJson:
             *("lease_duration_seconds", "lease_transitions", "fence", "grant", "ticket"),
             *("guard_pid", "host", "expires_in_seconds"),
             *("handle", "job", "build", "owner", "pid", "guard", "release_time", "renewed_by"),
-            "labels",
+            *("labels", "ended"),
         ]
         assert TIME.fullmatch(held.pop("acquire_time"))
         assert TIME.fullmatch(held.pop("renew_time"))
@@ -97,6 +97,7 @@ class TestJson:
             "guard": "here",
             "renewed_by": "keeper",
             "labels": {"team": "x=y"},
+            "ended": None,
         }
         assert free.pop("name") == "b"
         assert free.pop("state") == "free"

@@ -318,4 +318,16 @@ SCHEMA_4 = SCHEMA_3.replace(
 _LAST_OF_4 = "  explicit_ttl INTEGER NOT NULL DEFAULT 0\n"
 SCHEMA_5 = SCHEMA_4.replace(_LAST_OF_4, _LAST_OF_4[:-1] + ",\n  types TEXT\n")
 
-BY_VERSION = {1: SCHEMA_1, 2: SCHEMA_2, 3: SCHEMA_3, 4: SCHEMA_4, 5: SCHEMA_5}
+SCHEMA_6 = (
+    SCHEMA_5
+    + """
+CREATE TABLE suspended (
+  type TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  owner TEXT NOT NULL,
+  PRIMARY KEY (type, number)
+) WITHOUT ROWID;
+"""
+)
+
+BY_VERSION = dict(enumerate((SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5, SCHEMA_6), 1))

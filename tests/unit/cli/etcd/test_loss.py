@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
+from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import Hosts, Script
@@ -18,7 +21,7 @@ HASTY = {"LEASECTL_RELEASE_TIMEOUT": "1s"}
 # Writes down that it lives, again and again, and what it is told.
 OBEDIENT = """
 trap 'say told; exit 0' TERM
-say begin "$LEASECTL_FENCE"
+say begin "$LEASECTL_FENCE" "$$"
 while :; do say alive; sleep 0.02; done
 """
 # The same, but only KILL ends it.
@@ -74,6 +77,64 @@ class TestInTheMiddleOfARun:
         assert run.finish().code == LOST
         assert len(script.times("told")) == 1
         assert hosts.access.pool().capacity == 0
+
+
+class TestByForce:
+    """``release --force`` on one host, of what a command on another runs under."""
+
+    FORCE = ("release", "--names", "a", "--force", "--reason", "stuck")
+
+    def test_the_command_is_told_at_once_and_the_next_has_the_lease_when_it_has_ended(
+        self, hosts: Hosts
+    ) -> None:
+        hosts.pool("a")
+        here, there = hosts.new(), hosts.new()
+        mine = Script(here.cwd, OBEDIENT.replace("say told;", "say told; await end;"))
+        theirs = Script(there.cwd, 'say begin "$LEASECTL_FENCE"')
+        run = start(here, mine, "--ttl", "5m")
+        following = hosts.start_waiting(there, "run", "-q", "-t", "T", "--", str(theirs.path))
+        forced = there(*self.FORCE)
+        assert (forced.code, forced.out) == (0, "a\n")
+        assert "it is free when its holder gives it up, in " in forced.err
+        mine.wait_for("told", timeout=10)  # long before it renews
+        assert theirs.said == []
+        mine.tell("end")
+        finished = run.finish()
+        assert finished.code == LOST
+        assert "(released by force by " in finished.err
+        assert ": stuck): " in finished.err
+        assert following.finish().code == 0
+        _check_order(mine, theirs)
+        assert hosts.is_free()
+
+    def test_run_killed_before_it_has_confirmed_the_next_waits_for_its_deadline(
+        self, hosts: Hosts
+    ) -> None:
+        hosts.pool("a")
+        here, there = hosts.new(), hosts.new()
+        mine, theirs = Script(here.cwd, STUBBORN), Script(there.cwd, "say begin")
+        run = start(here, mine, "--ttl", "5s")
+        eventually(lambda: here.query("SELECT 1 FROM handle WHERE waiter IS NULL"))
+        ((renewed,),) = here.query("SELECT renew_time FROM lease")
+        deadline = boottime_seconds() - time.time() + float(str(renewed)) + 5
+        run.process.send_signal(signal.SIGSTOP)
+        following = hosts.start_waiting(there, "run", "-q", "-t", "T", "--", str(theirs.path))
+        there.ok(*self.FORCE)
+        run.process.kill()
+        assert following.finish().code == 0
+        assert theirs.times("begin")[0] >= deadline - 0.05
+        os.kill(int(mine.said[0].words[2]), signal.SIGKILL)
+
+    def test_a_script_without_run_learns_of_it_when_it_renews(self, hosts: Hosts) -> None:
+        hosts.pool("a", "b")
+        here, there = hosts.new(), hosts.new()
+        held = here("acquire", "-t", "T", "-c", "2", "--ttl", "1m").handle
+        there.ok(*self.FORCE)
+        assert here("renew", "--handle", held).code == LOST
+        assert here.ok("cat", "--handle", held) == "b\n"
+        assert hosts.held() == ["a", "b"]
+        assert here.ok("release", "--handle", held) == "b\n"
+        assert hosts.is_free(), "whoever releases knows"
 
 
 def test_renew_says_what_to_do_about_a_lost_lease(hosts: Hosts) -> None:

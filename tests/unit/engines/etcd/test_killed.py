@@ -10,6 +10,7 @@ import pytest
 from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.errors import NotFound
 from leasectl.model import Request
+from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
@@ -26,6 +27,11 @@ def participate(between: Relay, store: Access, request: Request) -> None:
     access.engine.renew("dead")
     access.engine.free("dead", NAMES[:1])
     access.engine.free("dead")
+
+
+def end_early(access: Access) -> None:
+    """What somebody does who takes it all from its holder by force."""
+    access.pools.end_early("holder", NAMES[:1], guard=None, reason="by an admin")
 
 
 class TestKilled:
@@ -68,6 +74,27 @@ class TestKilled:
             store.engine.free("dead")
             assert (keys_left(store), store.held(), store.lost) == ([], [], [])
             assert len(store.acquire("next", Request("T", count=4), wait=0)) == 4
+
+    def test_what_was_to_be_taken_by_force_lasts_for_as_long_as_it_would_have(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        renewed: list[tuple[Access, float]] = []
+        for when in ("before", "after"):
+            fatal, is_killed = 0, True
+            while is_killed:
+                fatal += 1
+                store = Access(etcd.endpoints, f"{prefix}/{when}/{fatal}")
+                store.pools.create_pool("T", NAMES[:1])
+                store.acquire("holder", Request("T", ttl_seconds=SHORT))
+                renewed.append((store, boottime_seconds()))
+                store.engine.renew("holder")
+                force = Access([between.endpoint], store.keys.prefix)
+                is_killed = Victim(between, when, fatal).run(lambda f=force: end_early(f))  # type: ignore[misc]
+            assert fatal > 4
+        for store, sent_at in renewed:
+            store.acquire("next", Request("T"), wait=20)
+            assert boottime_seconds() - sent_at >= SHORT
+            store.engine.free("next")
 
     def test_a_pool_whose_maker_was_killed_does_not_keep_its_names(
         self, etcd: EtcdServer, between: Relay, store: Access, prefix: str

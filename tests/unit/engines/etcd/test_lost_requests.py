@@ -39,6 +39,10 @@ def whole_story(access: Access) -> None:
     assert access.engine.free("me") == (NAMES[1],)
 
 
+def end_early(access: Access, *names: str) -> None:
+    assert access.pools.end_early("me", names, guard=None, reason="by an admin") == names
+
+
 class TestLostAnswers:
     def test_whichever_answer_is_lost_the_story_is_the_same(
         self, etcd: EtcdServer, between: Relay, prefix: str
@@ -78,6 +82,28 @@ class TestLostAnswers:
             (found,) = direct.gateway.read(read_all(direct.keys.prefix)).answers
             assert found.items == (), losing
         assert number > 12
+
+    def test_whichever_answer_is_lost_what_is_taken_by_force_is_taken_once_and_kept(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = losing = 0
+        while losing <= number:
+            losing += 1
+            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+            direct.pools.create_pool("T", NAMES)
+            direct.acquire("me", Request("T", count=3, ttl_seconds=60))
+            first = len(between.paths)
+            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
+            through = Access([between.endpoint], f"{prefix}/{losing}")
+            end_early(through, NAMES[0])
+            end_early(through, *NAMES[1:3])
+            number = len(between.paths) - first
+            assert sum((names for _, names in through.lost), ()) == tuple(NAMES[:3]), losing
+            assert direct.engine.renew("me") == ()
+            assert direct.held() == NAMES[:3]
+            direct.engine.free("me")
+            assert (keys_left(direct), direct.held()) == ([], []), losing
+        assert number >= 10
 
     def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:
         access = Access(["http://127.0.0.1:1"], prefix, seconds=0.3)

@@ -1,0 +1,37 @@
+"""``leasectl release --force``: what it says of what it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.cli.context import open_service
+from leasectl.cli.output import emit_json, emit_lines, note
+from leasectl.leases.release_forced import Forced, check_reason, release_by_force
+from leasectl.text.durations import format_duration
+from leasectl.text.printable import printable
+
+
+def release_and_tell(
+    names: Sequence[str], reason: str, backend: str | None, *, as_json: bool
+) -> None:
+    """Release by force, print the names, and tell who had them and when they are free."""
+    check_reason(reason)
+    forced = release_by_force(open_service(backend), names, reason=reason)
+    released = tuple(each.name for each in forced)
+    if as_json:
+        emit_json({"released": released})
+    else:
+        emit_lines(released)
+    for each in forced:
+        holder = printable(each.holder_identity, longest=1000)
+        note(f"took {each.name} from {holder}; {_when_free(each)}")
+
+
+def _when_free(forced: Forced) -> str:
+    left = forced.free_in_seconds
+    if left == 0:
+        return "it is free, and nobody ends what may still use it: only its fence tells"
+    at_latest = "" if left is None else f", in {format_duration(left)} at the latest"
+    if forced.has_run or left is None:
+        return f"it is free when run has ended the command{at_latest}"
+    return f"it is free when its holder gives it up{at_latest}"

@@ -1,0 +1,133 @@
+"""Ending claims in etcd by force, while their holders may believe in them still.
+
+What is taken becomes a claim of its own that was never alive, and so is kept as what etcd ended too
+early is (`EarlyEnds`): until its holder gives it up, and no longer than the last renewal gave it.
+How long that is etcd tells, by what is left of the etcd lease, and counts by a new one; so nobody's
+clock matters. The claim that it was taken from can't be renewed with it any more, and whoever
+watches what its claim key finds (``owned/``) is told at once, and why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.requests import KeyValue, present, put, read, unchanged
+from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.look import claim_reads, parse_claim_view
+from leasectl.engines.etcd.records import Claim, encode_claim, parse_claim
+from leasectl.text.printable import printable
+
+# etcd tells what is left of a lease in whole seconds, without the rest.
+_ROUNDED_SECONDS = 1
+
+_LONGEST_REASON = 1000
+
+
+def encode_owned(pool_type: str, ended: str = "") -> str:
+    """Write of which pool a claim is that a claim key finds, and why it has ended, if it has.
+
+    `records.type_in` reads the type back, as every version does, and `reason_in` the rest.
+    """
+    return f"{pool_type} {ended}" if ended else pool_type
+
+
+def reason_in(kv: KeyValue) -> str:
+    """Who has ended a claim by force and why, as ``owned/`` has it; empty for one that is good."""
+    return printable(kv.value.partition(" ")[2], longest=_LONGEST_REASON)
+
+
+class EtcdForcedEnds:
+    """Ends claims below one prefix of a cluster.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        claims: Those claims.
+        lost: Told of what was taken.
+    """
+
+    def __init__(
+        self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, lost: LostListener
+    ) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._claims = claims
+        self._lost = lost
+
+    def end(self, claim_key: str, names: Sequence[str], reason: str) -> tuple[str, ...]:
+        """As `PoolAdmin.end_early`; a guard can't be seen from here."""
+        wanted, ended = frozenset(names), []
+        for claim_id in self._claims.index(claim_key):
+            ended += self._end(claim_id, wanted, reason)
+        if ended:
+            self._lost(claim_key, ended)
+        return tuple(ended)
+
+    def _end(self, claim_id: ClaimId, wanted: frozenset[str], reason: str) -> list[str]:
+        keys = self._keys
+        while True:
+            *answers, pool = self._gateway.read(
+                *claim_reads(keys, claim_id), read(keys.pool(claim_id.pool_type))
+            ).answers
+            view = parse_claim_view(answers)
+            if view.held is None or not view.is_alive or pool.first is None:
+                return []
+            claim = parse_claim(view.held)
+            taken = [name for name in claim.names if name in wanted]
+            if not taken:
+                return []
+            if claim.lease_duration_seconds is None:
+                return [name for _, name in self._claims.give_back(claim_id, frozenset(taken))]
+            seen = [kv for kv in (view.held, pool.first, view.renewed) if kv is not None]
+            if self._take(claim_id, claim, frozenset(taken), seen, reason):
+                return taken
+
+    def _take(
+        self,
+        claim_id: ClaimId,
+        claim: Claim,
+        names: frozenset[str],
+        seen: Sequence[KeyValue],
+        reason: str,
+    ) -> bool:
+        """Take names out of a claim into one that is only kept, if all is as it was seen."""
+        keys, pool_type = self._keys, claim_id.pool_type
+        rest = claim.without(names)
+        kept_names = frozenset(claim.names) - names
+        ended = claim.without(kept_names)._replace(etcd_lease_id=new_etcd_lease_id(), ended=reason)
+        ended_id, keeping_id = ClaimId(pool_type, ended.etcd_lease_id), new_etcd_lease_id()
+        left = math.ceil(self._gateway.time_left(claim.etcd_lease_id)) + _ROUNDED_SECONDS
+        self._gateway.grant(keeping_id, left)
+        kept = keys.gone_kept(*ended_id, keeping_id)
+        dates = [kv for kv in seen if kv.key == keys.renewed(*claim_id)]
+        owned = keys.owned(keys.claim_key_of(claim.claim_key), ended_id.etcd_lease_id)
+        try:
+            outcome = self._gateway.commit(
+                [
+                    present(keys.alive(*claim_id)),
+                    *(unchanged(kv.key, kv.mod_revision) for kv in seen),
+                ],
+                [
+                    *self._claims.rewrite(pool_type, rest),
+                    put(keys.held(*ended_id), encode_claim(ended)),
+                    put(owned, encode_owned(pool_type, reason)),
+                    *(put(keys.renewed(*ended_id), kv.value) for kv in dates),
+                    put(keys.gone_seen(*ended_id), ""),
+                    put(kept, "", etcd_lease_id=keeping_id),
+                    put(keys.pool(pool_type), ""),  # wakes the head, which is to wait for the end
+                ],
+                [read(keys.held(*ended_id))],
+            )
+        except EtcdLeaseGone:  # it has taken too long
+            return False
+        is_taken = outcome.succeeded or any(found.first for found in outcome.answers)
+        if not is_taken:
+            self._claims.revoke(keeping_id)
+        elif not rest.names:
+            self._claims.revoke(claim.etcd_lease_id)
+        return is_taken

@@ -1,0 +1,114 @@
+"""Release by force: end leases that another job, or another process, holds and may be using.
+
+Their holder is told at once. What it had is granted anew when its `run` has ended the command and
+said so, and no later than the time that its last renewal gave it; without a `run` and without a ttl
+at once, and then the fence alone tells the newer holder from the older. The queue is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.errors import InvalidRequest, NotFound, NotSupported
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, Resource
+from leasectl.system.process import is_dead
+from leasectl.text.printable import printable
+
+_LONGEST_REASON = 200
+
+
+class Forced(NamedTuple):
+    """A lease that was ended.
+
+    Args:
+        name: Of the resource.
+        holder_identity: Whose it was.
+        has_run: A `run` of this state directory ends its command first.
+        free_in_seconds: When it is free at the latest; None when only `run` says, 0 for at once.
+    """
+
+    name: str
+    holder_identity: str
+    has_run: bool
+    free_in_seconds: float | None
+
+
+def check_reason(reason: str) -> str:
+    """Return a reason that may be shown on anybody's terminal.
+
+    Raises:
+        InvalidRequest: It isn't one printable line of 200 characters at most.
+    """
+    if not reason.isprintable() or len(reason) > _LONGEST_REASON:
+        raise InvalidRequest("--reason: write one printable line, of 200 characters at most")
+    return reason
+
+
+def release_by_force(service: Service, names: Sequence[str], *, reason: str) -> list[Forced]:
+    """End whatever leases there are on some resources.
+
+    Args:
+        service: On the backend that they come from.
+        names: Of the resources; of those that are free nothing is said.
+        reason: Why, as `check_reason` returned it; may be empty.
+
+    Returns:
+        The leases that were ended by this call.
+
+    Raises:
+        NotFound: No such resource; then none is released.
+        NotSupported: The backend has no pools of its own.
+    """
+    if not kind_of(service.backend_url).has_pools:
+        raise NotSupported(
+            f"--force is not supported by {kind_of(service.backend_url).title}, which knows "
+            "nothing of holders; leave it out, and choose the names well"
+        )
+    by_whom = f"released by force by {service.caller.owner}"
+    text = f"{by_whom}: {reason}" if reason else by_whom
+    forced: list[Forced] = []
+    with service.atomic():
+        for resource in _resources(service, names):
+            forced += _end(service, resource, text)
+    return forced
+
+
+def _resources(service: Service, names: Sequence[str]) -> list[Resource]:
+    pools = service.pools.pools(expiries=True)
+    found = {each.name: each for pool in pools for each in pool.resources}
+    for name in names:
+        if name not in found:
+            raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+    return [found[name] for name in dict.fromkeys(names)]
+
+
+def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
+    claim_key, lease = resource.claim_key, resource.lease
+    if claim_key is None or lease is None:
+        return []
+    handle = service.handles.load(claim_key.partition("/")[0])
+    if handle is not None and claim_key_of(handle) != claim_key:
+        handle = None  # it has moved on
+    has_run = handle is not None and handle.runner is not None and not is_dead(handle.runner)
+    guard = _guard_to_wait_for(handle, has_run=has_run, expires=lease.lease_duration_seconds)
+    names = service.pools.end_early(claim_key, [resource.name], guard=guard, reason=text)
+    if names and handle is not None:
+        with service.state.transaction():
+            # Who wants it by force once more has to know whether its run still ends the command.
+            service.handles.explain_loss(handle, text, runner=handle.runner)
+    left = resource.expires_in_seconds if lease.lease_duration_seconds is not None else None
+    if left is None and guard is None:
+        left = 0.0
+    return [Forced(name, lease.holder_identity, has_run, left) for name in names]
+
+
+def _guard_to_wait_for(
+    handle: Handle | None, *, has_run: bool, expires: float | None
+) -> Process | None:
+    """Whose end frees a lease; without a ttl only if a `run` is there to bring it about."""
+    if handle is None or (expires is None and not has_run):
+        return None
+    return handle.guard
