@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 import click
 
@@ -21,6 +21,9 @@ OUTPUT = "What to print"
 _OTHERS = "Other options"
 _GROUPS = (WHAT, WAITING, ENDING, ATTEMPTS, OUTPUT, _OTHERS)
 _MANY = 9
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Option(click.Option):
@@ -66,7 +69,8 @@ class Word(click.Argument):
         Raises:
             UsageError: It was given in both ways, or in none.
         """
-        word, value = ctx.params.pop(str(self.name)), ctx.params[self.stands_for]
+        # To complete a line, click 8.1 leaves out what isn't there yet.
+        word, value = ctx.params.pop(str(self.name), None), ctx.params.get(self.stands_for)
         if _is_given(word):
             if _is_given(value):
                 raise click.UsageError(
@@ -77,6 +81,16 @@ class Word(click.Argument):
             ctx.params[self.stands_for] = word
         elif self.needed and not _is_given(value) and not ctx.resilient_parsing:
             raise click.MissingParameter(ctx=ctx, param=option)
+
+
+def word(*names: str, **settings: Any) -> Callable[[Function], Function]:
+    """Give a command a `Word`, and any number of commands the same."""
+
+    def describe(function: Function) -> Function:
+        # Each time anew: of click 8.1 an argument forgets its class when it is used.
+        return click.argument(*names, cls=Word, **settings)(function)
+
+    return describe
 
 
 def _is_given(value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar
 import click
 
 from leasectl.backends.kinds import KINDS, LOCAL
-from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, Word, option
+from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, Word, option, word
 from leasectl.errors import InvalidRequest
 from leasectl.model import Labels, Request, Scope
 from leasectl.text.durations import parse_duration
@@ -71,9 +71,8 @@ _handle_option = option(
     shell_complete=complete_handles,
     help="The path that acquire printed, or its last part; it may also stand without --handle.",
 )
-_handle_word = click.argument(
+_handle_word = word(
     "handle_word",
-    cls=Word,
     stands_for="handle",
     needed=True,
     metavar="H",
@@ -89,9 +88,8 @@ _one_type_option = option(
     help="Only this pool, with what is free of it; it may also stand without -t. Default: all "
     "pools.",
 )
-_one_type_word = click.argument(
+_one_type_word = word(
     "type_word",
-    cls=Word,
     stands_for="pool_type",
     type=check_type,
     metavar="TYPE",
@@ -166,9 +164,8 @@ _request_options = (
         help="The pool to take from; it may also stand without -t. Given more than once: one "
         "lease, of whichever of these pools is free first.",
     ),
-    click.argument(
+    word(
         "type_words",
-        cls=Word,
         stands_for="pool_types",
         needed=True,
         nargs=-1,

@@ -7,7 +7,7 @@ from typing import Literal
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import Word, new_handle_command, option
+from leasectl.cli.command import new_handle_command, option, word
 from leasectl.cli.context import open_service
 from leasectl.cli.output import emit_json, emit_lines, note
 from leasectl.cli.waiting import pause
@@ -43,9 +43,8 @@ Examples:
     help="What this handle holds; an empty one holds nothing. May be repeated, or left out before "
     "H.",
 )
-@click.argument(
+@word(
     "handle_words",
-    cls=Word,
     stands_for="handles",
     nargs=-1,
     metavar="H",
