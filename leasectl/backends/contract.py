@@ -175,8 +175,13 @@ class Backend(Protocol):
         what it had that was ended by force.
         """
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
-        """Renew what a claim key finds; returns the names that it still holds."""
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        """Renew what a claim key finds; returns the names that it still holds.
+
+        Args:
+            claim_key: What finds it.
+            ttl_seconds: The ttl from now on, where there is one; None for that which it has.
+        """
 
 
 class Opening(NamedTuple):

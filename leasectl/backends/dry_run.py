@@ -59,5 +59,5 @@ class DryRunBackend:
     def release(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
         return ()
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         return ()

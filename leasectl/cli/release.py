@@ -85,6 +85,8 @@ def command(
     What is released already, by whomever, is left alone: the exit code is 0 and nothing is
     printed. What a delayed release means is fixed when it is asked for: if the handle has been
     reacquired since, nothing happens. A handle that still waits for its lease stops waiting.
+    To keep a lease longer, release it with --delay and --detach again: the new time counts. What
+    runs out by a ttl is kept longer with: leasectl renew H --ttl D
 
     By name you release what your own job and build hold; with --force, whatever anybody holds.
     Its run is told at once and ends the command (exit code 79). The next in the queue gets the

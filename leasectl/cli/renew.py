@@ -5,34 +5,46 @@ from __future__ import annotations
 import time
 
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command
+from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.output import emit, emit_json
 from leasectl.leases.renew import renew
 from leasectl.leases.targets import Targets
 from leasectl.model import whole
 from leasectl.system.clock import rfc3339
+from leasectl.text.durations import parse_duration
 
 EXAMPLE = """\b
-Example:
+Examples:
   leasectl renew "$h"
+  leasectl renew "$h" --ttl 2h
 """
 
 
 @new_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
+@option(
+    "--ttl",
+    "ttl_seconds",
+    type=parse_duration,
+    metavar="D",
+    help="From now on the lease expires this long after its last renewal, sooner or later than "
+    "before; without a guard, only leasectl renew renews it then.",
+)
 @options.json_output
-def command(*, handle: str, as_json: bool) -> None:
+def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
     """Renew what a handle holds, and print when it expires now.
 
-    Only leases with --ttl expire; for others this is a sign of life, and "never" is printed.
+    Only leases with a ttl expire; for others this is a sign of life, and "never" is printed. To
+    keep a lease longer, give it a longer --ttl; if it is to be released at a time, put that off
+    with: leasectl release H --delay D --detach
     """
     service = open_service(for_handles=True)
     record = Targets(service).handle_at(handle)
     if record is None:
         raise no_handle_of_ours(handle, service, "renewed")
     sent = time.time()
-    record = renew(service, whole(record))
+    record = renew(service, whole(record), ttl_seconds=ttl_seconds)
     ttl = record.request.ttl_seconds
     expires = None if ttl is None else rfc3339(sent + ttl)
     if as_json:

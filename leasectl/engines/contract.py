@@ -171,5 +171,10 @@ class Engine(Protocol):
     def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Free the claims that a claim key finds, all or some; returns the names freed."""
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
-        """Give the claims that a claim key finds their full time again; returns what they hold."""
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        """Give the claims that a claim key finds their full time again; returns what they hold.
+
+        Args:
+            claim_key: What finds them.
+            ttl_seconds: A ttl that they have from now on, those that have one; None for their own.
+        """

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of
-from leasectl.errors import LeaseLost, NotAllowed
+from leasectl.errors import InvalidRequest, LeaseError, LeaseLost, NotAllowed
+from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
+from leasectl.state import keeper_process
+from leasectl.system.process import is_dead
 
 
-def renew(service: Service, target: ReleaseTarget) -> Handle:
+def renew(service: Service, target: ReleaseTarget, *, ttl_seconds: float | None = None) -> Handle:
     """Renew everything that a handle holds.
 
     Args:
         service: On the state directory of its handle.
         target: The handle and the acquisition that is meant.
+        ttl_seconds: The ttl from now on, an explicit one; None for the one that it has.
 
     Returns:
         The handle as it is now.
@@ -27,12 +32,57 @@ def renew(service: Service, target: ReleaseTarget) -> Handle:
     Raises:
         LeaseLost: A lease of it expired or was taken away.
         NotAllowed: It holds nothing.
+        InvalidRequest: It can't have that ttl.
     """
     handle = service.handles.require(target.handle_id)
     backend = service.backend_of(handle)
+    if ttl_seconds is not None:
+        return _renew_with(service, backend, handle, target, ttl_seconds)
     with backend.atomic():
         _record(service, target, backend.renew(claim_key_of(handle)))
     return _require_held(service, target)
+
+
+def _renew_with(
+    service: Service, backend: Backend, handle: Handle, target: ReleaseTarget, ttl_seconds: float
+) -> Handle:
+    """Renew with another ttl, which whoever renews next has to know of in time."""
+    handle = _require_held(service, target)
+    _check_ttl(handle, ttl_seconds)
+    before = handle.request.ttl_seconds
+    with backend.atomic():
+        if before is not None and ttl_seconds < before:
+            _record_ttl(service, handle, ttl_seconds)  # if we die now it is renewed too often
+        try:
+            held = backend.renew(claim_key_of(handle), ttl_seconds=ttl_seconds)
+        except LeaseError:
+            if before is not None:
+                _record_ttl(service, handle, before, explicit=handle.explicit_ttl)
+            raise
+        _record_ttl(service, handle, ttl_seconds)
+        _record(service, target, held)
+    return _require_held(service, target)
+
+
+def _check_ttl(handle: Handle, ttl_seconds: float) -> None:
+    check_ttl(ttl_seconds)
+    if handle.request.ttl_seconds is None:
+        raise InvalidRequest(
+            f"handle {handle.id} has no ttl: what it holds doesn't expire, so leave out --ttl"
+        )
+    if handle.runner is not None and not is_dead(handle.runner):
+        raise InvalidRequest(
+            f"handle {handle.id} is renewed by its run (pid {handle.runner.pid}) as long as the "
+            "command runs, which counts on the ttl it began with; leave out --ttl"
+        )
+
+
+def _record_ttl(
+    service: Service, handle: Handle, ttl_seconds: float, *, explicit: bool = True
+) -> None:
+    with service.state.transaction():
+        service.handles.change_ttl(handle, ttl_seconds, explicit=explicit)
+        keeper_process.wake(service.state)  # if it renews, then by this ttl from now on
 
 
 def note_renewal(service: Service, target: ReleaseTarget, held: Collection[str]) -> Handle:

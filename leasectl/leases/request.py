@@ -65,6 +65,12 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
     )
 
 
+def check_ttl(ttl_seconds: float) -> None:
+    """Refuse a ttl that no store could keep; InvalidRequest."""
+    if ttl_seconds < SHORTEST_TTL_SECONDS:
+        raise InvalidRequest(f"--ttl {ttl_seconds:g} is too short; it must be at least 2s")
+
+
 def claimant_of(journal: RecordJournal) -> Claimant:
     """Who stands in the queue for the acquisition of a journal."""
     handle = journal.handle._replace(acquisition=journal.next_acquisition)
@@ -102,8 +108,8 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
     if request.other_types:
         _check_types(backend_url, request)
     ttl = request.ttl_seconds
-    if ttl is not None and ttl < SHORTEST_TTL_SECONDS:
-        raise InvalidRequest(f"--ttl {ttl:g} is too short; it must be at least 2s")
+    if ttl is not None:
+        check_ttl(ttl)
     if request.scope == "test":
         caller.require_shared_dir()
     default_ttl = kind_of(backend_url).default_ttl_seconds

@@ -229,6 +229,30 @@ class Handles:
             self.count_lost_replies(handle, 0)
         return self.announce(handle, guard=None, runner=None)
 
+    def change_ttl(self, handle: Handle, seconds: float, *, explicit: bool) -> None:
+        """Record another ttl, and whether that one was asked for.
+
+        Args:
+            handle: As just loaded; nothing happens when it has moved on from that acquisition.
+            seconds: The ttl.
+            explicit: As `Handle.explicit_ttl`.
+        """
+        changed = handle._replace(
+            request=handle.request._replace(ttl_seconds=seconds), explicit_ttl=explicit
+        )
+        self._state.db.execute(
+            "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, watched = ? OR "
+            "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) "
+            "WHERE id = ? AND acquisition = ?",
+            (
+                seconds,
+                explicit,
+                is_watched(changed, remote=False),
+                handle.id,
+                handle.acquisition,
+            ),
+        )
+
     def renewed(self, handle: Handle, wall: float) -> None:
         """Record a renewal."""
         self._state.db.execute(

@@ -96,8 +96,8 @@ class ForkedClient:
     def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         return tuple(self._ask("free", names))
 
-    def renew(self) -> tuple[str, ...]:
-        return tuple(self._ask("renew"))
+    def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        return tuple(self._ask("renew", ttl_seconds))
 
     def kill(self) -> None:
         self._process.kill()

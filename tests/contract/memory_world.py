@@ -91,8 +91,8 @@ class _Thread:
     def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         return self._participant.free(names)
 
-    def renew(self) -> tuple[str, ...]:
-        return self._participant.renew()
+    def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        return self._participant.renew(ttl_seconds)
 
     def kill(self) -> None:
         self._engine.end_session(self.claim_key)

@@ -775,6 +775,38 @@ class TestTtl:
         world.let_pass(world.ttl_seconds / 2 + 1)
         assert other.renew() == ()
 
+    def test_renewing_with_another_ttl_it_expires_by_that_from_now_on(self, world: World) -> None:
+        make_pool(world, 2)
+        holder, ttl = world.client(), world.ttl_seconds
+        before = holder.acquire(Request("T", count=2, ttl_seconds=ttl))
+        assert holder.renew(3 * ttl) == ("T--00", "T--01")
+        world.let_pass(2 * ttl)
+        assert holder.renew() == ("T--00", "T--01")
+        for resource, lease in zip(the_pool(world).resources, before):
+            assert resource.lease is not None
+            assert resource.lease.lease_duration_seconds == 3 * ttl
+            assert resource.lease.fence == lease.fence
+        world.let_pass(2 * ttl)
+        assert holder.free() == ("T--00", "T--01")
+
+    def test_a_waiter_gets_what_expires_sooner_than_it_was_going_to(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(Request("T", ttl_seconds=100 * world.ttl_seconds))
+        pending = world.client().begin(ONE)
+        assert holder.renew(world.ttl_seconds) == ("T--00",)
+        world.let_pass(world.ttl_seconds + 1)
+        assert len(pending.result()) == 1
+        assert world.lost() == [(holder.claim_key, "T--00")]
+
+    def test_a_lease_without_ttl_gets_none_by_being_renewed_with_one(self, world: World) -> None:
+        make_pool(world, 1)
+        holder = world.client()
+        holder.acquire(ONE)
+        assert holder.renew(world.ttl_seconds) == ("T--00",)
+        world.let_pass(10 * world.ttl_seconds)
+        assert holder.renew() == ("T--00",)
+
     def test_a_lease_without_ttl_never_expires(self, world: World) -> None:
         make_pool(world, 1)
         holder = world.client()

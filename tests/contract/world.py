@@ -53,7 +53,7 @@ class Client(Protocol):
     def free(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Give back; returns the names that were this client's own."""
 
-    def renew(self) -> tuple[str, ...]:
+    def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
         """Renew; returns the names that the client still holds."""
 
     def kill(self) -> None:
@@ -174,9 +174,9 @@ class Participant:
         with self._engine.atomic():
             return self._engine.free(self._owner, names)
 
-    def renew(self) -> tuple[str, ...]:
+    def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
         with self._engine.atomic():
-            return self._engine.renew(self._owner)
+            return self._engine.renew(self._owner, ttl_seconds=ttl_seconds)
 
 
 class _CountingBackend(PoolBackend):

@@ -60,8 +60,8 @@ class PoolBackend:
             self._engine.withdraw(claim_key)
         return self._engine.free(claim_key)
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
-        return self._engine.renew(claim_key)
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        return self._engine.renew(claim_key, ttl_seconds=ttl_seconds)
 
     def acquire(self, claimant: Claimant, journal: Journal, patience: Patience) -> None:
         steps = self.turn(claimant, journal, patience)

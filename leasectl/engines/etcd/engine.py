@@ -71,7 +71,13 @@ class EtcdEngine:
     def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
         return self._claims.free(claim_key, names)
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        if ttl_seconds is None:
+            return self._renewals.renew(claim_key)
+        from leasectl.engines.etcd.ttl_changes import EtcdTtlChanges
+
+        changes = EtcdTtlChanges(self._gateway, self._keys, self._claims, clock=self._clock)
+        changes.change(claim_key, ttl_seconds)
         return self._renewals.renew(claim_key)
 
     def claim_keys(self) -> list[str]:

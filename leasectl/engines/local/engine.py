@@ -63,5 +63,7 @@ class LocalEngine:
             LocalEarlyEnds(self._store).give_up(claim_key)
         return freed
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        if ttl_seconds is not None:
+            self._store.change_ttl(claim_key, ttl_seconds)
         return self._store.renew(claim_key)

@@ -158,6 +158,16 @@ class LocalStore:
         )
         return tuple(row["name"] for row in rows)
 
+    def change_ttl(self, claim_key: str, ttl_seconds: float) -> None:
+        """Have claims that expire do so this long after each renewal; the next is to follow."""
+        self.state.db.execute(
+            "UPDATE resource SET lease_duration_seconds = ? "
+            "WHERE owner = ? AND lease_duration_seconds IS NOT NULL",
+            (ttl_seconds, claim_key),
+        )
+        for name, pool_type, _ in self.claims(claim_key, None):
+            self.queues.wake_for(pool_type, [name])  # it may be free sooner than they know
+
     def next_expiry(self, pool_type: str) -> float | None:
         """When the next claim of a pool expires, on the elapsed clock."""
         ((first,),) = self.state.query(

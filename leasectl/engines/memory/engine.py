@@ -57,9 +57,9 @@ class MemoryEngine:
                 self._store.free(stock)
             return tuple(stock.name for stock in freed)
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         with self._store.lock:
             held = self._store.claims(claim_key)
             for stock in held:
-                self._store.renew(stock)
+                self._store.renew(stock, ttl_seconds=ttl_seconds)
             return tuple(stock.name for stock in held)

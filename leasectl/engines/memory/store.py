@@ -218,10 +218,14 @@ class MemoryStore:
         """What was ended by force of what a claim key found."""
         return [each for each in self._claims.get(claim_key, {}).values() if each.ended is not None]
 
-    def renew(self, stock: Stock) -> None:
-        """Give a claim its full time again, and date it."""
+    def renew(self, stock: Stock, *, ttl_seconds: float | None = None) -> None:
+        """Give a claim its full time again, or that of a new ttl if it has one, and date it."""
         assert stock.lease is not None
-        self._give_full_time(stock, stock.lease._replace(renew_time=self.clock.wall()))
+        lease = stock.lease._replace(renew_time=self.clock.wall())
+        if ttl_seconds is not None and lease.lease_duration_seconds is not None:
+            lease = lease._replace(lease_duration_seconds=ttl_seconds)
+            stock.pool.wake_all()  # it may be free sooner than they know
+        self._give_full_time(stock, lease)
 
     def free(self, stock: Stock) -> None:
         """End a claim, and put its resource among the free ones."""

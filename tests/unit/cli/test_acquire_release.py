@@ -6,10 +6,12 @@ import json
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
+from leasectl.system.clock import boottime_seconds
 from tests.kit.support import Cli, Started, eventually
 
 NO_LEASE, USAGE, NOT_FOUND, NOT_ALLOWED, LOST = 75, 64, 66, 77, 79
@@ -296,6 +298,56 @@ class TestRenew:
     def test_prints_the_new_expiry(self, cli: Cli) -> None:
         handle = cli("acquire", "-t", "T", "--ttl", "1h").handle
         assert re.fullmatch(RFC3339 + "\n", cli.ok("renew", "--handle", handle))
+
+    def test_with_a_longer_ttl_it_is_kept_longer(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "--ttl", "2s").handle
+        cli.ok("renew", handle, "--ttl", "1h")
+        ((left, ttl, explicit),) = cli.query(
+            "SELECT expires_at, ttl_seconds, explicit_ttl FROM resource JOIN handle ON "
+            "handle.id = resource.owner"
+        )
+        assert float(str(left)) > boottime_seconds() + 3590
+        assert (ttl, explicit) == (3600.0, 1)
+
+    def test_what_it_is_reacquired_with_is_the_new_ttl(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "--ttl", "2s").handle
+        cli.ok("renew", handle, "--ttl", "1h")
+        cli.ok("reacquire", handle)
+        assert cli.query("SELECT lease_duration_seconds FROM resource WHERE owner IS NOT NULL")[0][
+            :
+        ] == (3600.0,)
+
+    def test_with_a_shorter_one_the_keeper_renews_more_often(self, cli: Cli) -> None:
+        own = str(os.getpid())
+        handle = cli("acquire", "-t", "T", "--ttl", "1h", "--guard-pid", own).handle
+        cli.ok("renew", handle, "--ttl", "2s")
+
+        def renewed() -> float:
+            ((at,),) = cli.query("SELECT renew_time FROM lease")
+            return float(str(at))
+
+        before = renewed()
+        eventually(lambda: renewed() > before + 2.5, what="it has outlived its ttl")
+
+    def test_a_ttl_that_makes_no_sense_is_refused(self, cli: Cli) -> None:
+        for_ever = cli("acquire", "-t", "T").handle
+        handle = cli("acquire", "-t", "T", "--ttl", "1h").handle
+        for path, ttl, why in ((for_ever, "1h", "doesn't expire"), (handle, "1s", "too short")):
+            refused = cli("renew", path, "--ttl", ttl)
+            assert (refused.code, refused.out) == (USAGE, "")
+            assert why in refused.err
+
+    def test_a_run_counts_on_the_ttl_that_it_began_with(self, cli: Cli) -> None:
+        script = '"$0" -m leasectl renew "$LEASECTL_HANDLE" --ttl 2h'
+        run = cli("run", "-t", "T", "--ttl", "1h", "--", "sh", "-c", script, sys.executable)
+        assert run.code == USAGE
+        assert "is renewed by its run" in run.err
+
+    def test_a_delayed_release_is_put_off_by_asking_again(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "--release-after", "1m").handle
+        cli.ok("release", handle, "--delay", "2h", "--detach")
+        ((due,),) = cli.query("SELECT due FROM timer")
+        assert float(str(due)) > boottime_seconds() + 7100
 
     def test_of_what_never_expires_says_so(self, cli: Cli) -> None:
         handle = cli("acquire", "-t", "T").handle

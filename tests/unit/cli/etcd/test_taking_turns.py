@@ -79,6 +79,21 @@ def test_a_ttl_that_was_asked_for_counts_from_the_grant(hosts: Hosts) -> None:
     assert lease["renew_time"] >= lease["acquire_time"]
 
 
+def test_a_lease_is_kept_longer_by_another_ttl(hosts: Hosts) -> None:
+    hosts.pool("a", "b")
+    here = hosts.new()
+    held = here("acquire", "-t", "T", "-c", "2").handle
+    fences = [lease["fence"] for lease in catted(here, held)["leases"]]
+    here.ok("renew", held, "--ttl", "5m")
+    shown = hosts.access.pool().resources
+    assert [each.lease.fence for each in shown if each.lease] == fences
+    (resource, _) = hosts.access.pools.pools("T", expiries=True)[0].resources
+    assert 290 < (resource.expires_in_seconds or 0) <= 300
+    assert here("renew", held).code == 0
+    assert here.ok("release", held).split() == ["a", "b"]
+    assert hosts.is_free()
+
+
 def test_of_releases_by_many_processes_at_once_exactly_one_prints_the_names(hosts: Hosts) -> None:
     hosts.pool("a", "b")
     here = hosts.new()

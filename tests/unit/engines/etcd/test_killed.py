@@ -25,6 +25,7 @@ def participate(between: Relay, store: Access, request: Request) -> None:
     access = Access([between.endpoint], store.keys.prefix)
     access.acquire("dead", request, wait=0)
     access.engine.renew("dead")
+    access.engine.renew("dead", ttl_seconds=SHORT + 1)
     access.engine.free("dead", NAMES[:1])
     access.engine.free("dead")
 

@@ -29,6 +29,8 @@ def whole_story(access: Access) -> None:
     assert [lease.name for lease in leases] == NAMES[:3]
     assert {lease.grant for lease in leases} == {1}
     assert access.engine.renew("me") == tuple(NAMES[:3])
+    assert access.engine.renew("me", ttl_seconds=90) == tuple(NAMES[:3])
+    assert access.engine.renew("me") == tuple(NAMES[:3])
     assert access.engine.free("me", NAMES[:1]) == (NAMES[0],)
     assert access.engine.free("me") == tuple(NAMES[1:3])
     (named,) = access.acquire("me", Request("T", name=NAMES[1]), wait=0)

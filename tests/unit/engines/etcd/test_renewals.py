@@ -11,8 +11,9 @@ from leasectl.engines.etcd import renewals
 from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.engines.etcd.records import number_in
 from leasectl.model import Request
-from tests.kit.etcd.access import NAMES, SHORT, Access
+from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.relay import Relay
+from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import eventually
 
 TXN, KEEP_ALIVE = "/v3/kv/txn", "/v3/lease/keepalive"
@@ -210,3 +211,18 @@ class TestDeadlines:
         assert len(between.paths) == lost + 3 - number
         assert dates(store)[0] >= since
         assert renewer.lost == []
+
+
+def test_who_renews_follows_a_claim_that_another_has_given_another_ttl(
+    etcd: EtcdServer, store: Access, prefix: str
+) -> None:
+    other = Access(etcd.endpoints, prefix)
+    store.acquire("me", Request("T", count=2, ttl_seconds=60))
+    assert store.engine.renew("me") == tuple(NAMES[:2])  # by what it knows from now on
+    assert other.engine.renew("me", ttl_seconds=300) == tuple(NAMES[:2])
+    assert store.engine.renew("me") == tuple(NAMES[:2])
+    (claim_id,) = store.etcd_lease_ids()
+    assert 290 < store.gateway.time_left(claim_id) <= 300
+    assert (store.lost, other.lost) == ([], [])
+    assert store.engine.free("me") == tuple(NAMES[:2])
+    assert keys_left(store) == []
