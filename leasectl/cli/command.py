@@ -69,8 +69,7 @@ class Word(click.Argument):
         Raises:
             UsageError: It was given in both ways, or in none.
         """
-        # To complete a line, click 8.1 leaves out what isn't there yet.
-        word, value = ctx.params.pop(str(self.name), None), ctx.params.get(self.stands_for)
+        word, value = ctx.params.pop(str(self.name)), ctx.params[self.stands_for]
         if _is_given(word):
             if _is_given(value):
                 raise click.UsageError(
@@ -79,7 +78,7 @@ class Word(click.Argument):
                     ctx,
                 )
             ctx.params[self.stands_for] = word
-        elif self.needed and not _is_given(value) and not ctx.resilient_parsing:
+        elif self.needed and not _is_given(value):
             raise click.MissingParameter(ctx=ctx, param=option)
 
 
@@ -112,6 +111,8 @@ class Command(click.Command):
                     "-h could be --handle or --help here; write it out", ctx
                 ) from None
             raise
+        if ctx.resilient_parsing:
+            return rest  # to complete a line, click looks at each for itself
         for param in self.params:
             if isinstance(param, Word):
                 param.settle(ctx, self._option(param.stands_for))
