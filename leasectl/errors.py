@@ -25,6 +25,9 @@ remapped to 64 because existing scripts read 2 as "no such type".
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class LeaseError(Exception):
     """The root. Its text is one line: what failed, where, and what to do next."""
@@ -155,6 +158,25 @@ def spares_optional(error: LeaseError) -> bool:
     if isinstance(error, InvalidRequest):
         return isinstance(error, CanNeverBeMet)
     return not isinstance(error, Cancelled)
+
+
+def is_out_of_files(error: BaseException) -> bool:
+    """Tell whether something failed because this process, or the machine, may open no more files.
+
+    An import that does says it in words only.
+    """
+    if isinstance(error, ImportError):
+        return os.strerror(errno.EMFILE) in str(error)
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def out_of_files(error: BaseException) -> StateUnwritable:
+    """The error for that."""
+    where = getattr(error, "filename", None) or "what is needed"
+    return StateUnwritable(
+        f"can't open {where}: {os.strerror(errno.EMFILE)}; raise the limit, which is "
+        f"{os.sysconf('SC_OPEN_MAX')} here: ulimit -n"
+    )
 
 
 EXIT_CODES: tuple[tuple[str, str], ...] = (

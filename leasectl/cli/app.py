@@ -14,7 +14,15 @@ import click
 from leasectl import __version__
 from leasectl.backends.kinds import KINDS, either
 from leasectl.cli.groups import CommandGroup
-from leasectl.errors import EXIT_CODES, BackendUnreachable, Interrupted, InvalidRequest, LeaseError
+from leasectl.errors import (
+    EXIT_CODES,
+    BackendUnreachable,
+    Interrupted,
+    InvalidRequest,
+    LeaseError,
+    is_out_of_files,
+    out_of_files,
+)
 from leasectl.system.signals import (
     die_of,
     heed_children,
@@ -187,6 +195,9 @@ def _run(args: list[str]) -> int:
         die_of(signal.SIGINT)
         return 130
     except Exception as error:
+        if is_out_of_files(error):
+            refused = out_of_files(error)
+            return _fail(str(refused), refused.exit_code)
         if os.environ.get("LEASECTL_DEBUG"):
             raise
         detail = f"{type(error).__name__}: {error}"

@@ -113,7 +113,11 @@ def check_request(request: Request, wait_seconds: float | None, backend: str | N
 
 
 def open_service(
-    backend: str | None = None, *, for_handles: bool = False, for_many: bool = False
+    backend: str | None = None,
+    *,
+    for_handles: bool = False,
+    for_many: bool = False,
+    to_show: bool = False,
 ) -> Service:
     """Open the state directory and put right what killed commands left in it.
 
@@ -122,6 +126,7 @@ def open_service(
         for_handles: Only handles that are there are the subject. They remember their backends,
             so it doesn't matter whether the environment names one that can be used.
         for_many: One thread of this process serves many, so none may take long.
+        to_show: How things stand now is only to be shown, as far as a full disk allows.
 
     Raises:
         InvalidRequest: There is no such backend; no state directory has been made.
@@ -134,7 +139,7 @@ def open_service(
             from leasectl.cli.gone_server import check_served
 
             check_served(url, settings())
-    state = State.open(state_directory())
+    state = State.open(state_directory(), to_show=to_show)
     _opened.append(state)
     service = Service(
         state,

@@ -20,7 +20,7 @@ def emit(text: str) -> None:
     Raises:
         LeaseError: It can't be written; whoever asked won't see it.
     """
-    data = text.encode()
+    data = text.encode("utf-8", "surrogateescape")  # a path is the bytes that it is
     try:
         while data:
             data = data[os.write(1, data) :]

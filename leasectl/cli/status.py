@@ -48,7 +48,7 @@ def command(
     --wide, a file or a pipe gets all, names in full. --json has the same facts, times in RFC 3339
     and UTC; with --watch as well, there is one object a line. NO_COLOR is heeded.
     """
-    service = open_service(backend)
+    service = open_service(backend, to_show=not watch)
     if watch:
         from leasectl.cli.status_watch import show_again
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.model import Pool
+from leasectl.model import Handle, Pool
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import Definition
 from leasectl.pools.showing import Showing
@@ -40,7 +41,8 @@ class PoolService:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own, and its server tells of none.
         """
-        release_abandoned(self._service)
+        with contextlib.suppress(StateUnwritable):  # a full disk: what is over is shown as well
+            release_abandoned(self._service)
         url, clock = self._service.backend_url, self._service.clock
         told = ask_status(url, self._service.settings, pool_type=pool_type, clock=clock)
         return self.look(pool_type) if told is None else parse_overview(told, backend=url)
@@ -52,13 +54,19 @@ class PoolService:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own.
         """
-        admin = self._service.pools
-        with self._service.atomic():
-            pools = admin.pools(pool_type, expiries=True)
-            handles = {claim_key_of(each): each for each in self._service.handles.active()}
+        try:
+            with self._service.atomic():
+                pools, handles = self._seen(pool_type)
+        except StateUnwritable:
+            pools, handles = self._seen(pool_type)
         url, clock = self._service.backend_url, self._service.clock
         showing = Showing(handles, shared=kind_of(url).remote, clock=clock)
         return Overview(url, clock.wall(), tuple(map(showing.pool, pools)))
+
+    def _seen(self, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
+        """The pools, and the handles by what their claims are found by."""
+        pools = self._service.pools.pools(pool_type, expiries=True)
+        return pools, {claim_key_of(each): each for each in self._service.handles.active()}
 
     def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
         """Add so many resources to a pool, named on from its highest number; returns the names.

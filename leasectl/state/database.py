@@ -9,11 +9,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from leasectl.errors import CorruptState, LeaseError, StateUnwritable
+from leasectl.errors import (
+    CorruptState,
+    LeaseError,
+    StateUnwritable,
+    is_out_of_files,
+    out_of_files,
+)
 from leasectl.system.process import boot_id
 
 SCHEMA_VERSION = 7
 _APPLICATION_ID = 0x6C656173  # "leas"
+_FILES_OF_SQLITE = 3  # the database, its log, the index of that
 
 
 def create(path: str, *, fence: int) -> None:
@@ -49,8 +56,12 @@ def create(path: str, *, fence: int) -> None:
     os.rename(temporary, path)
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str, *, alone: bool = False) -> sqlite3.Connection:
     """Open a database that is there.
+
+    Args:
+        path: Its place.
+        alone: Let nobody else open it meanwhile.
 
     Raises:
         CorruptState: It is damaged, no database of ours, or from a newer version.
@@ -58,6 +69,17 @@ def connect(path: str) -> sqlite3.Connection:
     if os.path.getsize(path) == 0:
         raise corrupt(path, "is empty")
     db = sqlite3.connect(path, isolation_level=None, timeout=30)
+    try:
+        _prepare(path, db, alone=alone)
+    except BaseException:
+        db.close()  # or it would be in the way of the next
+        raise
+    return db
+
+
+def _prepare(path: str, db: sqlite3.Connection, *, alone: bool) -> None:
+    if alone:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if application_id != _APPLICATION_ID:
@@ -75,7 +97,20 @@ def connect(path: str) -> sqlite3.Connection:
     db.execute("PRAGMA synchronous = NORMAL")
     # Small, because a log that no process has open is read through by the next that opens it.
     db.execute("PRAGMA wal_autocheckpoint = 1000")
-    return db
+
+
+def connect_to_show(path: str) -> sqlite3.Connection:
+    """Open a database for a moment, to show what is in it, on a full disk too.
+
+    There SQLite can't make the file that those who have it open share: nobody else can have.
+
+    Raises:
+        CorruptState: As `connect`.
+    """
+    try:
+        return connect(path)
+    except sqlite3.OperationalError:
+        return connect(path, alone=True)
 
 
 def corrupt(path: str, what: str) -> CorruptState:
@@ -95,6 +130,8 @@ def errors_of(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise translate(path, error) from error
     except OSError as error:
+        if is_out_of_files(error):
+            raise out_of_files(error) from error
         if error.errno not in _UNWRITABLE:
             raise
         where = error.filename or path
@@ -124,6 +161,9 @@ def translate(path: str, error: sqlite3.Error) -> LeaseError:
     """Turn an error of SQLite into one of ours."""
     message = str(error)
     # Python 3.9 and 3.10 give no error code with the exception, only SQLite's fixed texts.
+    if "unable" in message:
+        with errors_of(path):
+            _open_some(path)
     if "full" in message or "readonly" in message or "disk I/O" in message or "unable" in message:
         return StateUnwritable(
             f"can't write {path}: {message}; free space or rights there, "
@@ -132,6 +172,17 @@ def translate(path: str, error: sqlite3.Error) -> LeaseError:
     if "locked" in message:
         return LeaseError(f"{path} is busy ({message}); try again")
     return corrupt(path, f"is damaged ({message})")
+
+
+def _open_some(path: str) -> None:
+    """Open as many files as SQLite does, and close them: it doesn't say that it mayn't."""
+    opened: list[int] = []
+    try:
+        while len(opened) < _FILES_OF_SQLITE:
+            opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    finally:
+        for fd in opened:
+            os.close(fd)
 
 
 def unlink(path: str) -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Callable
 
 from leasectl.errors import StateUnwritable
-from leasectl.state.database import connect, create, errors_of, translate
+from leasectl.state.database import connect, connect_to_show, create, errors_of, translate
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
@@ -53,14 +53,18 @@ class State:
         self.on_close: list[Callable[[], None]] = []
 
     @classmethod
-    def open(cls, directory: str) -> State:
+    def open(cls, directory: str, *, to_show: bool = False) -> State:
         """Open the state directory, and make it when there is none.
+
+        Args:
+            directory: Its path.
+            to_show: What is in it is only to be shown, as far as a full disk allows.
 
         Raises:
             StateUnwritable: It can't be made or written, isn't ours, or isn't private.
             CorruptState: Its database is damaged or from a newer version.
         """
-        directory = os.path.abspath(directory)
+        directory = _absolute(directory)
         check_directory(directory, create=True)
         path = os.path.join(directory, "state.db")
         lock_fd = _open_lock(directory)
@@ -68,12 +72,13 @@ class State:
             with errors_of(path):
                 if not os.path.exists(path):
                     _create(path, lock_fd)
-                db = connect(path)
+                db = connect_to_show(path) if to_show else connect(path)
         except BaseException:
             os.close(lock_fd)
             raise
         state = cls(directory, lock_fd, db)
-        state._note_boot()
+        with contextlib.suppress(StateUnwritable) if to_show else contextlib.nullcontext():
+            state._note_boot()
         return state
 
     def close(self) -> None:
@@ -285,6 +290,16 @@ def check_directory(directory: str, *, create: bool) -> None:
         raise StateUnwritable(
             f"{where} is open to others (mode {mode:04o}); run: chmod 700 {directory}"
         )
+
+
+def _absolute(directory: str) -> str:
+    try:
+        return os.path.abspath(directory)
+    except FileNotFoundError:
+        raise StateUnwritable(
+            f"state directory {directory} is to be in the current folder, which is gone; "
+            "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
+        ) from None
 
 
 def _open_lock(directory: str) -> int:

@@ -10,6 +10,7 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import TICKETS
 from leasectl.engines.local.store import LocalStore
+from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Pool, Process, QueueEntry, Resource
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
@@ -34,18 +35,28 @@ class LocalPools:
         self._early_ends = LocalEarlyEnds(self._store)
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        with self._state.transaction():
-            if pool_type is None:
-                types = self._store.pool_types()
-            else:
-                self._store.pool(pool_type)
-                types = [pool_type]
-            for each in types:
-                self._store.expire(each)
-                self._early_ends.free_what_the_dead_had(each)
-                self._store.queues.remove_dead_ones(each)
-            tidy(self._state)
-            return tuple(Pool(each, self._resources(each), self._queue(each)) for each in types)
+        try:
+            with self._state.transaction():
+                types = self._types(pool_type)
+                for each in types:
+                    self._store.expire(each)
+                    self._early_ends.free_what_the_dead_had(each)
+                    self._store.queues.remove_dead_ones(each)
+                tidy(self._state)
+                return tuple(map(self._pool, types))
+        except StateUnwritable:
+            # A full disk: what is over, or was of the dead, is shown with the rest.
+            return tuple(map(self._pool, self._types(pool_type)))
+
+    def _types(self, pool_type: str | None) -> list[str]:
+        """All types, or the one of a pool that has to be there."""
+        if pool_type is None:
+            return self._store.pool_types()
+        self._store.pool(pool_type)
+        return [pool_type]
+
+    def _pool(self, pool_type: str) -> Pool:
+        return Pool(pool_type, self._resources(pool_type), self._queue(pool_type))
 
     def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
         with self._state.transaction() as db:
