@@ -19,12 +19,18 @@
 # A trap may interrupt any of these functions, and then runs inside it. Therefore no function changes
 # a shell option or IFS, not even for its own duration, and every local has a name that no script
 # uses: the script's handler must find its own variables, and `readonly count` must not stop `local`.
+# The exception is -T, where it is set: whoever has RETURN or DEBUG traps in functions wants them in
+# those it calls, not in the dozens that these call.
 # [ ] compares strings where [[ ]] and case would listen to the script's nocasematch.
 
 # An alias is expanded while a function is read, so none may be active while these are. The shell
 # reads a sourced text command by command: this one takes effect before the next is read. What is
-# read only when it runs, that is $(...) and traps, begins its commands with a backslash.
-if \shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \shopt -u expand_aliases; fi
+# read only when it runs, that is $(...) and traps, begins its commands with a backslash. A function is
+# found when it is called, so commands are called by `command` and `builtin`, in case the script has
+# functions of their names; except [, :, local, return and shift, without which no script does. It is
+# `command` for eval and exec: behind `builtin`, eval heeds -e although its status is asked for, and what
+# exec closes is open again afterwards.
+if \builtin shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \builtin shopt -u expand_aliases; fi
 
 # ---- traps -------------------------------------------------------------------------------------
 #
@@ -34,6 +40,8 @@ if \shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \shopt -u expand_alias
 #
 # What could keep the added commands from running, and what is done about it:
 #   - the script's EXIT trap calls `exit`: while it runs, `exit` is a function that runs them first;
+#   - `return` in it ends the shell there and then, if `exit` was called in a function or a sourced
+#     file: if it has that command, and is run from there, they are run before it;
 #   - a command in it fails under `set -e`: while it runs, an ERR trap runs them first;
 #   - TERM, HUP or INT arrives while it runs: for that time they have a handler, which runs them
 #     and lets the signal end the shell;
@@ -53,6 +61,7 @@ if \shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \shopt -u expand_alias
 #   _LEASE__COMMANDS  what was added: "<number> <command>"
 #   _LEASE__EARLIER   the script's own handler, with a last line that succeeds (_lease__trap_body)
 #   _LEASE__HANDLED   whether it had one
+#   _LEASE__RETURNS   whether the one on EXIT has a `return`
 #   _LEASE__ACTIVE    whether the handler runs at the moment
 #   _LEASE__STATUS    $? when it began
 #   _LEASE__NEXT      which of _LEASE__COMMANDS it runs next
@@ -63,7 +72,7 @@ if \shopt -q expand_aliases; then _LEASE__ALIASES=(on) && \shopt -u expand_alias
 #   _LEASE__ERR       the script's ERR trap, whether its functions inherit it, and how deep they were
 
 _lease__complain() { # <function> <message>
-  printf '%s: %s\n' "$1" "$2" >&2
+  builtin printf '%s: %s\n' "$1" "$2" >&2
 }
 
 # Adds COMMAND to the traps of the given signals, after what is there already; once, however often it
@@ -71,6 +80,7 @@ _lease__complain() { # <function> <message>
 # changes nothing. On a signal that nothing else handles it runs and then the signal ends the shell,
 # as it would have; there a COMMAND that is on EXIT too is left to EXIT. An ignored signal stays so.
 lease__trap() { # COMMAND SIGNAL...
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__numbers=() _lease__number
   _lease__signal_numbers lease__trap "$@" || return 1
   _lease__trap_adopt
@@ -82,6 +92,7 @@ lease__trap() { # COMMAND SIGNAL...
 # Takes COMMAND out of the traps of the given signals. When nothing is left, the script's own traps
 # are put back as they were.
 lease__untrap() { # COMMAND SIGNAL...
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__numbers=() _lease__number
   _lease__signal_numbers lease__untrap "$@" || return 1
   _lease__trap_adopt
@@ -120,7 +131,7 @@ _lease__trap_adopt() {
   [ "$$" = "$BASHPID" ] || builtin trap - KILL
   _LEASE__COMMANDS=() _LEASE__EARLIER=() _LEASE__HANDLED=() _LEASE__ACTIVE=()
   _LEASE__STATUS=() _LEASE__NEXT=() _LEASE__ERR=() _LEASE__STANDS_IN=()
-  _LEASE__PRINTED=() _LEASE__BEGINNING=() _LEASE__LATE=()
+  _LEASE__PRINTED=() _LEASE__BEGINNING=() _LEASE__LATE=() _LEASE__RETURNS=()
   _LEASE__PENDING=() _LEASE__PID=() _LEASE__GOT=() _LEASE__LINE=() _LEASE__FIFO=()
   _LEASE__OWNER=("$BASHPID")
 }
@@ -182,10 +193,17 @@ _lease__trap_arm() { # [<signal number>]
       *) _LEASE__HANDLED[_lease__number]=1 ;;
     esac
     _LEASE__EARLIER[_lease__number]=${_lease__handlers[_lease__number]-}$'\n\n:'
+    ((_lease__number)) || _lease__trap_look_for_return
     _lease__trap_body "$_lease__number"
     # Fails for a signal that was ignored when the shell began; it stays ignored.
     builtin trap -- "$_lease__body" "$_lease__number" || :
   done
+}
+
+_lease__trap_look_for_return() {
+  local _lease__pattern=$'(^|[;&|({!\n]|then|else|do)[ \t]*return([ \t\n;&|})]|$)'
+  _LEASE__RETURNS=()
+  [[ ! ${_LEASE__EARLIER[0]} =~ $_lease__pattern ]] || _LEASE__RETURNS=(yes)
 }
 
 _lease__trap_disarm() { # <signal number>...
@@ -206,7 +224,7 @@ _lease__trap_disarm() { # <signal number>...
 # the pipe (before Bash 5.1: file) of a here-string. That takes an eighth of the time of $(...), and
 # it matters: a signal may come between reading the traps and setting them.
 _lease__trap_read() { # <signal number>...
-  { builtin trap -p "$@" >|/dev/fd/0 && mapfile -d '' -t _LEASE__PRINTED; } 2>/dev/null <<<'' ||
+  { builtin trap -p "$@" >|/dev/fd/0 && builtin mapfile -d '' -t _LEASE__PRINTED; } 2>/dev/null <<<'' ||
     _LEASE__PRINTED=("$(\builtin trap -p "$@")")
   _lease__trap_parse
 }
@@ -215,7 +233,7 @@ _lease__trap_read() { # <signal number>...
 # words as Bash itself does gives a handler back exactly, quotes and newlines included.
 _lease__trap_parse() {
   local _lease__words=() _lease__index _lease__found
-  eval "_lease__words=(${_LEASE__PRINTED[0]-})"
+  builtin eval "_lease__words=(${_LEASE__PRINTED[0]-})"
   for ((_lease__index = 0; _lease__index < ${#_lease__words[@]}; _lease__index += 4)); do
     # In posix mode a signal without a handler is printed with `-`.
     [ "${_lease__words[_lease__index + 2]}" != - ] || continue
@@ -237,19 +255,21 @@ _lease__trap_parse() {
 # counts. `if` hands it the right $? without a command that fails, and the last line that was put
 # after it keeps `set -e` from taking the status of the whole handler for a failed command.
 _lease__trap_body() { # <signal number>
-  local _lease__eval="\\eval \"\${_LEASE__EARLIER[$1]-}\""
+  local _lease__eval="\\builtin eval \"\${_LEASE__EARLIER[$1]-}\""
   _lease__body="if _lease__trap_saw $1 \"\$?\"; "
   if (($1 == 0)); then
     # A function doesn't see its caller's ERR trap, so that one is read and replaced out here, too.
     local _lease__print='\builtin trap -p ERR HUP INT TERM'
-    _lease__body+="{ $_lease__print >|/dev/fd/0 && \\mapfile -d '' -t _LEASE__PRINTED; } 2>/dev/null <<<'' || \
-_LEASE__PRINTED=(\"\$($_lease__print)\"); _lease__trap_hold \"\$-\"; case \$- in *e*) \\set -E; \
-\\builtin trap 'if _lease__err_enter \"\$?\"; then :; else \\eval \"\${_LEASE__ERR[3]-}\"; fi; _lease__err_leave' ERR ;; esac; "
+    _lease__body+="{ $_lease__print >|/dev/fd/0 && \\builtin mapfile -d '' -t _LEASE__PRINTED; } 2>/dev/null <<<'' || \
+_LEASE__PRINTED=(\"\$($_lease__print)\"); _lease__trap_hold \"\$-\"; case \$- in *e*) \\builtin set -E; \
+\\builtin trap 'if _lease__err_enter \"\$?\"; then :; else \\builtin eval \"\${_LEASE__ERR[3]-}\"; fi; _lease__err_leave' ERR ;; esac; \
+case \${_LEASE__RETURNS-} in yes) (\\builtin return 0) 2>/dev/null && _lease__trap_return ;; esac; "
   fi
   _lease__body+="_lease__trap_enter $1; then $_lease__eval; else $_lease__eval; fi; _lease__trap_leave $1"
 }
 
 _lease__trap_saw() { # <signal number> <status>
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local REPLY
   _LEASE__ACTIVE[$1]=1 _LEASE__STATUS[$1]=$2 _LEASE__NEXT[$1]=0
   [ "${_LEASE__OWNER-}" = "$BASHPID" ] || return 0
@@ -257,11 +277,12 @@ _lease__trap_saw() { # <signal number> <status>
   _lease__trap_stand_in "$1"
   # A handler that ended the shell during `read -t` leaves its timer to go off now, which crashes Bash
   # (seen in 5.2) in the next $(...). Another `read -t` takes its place.
-  (($1)) || read -r -t 0.01 </dev/null || :
+  (($1)) || builtin read -r -t 0.01 </dev/null || :
 }
 
 # While the EXIT trap runs, a signal that would end the shell has to run the added commands first.
 _lease__trap_hold() { # <options>
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handlers=()
   _lease__trap_parse
   [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_hold_signals
@@ -282,9 +303,10 @@ _lease__trap_hold_signals() {
 # Functions of the script's that have these names are left alone, and posix mode allows none.
 _lease__trap_stand_in() { # <signal number>
   [[ -o posix ]] && return 0
-  if ! declare -F trap >/dev/null; then
+  if ! builtin declare -F trap >/dev/null; then
     # shellcheck disable=SC2329,SC2064 # The script's handlers call it; the words are theirs.
     trap() {
+      [[ $- != *T* ]] || { local - && builtin set +T; }
       local _lease__code=0
       builtin trap "$@" || _lease__code=$?
       [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_restore
@@ -292,9 +314,10 @@ _lease__trap_stand_in() { # <signal number>
     }
     _LEASE__STANDS_IN=(trap)
   fi
-  if (($1 == 0)) && ! declare -F exit >/dev/null; then
+  if (($1 == 0)) && ! builtin declare -F exit >/dev/null; then
     # shellcheck disable=SC2329
     exit() {
+      [[ $- != *T* ]] || { local - && builtin set +T; }
       [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_exit "${1-}"
       builtin exit "$@"
     }
@@ -314,6 +337,7 @@ _lease__trap_restore() {
 
 # Returns the status that the earlier handler must see as $?.
 _lease__trap_enter() { # <signal number>
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__number
   if (($1 == 0)) && [ "${_LEASE__OWNER-}" = "$BASHPID" ]; then
     # At once, since the script's own trap may take its time; what came of it is seen to afterwards.
@@ -328,13 +352,14 @@ _lease__trap_enter() { # <signal number>
 }
 
 _lease__trap_leave() { # <signal number>
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__status=${_LEASE__STATUS[$1]:-0}
   if [ "${_LEASE__OWNER-}" = "$BASHPID" ]; then
     (($1)) || _lease__trap_finish
     _lease__trap_run "$1"
-    unset "_LEASE__ACTIVE[$1]"
+    builtin unset "_LEASE__ACTIVE[$1]"
     if ((${#_LEASE__ACTIVE[@]} == 0 && ${#_LEASE__STANDS_IN[@]})); then
-      unset -f trap
+      builtin unset -f trap
       _LEASE__STANDS_IN=()
     fi
   fi
@@ -370,7 +395,7 @@ _lease__trap_exit() { # <status>
       '' | *[!0-9]*) ;;
       *) _LEASE__STATUS[0]=$1 ;;
     esac
-    if _lease__status "${_LEASE__STATUS[0]}"; then eval "${_LEASE__EARLIER[0]-}"; else eval "${_LEASE__EARLIER[0]-}"; fi
+    if _lease__status "${_LEASE__STATUS[0]}"; then command eval "${_LEASE__EARLIER[0]-}"; else command eval "${_LEASE__EARLIER[0]-}"; fi
   fi
   _lease__trap_finish
 }
@@ -386,7 +411,7 @@ _lease__trap_run() { # <signal number>
     _lease__entry=${_lease__entry#* }
     # Nobody else handles this signal: it will end the shell, and EXIT is next.
     (($1)) && [ -z "${_LEASE__HANDLED[$1]-}" ] && _lease__trap_has 0 "$_lease__entry" && continue
-    if _lease__status "${_LEASE__STATUS[$1]:-0}"; then eval "$_lease__entry"; else eval "$_lease__entry"; fi || :
+    if _lease__status "${_LEASE__STATUS[$1]:-0}"; then command eval "$_lease__entry"; else command eval "$_lease__entry"; fi || :
   done
 }
 
@@ -396,6 +421,7 @@ _lease__status() { # <status>
 
 # The script's ERR trap comes first, where it would have run: in functions only if they inherit it.
 _lease__err_enter() { # <status>
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   _LEASE__ERR[3]=''
   if [[ ${_LEASE__ERR[1]-} == *E* ]] || ((${#FUNCNAME[@]} <= ${_LEASE__ERR[2]-0})); then
     _LEASE__ERR[3]=${_LEASE__ERR[0]-}$'\n\n:'
@@ -403,7 +429,14 @@ _lease__err_enter() { # <status>
   return "$1"
 }
 
+# The script's EXIT trap may end the shell by `return`.
+_lease__trap_return() {
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  [ "${_LEASE__OWNER-}" != "$BASHPID" ] || _lease__trap_finish
+}
+
 _lease__err_leave() {
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   [ "${_LEASE__OWNER-}" = "$BASHPID" ] || return 0
   [[ $- != *e* ]] || _lease__trap_finish
 }
@@ -428,6 +461,7 @@ _lease__err_leave() {
 #   --store=true|false   older form: prints the names with commas between them. true: scope test.
 #                        false: nothing but lease__release --names will release them
 lease__acquire() {
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__types=() _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
   local _lease__store='' _lease__guard=''
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
@@ -484,6 +518,7 @@ lease__acquire() {
 # Releases what a handle still holds and waits for the same again, under the same handle, which it
 # prints as lease__acquire does.
 lease__reacquire() { # --handle=H [--var=NAME]
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__var='' _lease__store='' _lease__option _lease__value _lease__words _lease__got=''
   while (($#)); do
     _lease__read_option lease__reacquire ' --handle --var ' "$@" || return 1
@@ -511,6 +546,7 @@ lease__reacquire() { # --handle=H [--var=NAME]
 #   --scope=test         all that $SHARED_DIR/leases lists
 #   --delay=D            later: arms the keeper and returns at once
 lease__release() {
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__names='' _lease__delay='' _lease__what=() _lease__option _lease__value
   local _lease__words _lease__cli=() _lease__out='' _lease__code=0
   while (($#)); do
@@ -526,13 +562,13 @@ lease__release() {
   _lease__check_release || return 1
   [ "${_lease__what[0]}" != --handle= ] || return 0
   if _lease__dry_run; then
-    printf 'LEASE_PROXY_SERVER_URL not set, dry run mode: it would release %s\n' "${_lease__what[0]#--}"
+    builtin printf 'LEASE_PROXY_SERVER_URL not set, dry run mode: it would release %s\n' "${_lease__what[0]#--}"
     return
   fi
   _lease__find_cli lease__release || return 1
   [ -z "$_lease__delay" ] || _lease__what+=("--delay=$_lease__delay" --detach)
   _lease__out=$(\command "${_lease__cli[@]}" release "${_lease__what[@]}" </dev/null) || _lease__code=$?
-  [ -z "$_lease__out" ] || printf '%s released\n' "${_lease__out//$'\n'/,}"
+  [ -z "$_lease__out" ] || builtin printf '%s released\n' "${_lease__out//$'\n'/,}"
   # 66: there is no such handle. If there is such a file, though, it holds names that don't exist.
   ((_lease__code == 66)) && [ -n "$_lease__handle" ] && [ ! -e "$_lease__handle" ] && _lease__code=0
   ((_lease__code == 0))
@@ -540,12 +576,14 @@ lease__release() {
 
 # Older form of lease__release --scope=test.
 lease__release_stored() {
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   lease__release --scope=test
 }
 
 # Prints the names that a handle holds: one a line, or with commas between them; without a newline at
 # the end, unless it is --pretty-format that asks.
 lease__cat() { # --handle=H [--format=plain|csv] [--pretty-format=csv]
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__format=plain _lease__end='' _lease__option _lease__value _lease__words
   local _lease__answer=''
   while (($#)); do
@@ -567,25 +605,26 @@ lease__cat() { # --handle=H [--format=plain|csv] [--pretty-format=csv]
   [ -f "$_lease__handle" ] || return 0
   _lease__read_names "$_lease__handle" || return 1
   [ "$_lease__format" = csv ] || _lease__answer=${_lease__answer//,/$'\n'}
-  [ -z "$_lease__answer" ] || printf '%s%s' "$_lease__answer" "$_lease__end"
+  [ -z "$_lease__answer" ] || builtin printf '%s%s' "$_lease__answer" "$_lease__end"
 }
 
 # Reads the names that a handle holds into the caller's _lease__answer, with commas between them. No
 # cat(1) and no leasectl: it also works where there is neither, and for a handle that was copied.
 _lease__read_names() { # <handle>
   local _lease__names=()
-  mapfile -t _lease__names 2>/dev/null <"$1" || {
+  builtin mapfile -t _lease__names 2>/dev/null <"$1" || {
     _lease__complain lease__cat "can't read $1"
     return 1
   }
   _lease__answer=''
   ((${#_lease__names[@]})) || return 0
-  printf -v _lease__answer %s, "${_lease__names[@]}"
+  builtin printf -v _lease__answer %s, "${_lease__names[@]}"
   _lease__answer=${_lease__answer%,}
 }
 
 # True for the cluster profiles whose accounts have install leases.
 lease__install_lease_eligible() {
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__profile=${CLUSTER_PROFILE_SET_NAME-}
   # Not [[ ]], which would ignore case if the script does.
   [ "$_lease__profile" != "${_lease__profile#openshift-org-?}" ]
@@ -593,6 +632,7 @@ lease__install_lease_eligible() {
 
 # Releases H when this shell ends, however it ends.
 lease__guard() { # H
+  [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__quoted
   if (($# != 1)); then
     _lease__complain lease__guard 'usage: lease__guard HANDLE'
@@ -600,7 +640,7 @@ lease__guard() { # H
   fi
   # What an optional lease has for a handle when there was none.
   [ -n "$1" ] || return 0
-  printf -v _lease__quoted %q "$1"
+  builtin printf -v _lease__quoted %q "$1"
   lease__trap "_lease__guard_release $_lease__quoted" EXIT
 }
 
@@ -617,7 +657,7 @@ _lease__release_soon() { # <handle>
     _lease__cli=(timeout -k 5 35 "${_lease__cli[@]}")
   fi
   _lease__out=$(LEASECTL_RELEASE_TIMEOUT=$_lease__limit \command "${_lease__cli[@]}" release "--handle=$1" </dev/null) || return 1
-  [ -z "$_lease__out" ] || printf '%s released\n' "${_lease__out//$'\n'/,}" >&2
+  [ -z "$_lease__out" ] || builtin printf '%s released\n' "${_lease__out//$'\n'/,}" >&2
 }
 
 _lease__dry_run() {
@@ -646,7 +686,7 @@ _lease__read_option() { # <function> <options, a space around each> <word>...
       esac
       ;;
   esac
-  printf -v _lease__option %q "$_lease__option"
+  builtin printf -v _lease__option %q "$_lease__option"
   _lease__complain "$1" "unknown option $_lease__option; there are:${2% }"
   return 1
 }
@@ -699,7 +739,7 @@ _lease__check_types() {
         return 1
         ;;
       [!a-zA-Z0-9]* | *[!a-zA-Z0-9._-]*)
-        printf -v _lease__type %q "$_lease__type"
+        builtin printf -v _lease__type %q "$_lease__type"
         _lease__complain lease__acquire "type $_lease__type is not allowed; use letters, digits, \".\", \"_\" and \"-\""
         return 1
         ;;
@@ -794,10 +834,10 @@ _lease__deliver() { # <function>
     _lease__read_names "$_lease__got" || return 1
   fi
   if [ -n "$_lease__var" ]; then
-    printf -v "$_lease__var" %s "$_lease__answer" && return 0
+    builtin printf -v "$_lease__var" %s "$_lease__answer" && return 0
     _lease__complain "$1" "can't assign to $_lease__var"
   else
-    printf %s "$_lease__answer" && return 0
+    builtin printf %s "$_lease__answer" && return 0
     _lease__complain "$1" "can't write to stdout"
   fi
   return 1
@@ -811,7 +851,7 @@ _lease__wait_for() { # <leasectl argument>...
   # handler and doesn't kill that command.
   _lease__trap_add 2 _lease__interrupted
   if ! _lease__open_pipe; then
-    # Nowhere to make a pipe: this can't be interrupted, but it works.
+    # Nowhere to make a pipe, or no descriptors: this can't be interrupted, but it works.
     _lease__got=$(\command "${_lease__cli[@]}" "$@" </dev/null)
     return
   fi
@@ -821,14 +861,14 @@ _lease__wait_for() { # <leasectl argument>...
     *m*) : "$(\_lease__start_leasectl "$@")" ;;
     *) (_lease__start_leasectl "$@") ;;
   esac
-  exec {_lease__writer}>&-
+  command exec {_lease__writer}>&-
   _LEASE__PENDING[_lease__reader]=-
   while :; do
     _LEASE__LINE=()
     if [ "$BASHPID" = "$$" ]; then
       # Not `read`, which would listen to IFS, or leave the line in a variable that isn't ours.
-      mapfile -t -n 1 -u "$_lease__reader" _LEASE__LINE
-    elif read -r -t 1 -u "$_lease__reader"; then
+      builtin mapfile -t -n 1 -u "$_lease__reader" _LEASE__LINE
+    elif builtin read -r -t 1 -u "$_lease__reader"; then
       _LEASE__LINE=("$REPLY")
     elif (($? > 128)); then
       # The second is over. That a subshell's script has died is seen by nobody but the subshell.
@@ -849,7 +889,7 @@ _lease__wait_for() { # <leasectl argument>...
 
 # The script's traps are not for what this starts; its DEBUG trap might write into the pipe.
 _lease__start_leasectl() { # <leasectl argument>...
-  trap - DEBUG ERR RETURN
+  builtin trap - DEBUG ERR RETURN
   _lease__call_leasectl "$@" >&"$_lease__writer" {_lease__writer}>&- {_lease__reader}<&- </dev/null &
 }
 
@@ -857,35 +897,42 @@ _lease__start_leasectl() { # <leasectl argument>...
 # lines from leasectl's, also without the first of them (_lease__give_up).
 _lease__call_leasectl() { # <leasectl argument>...
   local _lease__code=0
-  { exec "${_lease__cli[@]}" "$@"; } &
-  printf '\t\t\tpid %s\n' "$!"
-  wait "$!" || _lease__code=$?
-  printf '\t\t\tcode %s\n' "$_lease__code"
+  { command exec "${_lease__cli[@]}" "$@"; } &
+  builtin printf '\t\t\tpid %s\n' "$!"
+  builtin wait "$!" || _lease__code=$?
+  builtin printf '\t\t\tcode %s\n' "$_lease__code"
 }
 
 # Opens both ends into the caller's _lease__reader and _lease__writer.
 _lease__open_pipe() {
-  local _lease__folder _lease__both
+  local _lease__folder _lease__both='' _lease__opened=''
   for _lease__folder in "${TMPDIR:-/tmp}" /tmp /dev/shm; do
     _LEASE__FIFO=("$_lease__folder/leasectl-$BASHPID-$RANDOM$RANDOM")
     # Fails if that exists, whatever it is.
-    mkfifo -m 600 -- "${_LEASE__FIFO[0]}" 2>/dev/null || continue
-    # Opening one end waits for the other, opening both doesn't.
-    exec {_lease__both}<>"${_LEASE__FIFO[0]}"
-    exec {_lease__reader}<"${_LEASE__FIFO[0]}"
-    exec {_lease__writer}>"${_LEASE__FIFO[0]}" {_lease__both}>&-
-    _LEASE__PENDING[_lease__reader]=$_lease__writer
-    rm -f -- "${_LEASE__FIFO[0]}"
-    _LEASE__FIFO=()
-    return 0
+    command mkfifo -m 600 -- "${_LEASE__FIFO[0]}" 2>/dev/null || continue
+    # Opening one end waits for the other, opening both doesn't. There may be too few descriptors.
+    {
+      command exec {_lease__both}<>"${_LEASE__FIFO[0]}" &&
+        command exec {_lease__reader}<"${_LEASE__FIFO[0]}" &&
+        command exec {_lease__writer}>"${_LEASE__FIFO[0]}" &&
+        _LEASE__PENDING[_lease__reader]=$_lease__writer && _lease__opened=yes
+    } 2>/dev/null || :
+    [ -z "$_lease__both" ] || command exec {_lease__both}>&-
+    command rm -f -- "${_LEASE__FIFO[0]}"
+    break
   done
   _LEASE__FIFO=()
+  [ -z "$_lease__opened" ] || return 0
+  [ -z "$_lease__reader" ] || command exec {_lease__reader}<&-
+  _lease__reader=''
   return 1
 }
 
 _lease__script_is_gone() {
   local REPLY=''
-  read -r 2>/dev/null <"/proc/$$/stat" || return 0
+  [ -e "/proc/$$/stat" ] || return 0
+  # There may be too few descriptors to look.
+  builtin read -r 2>/dev/null <"/proc/$$/stat" || return 1
   REPLY=${REPLY##*) }
   [ "${REPLY%% *}" = Z ]
 }
@@ -898,7 +945,7 @@ _lease__stop_waiting() {
     ((${#_LEASE__LINE[@]} == 0)) || _lease__hear || :
     _lease__writer=${_LEASE__PENDING[_lease__reader]}
     # Or the pipe would have no end.
-    [ "$_lease__writer" = - ] || exec {_lease__writer}>&-
+    [ "$_lease__writer" = - ] || command exec {_lease__writer}>&-
     _LEASE__PENDING[_lease__reader]=-
   done
   _LEASE__LINE=()
@@ -914,7 +961,7 @@ _lease__stop_waiting() {
 # a handle's path will do.
 _lease__give_up() {
   local _lease__reader _lease__handle
-  ((${#_LEASE__FIFO[@]} == 0)) || rm -f -- "${_LEASE__FIFO[0]}"
+  ((${#_LEASE__FIFO[@]} == 0)) || command rm -f -- "${_LEASE__FIFO[0]}"
   _lease__stop_waiting
   for _lease__reader in "${!_LEASE__PENDING[@]}"; do
     while _lease__listen 5; do
@@ -936,7 +983,7 @@ _lease__interrupted() {
 
 _lease__listen() { # <seconds>
   local REPLY=''
-  read -r -t "$1" -u "$_lease__reader" || return 1
+  builtin read -r -t "$1" -u "$_lease__reader" || return 1
   _LEASE__LINE=("$REPLY")
   _lease__hear
 }
@@ -953,8 +1000,8 @@ _lease__hear() {
 
 # Ends the wait at the caller's _lease__reader.
 _lease__forget() {
-  unset "_LEASE__PENDING[_lease__reader]" "_LEASE__PID[_lease__reader]" "_LEASE__GOT[_lease__reader]"
-  exec {_lease__reader}<&-
+  builtin unset "_LEASE__PENDING[_lease__reader]" "_LEASE__PID[_lease__reader]" "_LEASE__GOT[_lease__reader]"
+  command exec {_lease__reader}<&-
 }
 
 # leasectl.pyz beside this file, if there is one; exported, since a child that inherits the functions
@@ -966,10 +1013,10 @@ case ${BASH_SOURCE[0]-} in
   ?*) _LEASE__PYZ=$PWD/leasectl.pyz ;;
   *) _LEASE__PYZ='' ;;
 esac
-if [[ -f $_LEASE__PYZ ]]; then export _LEASE__PYZ; else unset _LEASE__PYZ; fi
+if [[ -f $_LEASE__PYZ ]]; then builtin export _LEASE__PYZ; else builtin unset _LEASE__PYZ; fi
 
 # A child needs the functions that these call, too.
-export -f _lease__complain lease__trap lease__untrap \
+builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__signal_numbers _lease__trap_adopt _lease__trap_add \
   _lease__trap_has _lease__trap_remove _lease__trap_settle \
   _lease__trap_arm _lease__trap_disarm _lease__trap_read \
@@ -977,7 +1024,7 @@ export -f _lease__complain lease__trap lease__untrap \
   _lease__trap_hold _lease__trap_hold_signals _lease__trap_stand_in \
   _lease__trap_restore _lease__trap_enter _lease__trap_leave \
   _lease__trap_finish _lease__trap_exit _lease__trap_run \
-  _lease__status _lease__err_enter _lease__err_leave \
+  _lease__status _lease__err_enter _lease__err_leave _lease__trap_return _lease__trap_look_for_return \
   lease__acquire lease__reacquire lease__release \
   lease__release_stored lease__cat _lease__read_names \
   lease__install_lease_eligible lease__guard _lease__guard_release \
@@ -989,4 +1036,4 @@ export -f _lease__complain lease__trap lease__untrap \
   _lease__give_up _lease__interrupted _lease__listen _lease__hear \
   _lease__forget
 
-if [[ ${_LEASE__ALIASES-} ]]; then unset _LEASE__ALIASES && shopt -s expand_aliases; fi
+if [[ ${_LEASE__ALIASES-} ]]; then builtin unset _LEASE__ALIASES && builtin shopt -s expand_aliases; fi

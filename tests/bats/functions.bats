@@ -626,6 +626,55 @@ SCRIPT
   assert_equal "$stderr" ''
 }
 
+@test "functions of the names of commands and builtins are not called" {
+  make_pool T
+  script <<'SCRIPT'
+for word in rm mkfifo timeout printf read mapfile eval exec wait unset kill declare export set type trap test; do
+  builtin eval "$word() { builtin printf 'function $word\n'; }"
+done
+lease__acquire --type=T --scope=step --var=h
+[[ $(lease__cat --handle="$h") == T--00 ]]
+lease__release --handle="$h"
+h=$(lease__acquire --type=T --scope=step)
+lease__guard "$h"
+SCRIPT
+  run_script
+  assert_success
+  assert_output 'T--00 released'
+  assert_equal "$stderr" 'T--00 released'
+  assert_equal "$(ls -A "$TMPDIR")" ''
+}
+
+@test "with few descriptors acquire --var fails, or has a lease, and never hangs" {
+  local few
+  make_pool T
+  for few in 9 11 13; do
+    script <<<"ulimit -n $few; if lease__acquire -q -t T --scope=step --var=h; then lease__cat --handle=\"\$h\" --pretty-format=csv; else printf 'none<%s>\\n' \"\${h-}\"; fi"
+    run report_end bash script
+    assert_output --regexp $'(T--00|none<>)\nexit 0$'
+    eventually holds
+  done
+}
+
+@test "under set -T a function of these is one function for a RETURN trap" {
+  make_pool T
+  script -T <<'SCRIPT'
+trap 'printf . >>"$LEASECTL_STATE_DIR.$stage"' RETURN
+stage=acquire; lease__acquire -t T --scope=step --var=h
+stage=cat; lease__cat --handle="$h" >/dev/null
+stage=guard; lease__guard "$h"
+stage=release; lease__release --handle="$h" >/dev/null
+stage=exit
+SCRIPT
+  run_script
+  assert_success
+  local stage
+  for stage in acquire cat guard release; do
+    assert_equal "$stage $(<"$LEASECTL_STATE_DIR.$stage")" "$stage ."
+  done
+  assert_equal "$(<"$LEASECTL_STATE_DIR.exit")" ....
+}
+
 @test "DEBUG, ERR and RETURN traps of the script's do no harm, inherited or not" {
   local options
   make_pool T

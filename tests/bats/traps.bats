@@ -98,6 +98,16 @@ done
   assert_only_added -e -u -o pipefail
 }
 
+@test "a trap that returns, where it may and where it can't" {
+  local handler body
+  for handler in 'return 7' 'if true; then return; fi' 'true && { return 5; }'; do
+    for body in 'work() { exit 3; }; work' 'printf "exit 3\n" >more; source ./more' 'exit 3'; do
+      script_with "trap 'printf \"trap \$?\\n\"; $handler; printf \"after\\n\"' EXIT" "add; $body"
+      assert_only_added
+    done
+  done
+}
+
 @test "exit in a subshell of a trap ends only the subshell" {
   script_with 'trap '\''(exit 4) || printf "%s\n" "$?" >>"$LOG"; x=$(printf y; exit 3) || printf "%s %s\n" "$x" "$?" >>"$LOG"'\'' EXIT' 'add; exit 3'
   assert_only_added -e -u -o pipefail
