@@ -26,7 +26,7 @@ Examples:
   leasectl release "$h"
   leasectl release "$h" --delay 20m --detach
   leasectl release --scope test
-  leasectl release --names azure--install--03 --force --reason "stuck since noon"
+  leasectl release --names azure--install--00 --force --reason "stuck"
 """
 
 
