@@ -10,7 +10,7 @@ import secrets
 from pathlib import Path
 
 from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.engine import EtcdEngine
+from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS, EtcdEngine
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import put, read_all
 from leasectl.engines.etcd.keys import Keys
@@ -48,6 +48,10 @@ class EtcdWorld:
 
     def let_pass(self, seconds: float) -> None:
         self._time.advance(seconds)
+        if seconds >= WAITER_TTL_SECONDS:
+            for client in self._clients:
+                if client.is_stopped:
+                    self.end_waiting(client.claim_key)
         now = self._time.clock.wall()
         for pool_type in pool_types(self._gateway, self._keys):
             helds, renewals = self._gateway.read(

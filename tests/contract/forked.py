@@ -105,7 +105,7 @@ class ForkedClient:
 
     def stop(self) -> None:
         self._signal(signal.SIGSTOP)
-        eventually(self._is_stopped, what="it is stopped")
+        eventually(lambda: self.is_stopped, what="it is stopped")
 
     def go_on(self) -> None:
         self._signal(signal.SIGCONT)
@@ -114,7 +114,9 @@ class ForkedClient:
         assert self._process.pid is not None
         os.kill(self._process.pid, signum)
 
-    def _is_stopped(self) -> bool:
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing of it runs."""
         stat = Path(f"/proc/{self._process.pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] == "T"
 

@@ -383,13 +383,6 @@ class TestNames:
             world.client().acquire(ONE)
 
 
-@pytest.fixture
-def passing(world: World) -> None:
-    if type(world).__name__ == "EtcdWorld":
-        pytest.skip("nobody passes there yet")
-
-
-@pytest.mark.usefixtures("passing")
 class TestPassing:
     """What a ticket keeps from those behind it: what it could use, and nothing else."""
 
@@ -501,7 +494,6 @@ class TestPassing:
         assert positions == [3, 2, 1, 4]
 
 
-@pytest.mark.usefixtures("passing")
 class TestTheStopped:
     """Who lives and doesn't run, as after SIGSTOP."""
 

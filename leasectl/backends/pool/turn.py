@@ -81,16 +81,16 @@ class PoolTurn:
             CanNeverBeMet: It can't any more.
             BackendUnreachable: The store didn't answer for longer than it keeps the ticket.
         """
-        waiter = self._waiter()
+        self._waiter = self._new_waiter()
         try:
-            outlook = self._enter(waiter)
+            outlook = self._enter()
             if outlook.leases is None:
-                with self._leaving(waiter), _no_longer_possible():
-                    yield from self._wait(waiter, outlook)
+                with self._leaving(), _no_longer_possible():
+                    yield from self._wait(outlook)
         finally:
-            waiter.close()
+            self._waiter.close()
 
-    def _waiter(self) -> Waiter:
+    def _new_waiter(self) -> Waiter:
         if not self._claimant.request.other_types:
             return self._engine.waiter(self._claimant, until=self._deadline)
         from leasectl.backends.pool.either import EitherWaiter
@@ -101,45 +101,70 @@ class PoolTurn:
 
     # 1. The ticket
 
-    def _enter(self, waiter: Waiter) -> Outlook:
+    def _enter(self) -> Outlook:
         """Get in the queue, and try to claim for the first time."""
         is_undone = self._engine.undoes  # then nothing of what fails here has happened
-        with nullcontext() if is_undone else self._leaving(waiter), self._engine.atomic():
+        with nullcontext() if is_undone else self._leaving(), self._engine.atomic():
             self._journal.enqueuing()
-            waiter.enqueue()
-            return self._claim(waiter)
+            self._waiter.enqueue()
+            return self._claim()
 
     # 2. and 3. The wait, and the claim
 
-    def _wait(self, waiter: Waiter, outlook: Outlook) -> Turn:
+    def _wait(self, outlook: Outlook) -> Turn:
         """Sleep and try to claim, until there is enough or no time left."""
         recovered = False
         while outlook.leases is None:
-            self._check_deadline(waiter)
-            self._report_when_due(waiter)
+            self._check_deadline()
+            self._report_when_due()
             self._see_to_witness(outlook)
-            ended = yield from self._sleep(waiter, outlook, recovered=recovered)
+            ended = yield from self._sleep(outlook, recovered=recovered)
             recovered = ended and outlook.is_head
             if recovered:
                 self._patience.recover()
-            with self._outlasting(waiter):
-                with self._engine.atomic():
-                    outlook = self._claim(waiter)
-                self._outage = None
+            outlook = self._look_again(outlook)
 
-    def _sleep(
-        self, waiter: Waiter, outlook: Outlook, *, recovered: bool
-    ) -> Generator[Sleep, set[int], bool]:
+    def _look_again(self, before: Outlook) -> Outlook:
+        """Try to claim; as it was before if the store doesn't answer now."""
+        try:
+            return self._try_to_claim() or before
+        except TicketExpired:
+            self._queue_again()
+            return self._try_to_claim() or before
+
+    def _try_to_claim(self) -> Outlook | None:
+        outlook = None
+        with self._outlasting():
+            with self._engine.atomic():
+                outlook = self._claim()
+            self._outage = None
+        return outlook
+
+    def _queue_again(self) -> None:
+        """Put another ticket, as the store took this one for a dead process's: it didn't run."""
+        now = self._clock.elapsed()
+        if self._is_over(now):
+            raise self._no_lease(self._waiter.standing(), waited=now - self._start)
+        self._patience.warn(
+            "this process didn't run for so long that its place in the queue is gone; it waits on, "
+            "at the end"
+        )
+        self._waiter.dequeue()
+        self._waiter.close()
+        self._waiter = self._new_waiter()
+        with self._engine.atomic():
+            self._waiter.enqueue()
+
+    def _sleep(self, outlook: Outlook, *, recovered: bool) -> Generator[Sleep, set[int], bool]:
         """Sleep until something may have changed; returns whether a process has ended.
 
         Args:
-            waiter: Knows what to listen for.
             outlook: What came of the last try.
             recovered: It has just been put right what an ended process left, as far as possible.
         """
         now = self._clock.elapsed()
         witnesses = () if self._witness is None else (self._witness,)
-        fds, ended = waiter.listen((*self._watched, *witnesses))
+        fds, ended = self._waiter.listen((*self._watched, *witnesses))
         if ended and not recovered:
             return True
         # What couldn't be put right a moment ago is tried again, but not in a spin.
@@ -148,7 +173,7 @@ class PoolTurn:
             again = earliest(again, self._look_for_witness_at)
         look = self._clock.elapsed() + ASK_AGAIN_SECONDS if self._outage else outlook.look_again_at
         woken = yield Sleep(fds, earliest(self._deadline, self._next_report, look, again))
-        return waiter.heard(woken) or ended
+        return self._waiter.heard(woken) or ended
 
     def _needs_witness(self, outlook: Outlook) -> bool:
         wanted = outlook.is_behind and self._patience.see_to_witness is not None
@@ -166,21 +191,21 @@ class PoolTurn:
             self._witness = self._patience.see_to_witness()
             self._look_for_witness_at = now + WITNESS_AFTER_SECONDS
 
-    def _claim(self, waiter: Waiter) -> Outlook:
+    def _claim(self) -> Outlook:
         """Claim, if it is this ticket's turn and there is enough, and have it recorded."""
-        outlook = waiter.claim()
+        outlook = self._waiter.claim()
         if outlook.leases is not None:
             self._journal.granted(outlook.leases, pool_type=outlook.pool_type)
         self._watched = tuple(self._patience.watched()) if outlook.is_head else ()
         return outlook
 
     @contextmanager
-    def _outlasting(self, waiter: Waiter) -> Iterator[None]:
+    def _outlasting(self) -> Iterator[None]:
         """Bear it that the store doesn't answer, for as long as it may keep the ticket."""
         try:
             yield
         except BackendUnreachable as reason:
-            final = isinstance(reason, TicketExpired) or not waiter.has_place
+            final = isinstance(reason, TicketExpired) or not self._waiter.has_place
             if final or self._is_over(self._clock.elapsed()):
                 raise
             if self._outage is None:
@@ -190,20 +215,20 @@ class PoolTurn:
     # 4. The end without leases
 
     @contextmanager
-    def _leaving(self, waiter: Waiter) -> Iterator[None]:
+    def _leaving(self) -> Iterator[None]:
         """Get out of the queue for whatever ends the steps inside."""
         try:
             yield
         except BaseException as reason:
             with self._engine.atomic():
-                self._leave(waiter, reason)
+                self._leave(reason)
             if isinstance(reason, TicketGone):
-                waiter.standing()  # says so when the whole pool is gone
+                self._waiter.standing()  # says so when the whole pool is gone
                 types = either(self._claimant.request.types)
                 raise Withdrawn(f"{types}: the request was released while it waited") from None
             raise
 
-    def _leave(self, waiter: Waiter, reason: BaseException) -> None:
+    def _leave(self, reason: BaseException) -> None:
         """Leave nothing behind; where the store doesn't answer somebody else has to see to it."""
         try:
             if isinstance(reason, BackendUnreachable) and not reason.asked:
@@ -211,7 +236,7 @@ class PoolTurn:
             elif _is_outage(reason):
                 self._journal.to_undo()  # it was waited for long enough
             else:
-                waiter.dequeue()
+                self._waiter.dequeue()
         except (LeaseError, Interrupted):
             self._journal.to_undo()
         self._journal.gave_up()
@@ -219,10 +244,10 @@ class PoolTurn:
     def _is_over(self, now: float) -> bool:
         return self._deadline is not None and now >= self._deadline
 
-    def _check_deadline(self, waiter: Waiter) -> None:
+    def _check_deadline(self) -> None:
         now = self._clock.elapsed()
         if self._is_over(now):
-            raise self._outage or self._no_lease(waiter.standing(), waited=now - self._start)
+            raise self._outage or self._no_lease(self._waiter.standing(), waited=now - self._start)
 
     def _no_lease(self, now: Standing, *, waited: float) -> NoLease:
         after = f" within {format_duration(waited)}" if waited >= 1 else ""
@@ -238,14 +263,14 @@ class PoolTurn:
 
     # What is told on the way
 
-    def _report_when_due(self, waiter: Waiter) -> None:
+    def _report_when_due(self) -> None:
         now = self._clock.elapsed()
         if self._patience.report is None or self._next_report is None or now < self._next_report:
             return
         self._next_report = now + self._patience.report_seconds
         if self._outage is None:
-            with self._outlasting(waiter):
-                self._patience.report(self._progress(waiter.standing()))
+            with self._outlasting():
+                self._patience.report(self._progress(self._waiter.standing()))
 
     def _progress(self, now: Standing) -> Progress:
         held_seconds = self._clock.wall() - now.longest_since if now.longest_holder else 0.0

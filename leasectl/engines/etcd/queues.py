@@ -90,14 +90,14 @@ class EtcdQueues:
             view = self._look(own)
             if view.before is not None:
                 own.wait_behind(view)
-                return Outlook()
+                return Outlook(is_behind=True)
             own.reach_head(view)
         leases = self._find_claim(own) or self._claim_by_news(own)
         return self._claim(own) if leases is None else Outlook(leases)
 
     def standing(self, own: EtcdTicket) -> Standing:
         """As `Waiter.standing`."""
-        return self._shown.standing(own.request.type, own.ticket.number)
+        return self._shown.standing(own.request.type, own.ticket.number, name=own.request.name)
 
     def dequeue(self, own: EtcdTicket) -> None:
         """As `Waiter.dequeue`."""
@@ -144,7 +144,8 @@ class EtcdQueues:
             free = self._free(own.request, view)
             if len(free) < own.request.count:
                 own.wait_at_head(view)
-                return Outlook(is_head=True, look_again_at=reaped.next_at)
+                is_behind = own.named_before > 0
+                return Outlook(is_head=True, is_behind=is_behind, look_again_at=reaped.next_at)
             leases = self._take(own, view, free)
             if leases is not None:
                 return Outlook(leases)
@@ -173,13 +174,20 @@ class EtcdQueues:
 
     def _look(self, own: EtcdTicket) -> QueueView:
         own.begin_look()
-        view = look(self._gateway, self._keys, own.ticket, own.etcd_lease_id)
+        view = look(
+            self._gateway,
+            self._keys,
+            own.ticket,
+            own.etcd_lease_id,
+            is_turn=own.is_head,
+            named=own.named_before,
+        )
         if view.own is None or view.own.create_revision != own.ticket.number:
             raise self._overdue(own) if own.is_overdue else TicketGone()
         return view
 
     def _free(self, request: Request, view: QueueView) -> tuple[Free, ...]:
-        """What of that which was seen is free to claim; to be asked at the head.
+        """What of that which was seen is free to claim; to be asked when it is its turn.
 
         Raises:
             NotFound, InvalidRequest: The request can't be granted any more, however long it waits.
@@ -189,10 +197,10 @@ class EtcdQueues:
         if request.name is None:
             if view.resources < request.count:
                 raise refusals.too_few(request.type, view.resources, request.count)
-            return tuple(map(parse_free, view.page))
+            return tuple(map(parse_free, view.page[: request.count]))
         if not view.page:
             raise refusals.no_resource(request.type, request.name)
-        # It can't have moved since: only a claim moves it, so only the head.
+        # It can't have moved since: only a claim moves it, and none but this ticket may make one.
         key = self._keys.free(request.type, last_fence(view.page[0]), request.name)
         (found,) = self._gateway.read(read(key)).answers
         return tuple(map(parse_free, found.items))

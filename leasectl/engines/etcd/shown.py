@@ -16,6 +16,7 @@ from leasectl.engines.etcd.gateway.requests import (
     read_first_created,
 )
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.look import name_wanted
 from leasectl.engines.etcd.records import (
     Claim,
     etcd_lease_id_in,
@@ -61,20 +62,22 @@ class ShownPools:
         chosen = types if pool_type is None else [pool_type]
         return tuple(self._show(each, expiries=expiries) for each in chosen)
 
-    def standing(self, pool_type: str, ticket: int) -> Standing:
-        """As `Waiter.standing`, of any ticket."""
+    def standing(self, pool_type: str, ticket: int, *, name: str | None) -> Standing:
+        """As `Waiter.standing`, of any ticket; the name is the one resource that it waits for."""
         keys = self._keys
         pool, resources, frees, oldest, before, tickets = self._gateway.read(
             read(keys.pool(pool_type)),
             count(keys.resources(pool_type)),
             count(keys.frees(pool_type)),
             read_first_created(keys.helds(pool_type)),
-            read_created_before(keys.tickets(pool_type), ticket),  # etcd can't count by that
+            # Etcd can't count by that.
+            read_created_before(keys.tickets(pool_type), ticket, keys_only=name is None),
             count(keys.tickets(pool_type)),
         ).answers
         self._check_there(pool_type, pool)
         standing = Standing(
-            position=1 + len(before.items),
+            position=1
+            + sum(name is None or name_wanted(kv) in (None, name) for kv in before.items),
             others=max(0, tickets.count - 1),
             held=resources.count - frees.count,
             capacity=resources.count,
@@ -164,3 +167,8 @@ def pool_types(gateway: Gateway, keys: Keys) -> list[str]:
     """The types of all pools there are, sorted."""
     (found,) = gateway.read(read_all(keys.pools())).answers
     return [name_in(kv) for kv in found.items if not kv.value]
+
+
+def _competing(tickets: Sequence[KeyValue], name: str) -> list[KeyValue]:
+    """Those of some tickets that could use a resource."""
+    return [kv for kv in tickets if name_wanted(kv) in (None, name)]

@@ -35,7 +35,8 @@ class EtcdTicket:
         etcd_lease_id: As given.
         ttl_seconds: As given.
         target: What its waiter has to listen for, by what was seen last.
-        is_head: Whether it was seen at the head of the queue, where it stays.
+        is_head: Whether it was seen that it is its turn, as it stays.
+        named_before: How many that wait for a name each were then seen before it last.
         is_unsure: Whether a claim of it was sent whose answer never came.
     """
 
@@ -47,6 +48,7 @@ class EtcdTicket:
         self.ttl_seconds = ttl_seconds
         self.target = WatchTarget((), (), 0)
         self.is_head = False
+        self.named_before = 0
         self.is_unsure = False
         self._keys = keys
         self._clock = clock
@@ -119,13 +121,18 @@ class EtcdTicket:
         )
 
     def reach_head(self, view: QueueView) -> None:
-        """No ticket is before it; nobody gets in before it any more."""
+        """No ticket keeps it from everything; nobody gets in before it any more."""
         self.is_head, self._unused = True, view
+        self.named_before = len(view.named)
 
     def wait_at_head(self, view: QueueView) -> None:
         """Listen for resources, as there were too few to take."""
-        self.target = at_the_head(self._keys, self.request.type, self.etcd_lease_id, view.revision)
+        named = [kv.key for kv in view.named]
+        self.target = at_the_head(
+            self._keys, self.request.type, self.etcd_lease_id, view.revision, named=named
+        )
         self._too_little = view
+        self.named_before = len(view.named)
 
     def take_view(self) -> QueueView | None:
         """What was seen as it came to the head, for the first who asks."""

@@ -148,17 +148,20 @@ class LocalQueues:
                 self.resume(pool_type, number)
                 self.leave(pool_type, number, each.name)
 
-    def leave(self, pool_type: str, number: int, name: str | None) -> None:
+    def leave(
+        self, pool_type: str, number: int, name: str | None, *, is_more_free: bool = True
+    ) -> None:
         """Delete a ticket that isn't suspended, and wake those whose turn that makes it.
 
         Args:
             pool_type: Of its queue.
             number: Its own.
             name: The one resource that it could have used; None for any.
+            is_more_free: Others may have something to claim at once.
         """
         db = self._state.db
         db.execute("DELETE FROM ticket WHERE type = ? AND number = ?", (pool_type, number))
-        self.wake_behind(pool_type, number, name)
+        self.wake_behind(pool_type, number, name, is_more_free=is_more_free)
 
     # Those who don't come
 
@@ -210,7 +213,9 @@ class LocalQueues:
                     break
         self._call(called)
 
-    def wake_behind(self, pool_type: str, number: int, name: str | None) -> None:
+    def wake_behind(
+        self, pool_type: str, number: int, name: str | None, *, is_more_free: bool = True
+    ) -> None:
         """Wake those whose turn it may be, or who watch another now, as a ticket has changed.
 
         That is the best for each name that it kept something from, and the first that takes any.
@@ -219,6 +224,7 @@ class LocalQueues:
             pool_type: Of its queue.
             number: Its own.
             name: The one resource that it could have used; None for any.
+            is_more_free: They may have something to claim at once.
         """
         called: dict[str | None, str] = {}
         sql = "AND ticket.number > ? ORDER BY ticket.number"
@@ -230,7 +236,8 @@ class LocalQueues:
                     called.setdefault(each.name, each.pipe)
                 if each.name is None:
                     break
-        self._call(list(called.values()))
+        pipes = list(called.values())
+        self._call(pipes) if is_more_free else self.wake(pipes)
 
     def wake_all(self, pool_type: str) -> None:
         """Wake all waiters of a pool."""

@@ -82,7 +82,7 @@ class LocalStore:
         return pool
 
     def free_resources(self, request: Request, *, but: Collection[str | None]) -> list[sqlite3.Row]:
-        """What could be claimed, least recently acquired first; no more than is asked for.
+        """What could be claimed, least recently acquired first; one more than is asked for.
 
         Args:
             request: What is asked for.
@@ -100,9 +100,9 @@ class LocalStore:
         found = self.state.query(
             select + "type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?",
             request.type,
-            request.count + len(but),
+            request.count + len(but) + 1,
         )
-        return [row for row in found if row["name"] not in but][: request.count]
+        return [row for row in found if row["name"] not in but] if but else found
 
     def draw_fences(self, count: int) -> range:
         """Fences that nobody was ever given."""

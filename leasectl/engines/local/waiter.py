@@ -152,6 +152,8 @@ class LocalWaiter:
             resources = self._store.free_resources(request, but=others)
         if len(resources) < request.count:
             return None
+        is_more_free = len(resources) > request.count or request.name is not None
+        resources = resources[: request.count]
         self._store.note_grant(request.type, grant)
         fences = self._store.draw_fences(len(resources))
         now = self._clock.wall()
@@ -161,7 +163,7 @@ class LocalWaiter:
         )
         for lease in leases:
             self._store.write_claim(self._claimant.claim_key, lease)
-        self._queues.leave(request.type, own.number, request.name)
+        self._queues.leave(request.type, own.number, request.name, is_more_free=is_more_free)
         return leases
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.memory.queue import Place
-from leasectl.engines.memory.store import MemoryStore, Stock, StockedPool
+from leasectl.engines.memory.stock import Stock, StockedPool
+from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Pool, Process, QueueEntry, Resource
 
 

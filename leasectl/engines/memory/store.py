@@ -7,67 +7,16 @@ expiry by their rankings, a ticket by its number.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Callable
 
 from leasectl.engines import refusals
-from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener, TicketGone
-from leasectl.engines.memory.queue import Place, Queue
-from leasectl.engines.memory.ranking import Ranking
+from leasectl.engines.contract import LostListener, TicketGone
+from leasectl.engines.memory.calls import Calls
+from leasectl.engines.memory.queue import Place
+from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.system.clock import Clock
-
-
-@dataclass(eq=False)
-class Stock:
-    """A resource; ``lease`` is its last one, current while there is a claim key.
-
-    So is the claimant whose it is. Of a claim that was ended by force ``ended`` says why; its key
-    finds it no more, but it is kept for its holder.
-    """
-
-    pool: StockedPool
-    name: str
-    lease: Lease | None = None
-    claim_key: str | None = None
-    expires_at: float | None = None
-    claimant: Claimant | None = None
-    ended: str | None = None
-
-
-@dataclass(eq=False)
-class StockedPool:
-    """A pool.
-
-    Args:
-        type: Its type.
-        stock: Its resources, by name.
-        free: Those that nobody holds, least recently acquired first: ranked by their last fences.
-        held: Those that somebody holds, longest held first.
-        expiries: Those whose leases expire, ranked by when.
-        queue: Who waits.
-        called: Who was woken as it could claim, and hasn't come since; since when, on the elapsed
-            clock, earliest first.
-        last_ticket: The last number that a ticket got.
-        last_grant: The last number that an acquisition got.
-    """
-
-    type: str
-    stock: dict[str, Stock] = field(default_factory=dict)
-    free: Ranking = field(default_factory=Ranking)
-    held: OrderedDict[str, Stock] = field(default_factory=OrderedDict)
-    expiries: Ranking = field(default_factory=Ranking)
-    queue: Queue = field(default_factory=Queue)
-    called: dict[Place, float] = field(default_factory=dict)
-    last_ticket: int = 0
-    last_grant: int = 0
-
-    def wake_all(self) -> None:
-        """Wake everybody in the queue."""
-        for place in self.queue:
-            place.wake()
 
 
 class MemoryStore:
@@ -81,12 +30,14 @@ class MemoryStore:
         lock: Reentrant; held while something is read or changed.
         clock: As given.
         pools: By type.
+        calls: Who of those in their queues was called to claim.
     """
 
     def __init__(self, *, clock: Clock, lost: LostListener) -> None:
         self.lock = threading.RLock()
         self.clock = clock
         self.pools: dict[str, StockedPool] = {}
+        self.calls = Calls(clock)
         self._lost = lost
         self._last_fence = 0  # one counter for all pools, so that none repeats
         self._pool_of: dict[str, StockedPool] = {}  # by the names of resources
@@ -145,7 +96,7 @@ class MemoryStore:
             self._pool_of[name] = pool
         for place in dict.fromkeys(map(pool.queue.first_for, names)):
             if place is not None:
-                self._call(pool, place)
+                self.calls.call(pool, place)
 
     def remove(self, stock: Stock) -> None:
         """Take a resource out of its pool; whoever holds it is told."""
@@ -161,7 +112,7 @@ class MemoryStore:
 
     def take(self, pool: StockedPool, place: Place) -> list[Stock] | None:
         """Take what a place asks for out of what is free for it; None when that is too little."""
-        if not self._could_claim(pool, place):
+        if not self.calls.could_claim(pool, place):
             return None
         if place.name is not None:
             pool.free.drop(place.name)
@@ -234,7 +185,7 @@ class MemoryStore:
         stock.pool.free.put(stock.name, stock.lease.fence)
         first = stock.pool.queue.first_for(stock.name)
         if first is not None:
-            self._call(stock.pool, first)
+            self.calls.call(stock.pool, first)
 
     def expire(self, pool: StockedPool) -> None:
         """Free the claims of a pool whose time is over, and tell of them."""
@@ -297,7 +248,7 @@ class MemoryStore:
         del of_key[place]
         if not of_key:
             del self._waiting[claim_key]
-        self._call_those_behind(pool, place)
+        self.calls.call_those_behind(pool, place)
 
     def send_away(self, places: Iterable[Place]) -> None:
         """Take tickets out of their queues, and wake those who wait with them."""
@@ -308,50 +259,3 @@ class MemoryStore:
     def places_of(self, claim_key: str) -> Iterable[Place]:
         """Where the tickets with a claim key are."""
         return self._waiting.get(claim_key, ())
-
-    # Those who don't come
-
-    def come(self, pool: StockedPool, place: Place) -> None:
-        """A waiter looks: it runs, so its ticket counts. Those that didn't come are suspended."""
-        pool.called.pop(place, None)
-        if pool.queue.is_suspended(place):
-            pool.queue.resume(place)
-        latest = self.clock.elapsed() - SUSPENDED_AFTER_SECONDS
-        for each, called_at in list(pool.called.items()):
-            if called_at > latest:
-                break
-            if self._could_claim(pool, each):
-                del pool.called[each]
-                pool.queue.suspend(each)
-                self._call_those_behind(pool, each)
-
-    def next_suspension(self, pool: StockedPool) -> float | None:
-        """When somebody is to look who has come by then, on the elapsed clock; None for never."""
-        latest = self.clock.elapsed() - SUSPENDED_AFTER_SECONDS
-        for called_at in pool.called.values():
-            if called_at > latest:
-                return called_at + SUSPENDED_AFTER_SECONDS
-        return None
-
-    def _could_claim(self, pool: StockedPool, place: Place) -> bool:
-        if not pool.queue.is_turn_of(place):
-            return False
-        if place.name is not None:
-            return place.name in pool.free
-        kept = sum(name in pool.free for name in pool.queue.kept_from(place))
-        return len(pool.free) - kept >= place.ticket.claimant.request.count
-
-    def _call(self, pool: StockedPool, place: Place) -> None:
-        """Wake a waiter that may have something to claim now, and if so a witness: the next."""
-        if self._could_claim(pool, place):
-            pool.called.setdefault(place, self.clock.elapsed())
-            witness = pool.queue.next_to(place)
-            if witness is not None:
-                witness.wake()
-        place.wake()
-
-    def _call_those_behind(self, pool: StockedPool, place: Place) -> None:
-        """Wake those whose turn it is as a place counts no longer, unless they must wait on."""
-        for each in pool.queue.behind(place):
-            if pool.expiries or self._could_claim(pool, each):
-                self._call(pool, each)

@@ -8,7 +8,8 @@ from typing import Callable, Protocol
 
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.memory.queue import Place
-from leasectl.engines.memory.store import MemoryStore, StockedPool
+from leasectl.engines.memory.stock import StockedPool
+from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Lease, Process, Standing, Ticket
 from leasectl.system.clock import earliest
 from leasectl.system.process_watch import ProcessWatch
@@ -68,7 +69,7 @@ class MemoryWaiter:
         with self._store.lock:
             pool = self._store.pool_of(self._place)
             self._store.expire(pool)
-            self._store.come(pool, self._place)
+            self._store.calls.come(pool, self._place)
             is_head = pool.queue.is_turn_of(self._place)
             leases = self._claim_from(pool, self._place) if is_head else None
             if leases is not None:
@@ -134,7 +135,7 @@ class MemoryWaiter:
         first = pool.expiries.first() if is_head else None
         expiry = None if first is None else first[0]
         is_behind = not pool.queue.is_alone(place)
-        overdue = self._store.next_suspension(pool) if is_behind else None
+        overdue = self._store.calls.next_suspension(pool) if is_behind else None
         return Outlook(
             is_head=is_head, is_behind=is_behind, look_again_at=earliest(expiry, overdue)
         )

@@ -40,6 +40,7 @@ class Waiter(MemoryWaiter):
     def __init__(self, engine: Engine, store: MemoryStore, claimant: Claimant) -> None:
         super().__init__(store, claimant, Wakeup)
         self._engine = engine
+        self.error: BaseException | None = None  # what its looking ends with
 
     def enqueue(self) -> None:
         if self._engine.refusal is not None:
@@ -47,8 +48,9 @@ class Waiter(MemoryWaiter):
         super().enqueue()
 
     def claim(self) -> Outlook:
-        if self._engine.error is not None:
-            raise self._engine.error
+        error = self._engine.error or self.error
+        if error is not None:
+            raise error
         return super().claim()
 
     def dequeue(self) -> None:
@@ -116,12 +118,19 @@ class Line:
         self.reports: list[Progress] = []
         self.engine.asked.clear()
 
-    def wait(self, wait: float | None = None, *, report_seconds: float | None = None) -> Turn:
+    def wait(
+        self,
+        wait: float | None = None,
+        *,
+        report_seconds: float | None = None,
+        claim_key: str = "me",
+    ) -> Turn:
         """Ask for what is held."""
         patience = Patience(wait_seconds=wait, warn=self.warnings.append)
         if report_seconds is not None:
             patience = patience._replace(report=self.reports.append, report_seconds=report_seconds)
-        return self.backend.turn(Claimant("me", "me", Request("T")), self.journal, patience)
+        claimant = Claimant(claim_key, claim_key, Request("T"))
+        return self.backend.turn(claimant, self.journal, patience)
 
     def queue(self) -> list[str]:
         (pool,) = self.pools.pools("T")
@@ -181,13 +190,44 @@ class TestAnOutage:
         assert line.journal.said == ["to undo", "gave up"]
         assert line.engine.asked == []  # it was waited for long enough
 
-    def test_a_ticket_that_has_expired_ends_the_wait(self, line: Line) -> None:
+    def test_a_ticket_that_has_expired_is_put_anew_at_the_end(self, line: Line) -> None:
+        steps, other = line.wait(), line.wait(claim_key="other")
+        next(steps)
+        next(other)
+        line.engine.waiters[-2].error = TicketExpired("nothing was heard")
+        assert line.queue() == ["me", "other"]
+        look(steps, line, START + 1)
+        assert line.queue() == ["other", "me"]
+        assert line.engine.asked == ["dequeue"]
+        assert len(line.warnings) == 1
+        assert line.journal.said == []
+        steps.close()
+        assert line.journal.said == ["gave up"]
+
+    def test_one_that_expires_as_soon_as_it_was_put_ends_the_wait(self, line: Line) -> None:
         steps = line.wait()
         next(steps)
         line.engine.error = TicketExpired("nothing was heard")
         with pytest.raises(TicketExpired):
             look(steps, line, START + 1)
-        assert line.warnings == []
+        assert line.journal.said == ["to undo", "gave up"]
+
+    def test_one_that_has_expired_with_the_deadline_is_not_put_anew(self, line: Line) -> None:
+        steps = line.wait(5)
+        next(steps)
+        line.engine.waiters[-1].error = TicketExpired("nothing was heard")
+        with pytest.raises(NoLease):
+            look(steps, line, START + 9)
+        assert line.queue() == []
+
+    def test_the_store_may_go_away_before_it_is_put_anew(self, line: Line) -> None:
+        steps = line.wait()
+        next(steps)
+        line.engine.waiters[-1].error = TicketExpired("nothing was heard")
+        line.engine.refusal = AWAY
+        with pytest.raises(BackendUnreachable, match="doesn't answer"):
+            look(steps, line, START + 1)
+        assert line.journal.said == ["to undo", "gave up"]
 
     def test_is_what_a_wait_ends_with_that_has_a_deadline(self, line: Line) -> None:
         steps = line.wait(5)

@@ -90,9 +90,9 @@ def read_first_created(prefix: str) -> Json:
     return {"request_range": {**span, **order}}
 
 
-def read_created_before(prefix: str, revision: int) -> Json:
-    """Read the keys, without their values, that were created before a revision."""
-    span = {"key": encode(prefix), "range_end": encode(end_of(prefix)), "keys_only": True}
+def read_created_before(prefix: str, revision: int, *, keys_only: bool = False) -> Json:
+    """Read the keys that were created before a revision."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix)), "keys_only": keys_only}
     return {"request_range": {**span, "max_create_revision": str(revision - 1)}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.etcd.keys import Keys
@@ -56,11 +57,17 @@ def behind(
     return WatchTarget((own, before), _shared(keys, pool_type), revision)
 
 
-def at_the_head(keys: Keys, pool_type: str, etcd_lease_id: int, revision: int) -> WatchTarget:
-    """What a ticket waits for at the head: resources, or its own end."""
+def at_the_head(
+    keys: Keys, pool_type: str, etcd_lease_id: int, revision: int, *, named: Sequence[str] = ()
+) -> WatchTarget:
+    """What a ticket waits for when it is its turn: resources, or its own end.
+
+    Or that of a better ticket that waits for a name each: those are what it can't have.
+    """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
     tickets, *changes = _shared(keys, pool_type)
-    return WatchTarget((own, *changes), (tickets, *changes), revision)
+    others = (Watched(key, deletes=True) for key in named)
+    return WatchTarget((own, *others, *changes), (tickets, *changes), revision)
 
 
 def _shared(keys: Keys, pool_type: str) -> tuple[Watched, ...]:

@@ -1,0 +1,60 @@
+"""A pool in memory and what is in it: facts, indexed by whatever they are looked for by."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from leasectl.engines.memory.queue import Place, Queue
+from leasectl.engines.memory.ranking import Ranking
+from leasectl.model import Claimant, Lease
+
+
+@dataclass(eq=False)
+class Stock:
+    """A resource; ``lease`` is its last one, current while there is a claim key.
+
+    So is the claimant whose it is. Of a claim that was ended by force ``ended`` says why; its key
+    finds it no more, but it is kept for its holder.
+    """
+
+    pool: StockedPool
+    name: str
+    lease: Lease | None = None
+    claim_key: str | None = None
+    expires_at: float | None = None
+    claimant: Claimant | None = None
+    ended: str | None = None
+
+
+@dataclass(eq=False)
+class StockedPool:
+    """A pool.
+
+    Args:
+        type: Its type.
+        stock: Its resources, by name.
+        free: Those that nobody holds, least recently acquired first: ranked by their last fences.
+        held: Those that somebody holds, longest held first.
+        expiries: Those whose leases expire, ranked by when.
+        queue: Who waits.
+        called: Who was woken as it could claim, and hasn't come since; since when, on the elapsed
+            clock, earliest first.
+        last_ticket: The last number that a ticket got.
+        last_grant: The last number that an acquisition got.
+    """
+
+    type: str
+    stock: dict[str, Stock] = field(default_factory=dict)
+    free: Ranking = field(default_factory=Ranking)
+    held: OrderedDict[str, Stock] = field(default_factory=OrderedDict)
+    expiries: Ranking = field(default_factory=Ranking)
+    queue: Queue = field(default_factory=Queue)
+    called: dict[Place, float] = field(default_factory=dict)
+    last_ticket: int = 0
+    last_grant: int = 0
+
+    def wake_all(self) -> None:
+        """Wake everybody in the queue."""
+        for place in self.queue:
+            place.wake()

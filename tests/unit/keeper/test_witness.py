@@ -1,0 +1,222 @@
+"""The keeper as witness: who could claim and doesn't come keeps nobody back for long."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from leasectl.engines.local.queues import LocalQueues
+from leasectl.keeper.log import Log
+from leasectl.keeper.rounds import Rounds, open_service
+from leasectl.model import Request
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+from tests.kit.support import Cli, Started, eventually
+
+
+class Keeper:
+    """The work of one, in this process."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.log = desk.directory / "keeper.log"
+        self._desk = desk
+        self._state = State.open(str(desk.directory))
+        clock = desk.time.clock
+        log = Log(str(self.log), clock)
+        self.rounds = Rounds(open_service(self._state, clock, log), clock=clock, log=log)
+
+    def after(self, seconds: float) -> float | None:
+        """Let it go a round after a time; returns in how many seconds it wants the next."""
+        self._desk.time.advance(seconds)
+        due = self.rounds.go()
+        return None if due is None else round(due - self._desk.time.clock.elapsed(), 3)
+
+    def close(self) -> None:
+        self._state.close()
+
+
+@pytest.fixture
+def keeper(desk: Desk) -> Iterator[Keeper]:
+    desk.pool(1)
+    keeper = Keeper(desk)
+    yield keeper
+    keeper.close()
+
+
+def put(desk: Desk, number: int) -> None:
+    """Put a ticket of a waiter that never comes."""
+    desk.state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = 'T'", (number,))
+    desk.state.db.execute(
+        "INSERT INTO ticket VALUES ('T', ?, ?, ?, 1, 0, ?, 'nobody-listens')",
+        (number, f"T-{number}", f"job/1/host/T-{number}", None),
+    )
+
+
+def suspended(desk: Desk) -> list[int]:
+    rows = desk.state.query("SELECT number FROM suspended ORDER BY number")
+    return [row["number"] for row in rows]
+
+
+def call(desk: Desk) -> None:
+    with desk.state.transaction():
+        desk.state.wake(desk.state.witness_pipe)
+
+
+def test_one_after_the_other_is_given_ten_seconds_from_when_it_was_seen(
+    desk: Desk, keeper: Keeper
+) -> None:
+    assert keeper.after(0) is None
+    put(desk, 1)
+    put(desk, 2)
+    call(desk)
+    assert keeper.after(0) == 1.0  # not at once, where it would be in the way
+    assert keeper.after(1) == 10.0
+    assert keeper.after(9.9) == 0.1
+    assert suspended(desk) == []
+    assert keeper.after(0.1) == 10.0
+    assert suspended(desk) == [1]
+    keeper.after(10)
+    assert suspended(desk) == [1, 2]
+    assert "suspended ticket 1 of T: pid unknown" in keeper.log.read_text()
+
+
+def test_between_two_looks_it_hears_nothing_however_often_it_is_called(
+    desk: Desk, keeper: Keeper
+) -> None:
+    keeper.after(0)
+    (fd,) = keeper.rounds.fds()
+    call(desk)
+    assert keeper.after(0) == 1.0
+    for _ in range(5):
+        call(desk)
+        assert keeper.rounds.fds() == []
+        keeper.after(0.1)
+    keeper.after(0.5)
+    assert keeper.rounds.fds() == [fd]
+
+
+def test_who_was_late_itself_begins_to_count_anew(desk: Desk, keeper: Keeper) -> None:
+    put(desk, 1)
+    put(desk, 2)
+    assert keeper.after(0) == 10.0
+    assert keeper.after(600) == 10.0
+    assert suspended(desk) == []
+
+
+def test_somebody_alone_is_left_alone(desk: Desk, keeper: Keeper) -> None:
+    put(desk, 1)
+    assert keeper.after(0) is None
+    assert not keeper.rounds.is_needed()
+    put(desk, 2)
+    assert keeper.rounds.is_needed()
+
+
+def test_who_was_served_in_between_is_not_taken_for_one_who_never_came(
+    desk: Desk, keeper: Keeper
+) -> None:
+    put(desk, 1)
+    put(desk, 2)
+    keeper.after(0)
+    desk.state.db.execute("UPDATE resource SET fence = 7")  # somebody had it, and gave it back
+    assert keeper.after(10) == 10.0
+    assert suspended(desk) == []
+
+
+def test_the_dead_are_not_waited_for(desk: Desk, keeper: Keeper) -> None:
+    for number in (1, 2, 3):
+        put(desk, number)
+    desk.state.db.execute("UPDATE ticket SET process = 'gone:1:1:1' WHERE number = 1")
+    assert keeper.after(0) == 10.0
+    assert desk.tickets() == [2, 3]
+
+
+def test_what_expires_before_somebody_who_does_not_come_is_seen(desk: Desk, keeper: Keeper) -> None:
+    desk.acquire(Request("T", ttl_seconds=30))
+    put(desk, 2)
+    put(desk, 3)
+    assert keeper.after(0) == 30.0
+    desk.state.db.execute("UPDATE handle SET state = 'released'")
+    assert keeper.after(30) == 10.0
+    keeper.after(10)
+    assert suspended(desk) == [2]
+
+
+def test_a_pipe_that_was_removed_is_made_anew(desk: Desk, keeper: Keeper) -> None:
+    keeper.after(0)
+    os.unlink(desk.state.witness_pipe)
+    assert keeper.after(0) == 1.0
+    keeper.after(1)
+    assert os.path.exists(desk.state.witness_pipe)
+
+
+def test_several_keepers_hear_of_it(desk: Desk, keeper: Keeper) -> None:
+    other = Keeper(desk)
+    for each in (keeper, other):
+        each.after(0)
+    call(desk)
+    for each in (keeper, other):
+        assert each.after(0) == 1.0
+    other.close()
+
+
+class TestTheProcess:
+    """A keeper, and waiters that are commands."""
+
+    def begin(self, cli: Cli) -> Started:
+        number = len(cli.waiting())
+        waiter = cli.start("acquire", "-q", "-t", "T")
+        eventually(lambda: len(cli.waiting()) == number + 1, what="it waits")
+        return waiter
+
+    def test_whoever_waits_behind_another_has_one_and_another_if_it_is_killed(
+        self, cli: Cli
+    ) -> None:
+        cli.pool("T", "a")
+        cli.hold("T")
+        self.begin(cli)
+        self.begin(cli).signal(signal.SIGSTOP)
+        assert cli.keepers() == []
+        self.begin(cli)
+        for _ in range(2):
+            (pid,) = eventually(cli.keepers, what="there is a witness")
+            os.kill(pid, signal.SIGKILL)
+            eventually(lambda old=pid: cli.keepers() not in ([], [old]), what="another")  # type: ignore[misc]
+
+    def test_a_stopped_one_is_passed_named_and_goes_on_in_its_place(self, cli: Cli) -> None:
+        cli.pool("T", "a")
+        holder = cli.hold("T").id
+        first, second, third = (self.begin(cli) for _ in range(3))
+        first.signal(signal.SIGSTOP)
+        cli.ok("release", "--handle", holder)
+        with contextlib.closing(State.open(str(cli.state_dir))) as state, state.transaction():
+            suspend_first(state)
+        handle = second.finish().handle
+        pid = first.pid
+        waiter, _ = queue(cli)
+        assert (waiter["pid"], waiter["suspended"]) == (pid, True)
+        assert f"pid {pid}" in cli.ok("doctor", "--json")
+        first.signal(signal.SIGCONT)
+        eventually(lambda: not queue(cli)[0]["suspended"], what="it counts again")
+        cli.ok("release", "--handle", handle)
+        cli.ok("release", "--handle", first.finish().handle)
+        assert third.finish().code == 0
+
+
+def queue(cli: Cli) -> list[dict[str, object]]:
+    queue: list[dict[str, object]] = json.loads(cli.ok("status", "--json"))["pools"][0]["queue"]
+    return queue
+
+
+def suspend_first(state: State) -> None:
+    """What a witness does in the end."""
+    queues = LocalQueues(state, lost=lambda *_: None, clock=Clock())
+    with contextlib.closing(queues.in_order("T")) as tickets:
+        first = next(tickets)
+    queues.suspend("T", first)
