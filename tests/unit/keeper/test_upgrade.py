@@ -42,9 +42,9 @@ from tests.kit import killing
 
 plain = State.open.__func__
 
-def open_and_count(cls, directory):
+def open_and_count(cls, directory, **more):
     killing.kill_at(int(number))
-    return plain(cls, directory)
+    return plain(cls, directory, **more)
 
 State.open = classmethod(open_and_count)
 number = sys.argv.pop(1)
