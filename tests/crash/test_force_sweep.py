@@ -5,6 +5,7 @@ Whenever that happens, the next grant comes, and no sooner than the command has 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 from pathlib import Path
@@ -64,7 +65,8 @@ class TakenRun:
 
     def end_command(self) -> None:
         """Have the command end, whether or not it was told to."""
-        os.write(self._told, b"end\n")
+        with contextlib.suppress(BrokenPipeError):  # TERM came before it had said to ignore that
+            os.write(self._told, b"end\n")
 
     def ending(self) -> int:
         for fd in (self._said, self._told, self._pidfd, self.command_pidfd):
