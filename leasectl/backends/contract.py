@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Callable, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.engines.contract import LostListener
-from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import Cancelled
 from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
+
+if TYPE_CHECKING:
+    from leasectl.engines.pool_admin import PoolAdmin
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
 Turn = Generator[Sleep, "set[int]", None]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
 from leasectl.backends.kinds import no_pools
-from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
+
+if TYPE_CHECKING:
+    from leasectl.engines.pool_admin import PoolAdmin
 
 
 def check_url(url: str) -> None:

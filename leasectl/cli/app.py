@@ -100,7 +100,9 @@ class LazyGroup(CommandGroup):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"leasectl.cli.{cmd_name}")
-        gc.enable()  # after `leasectl.__main__` turned it off
+        # After `leasectl.__main__` turned it off. What was imported stays, so nobody need look at it.
+        gc.freeze()
+        gc.enable()
         raise_on_interrupt()
         command: click.Command = module.command
         return command

@@ -18,10 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager
-from typing import Callable, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.errors import BackendUnreachable
-from leasectl.model import Claimant, Lease, Process, Standing
+from leasectl.model import Claimant, Lease, Process
+
+if TYPE_CHECKING:
+    from leasectl.engines.facts import Standing
 
 # Told of names that were lost under a claim key without being given back: expired, or taken by
 # force. No names: whoever waited under it has died, and its ticket was taken away.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from leasectl.model import Pool, Process
+from leasectl.engines.facts import Pool
+from leasectl.model import Process
 
 
 class PoolAdmin(Protocol):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from leasectl.backends.kinds import kind_of
+from leasectl.engines.facts import Resource
 from leasectl.leases.caller import not_ours
 from leasectl.leases.journal import remote_lease
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Lease, Request, Resource
+from leasectl.model import Handle, Lease, Request
 from leasectl.state.handles import new_id
 
 # The type of the handles that they are put under.

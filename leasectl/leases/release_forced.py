@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.engines.facts import Resource
 from leasectl.errors import InvalidRequest, NotFound, NotSupported
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, Resource
+from leasectl.model import Handle, Process
 from leasectl.system.process import is_dead
 from leasectl.text.printable import printable
 

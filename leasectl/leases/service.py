@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.opening import open_backend
-from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.leases.caller import Caller
 from leasectl.leases.losses import Losses
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.pool_admin import PoolAdmin
 
 
 class Service:

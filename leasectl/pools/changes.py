@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from leasectl.engines.facts import Pool
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
-from leasectl.model import Pool
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from leasectl.text.naming import next_names
 

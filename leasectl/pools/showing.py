@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leasectl.model import Handle, Lease, Pool, QueueEntry, Resource
+from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.model import Handle, Lease
 from leasectl.pools.shown import (
     GuardPlace,
     Renewer,

@@ -9,8 +9,9 @@ import pytest
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS
+from leasectl.engines.facts import Pool
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
-from leasectl.model import Claimant, Lease, Pool, Request
+from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from tests.contract.world import Client, Hold, World

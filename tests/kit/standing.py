@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.model import Pool, Standing
+from leasectl.engines.facts import Pool, Standing
 
 
 def standing_in(pool: Pool, ticket: int) -> Standing:

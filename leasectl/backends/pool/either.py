@@ -13,8 +13,9 @@ from collections.abc import Sequence, Set
 from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
+from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
-from leasectl.model import Claimant, Process, Standing
+from leasectl.model import Claimant, Process
 from leasectl.system.clock import earliest
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn
 from leasectl.backends.kinds import either
@@ -25,12 +26,15 @@ from leasectl.errors import (
     NoLease,
     Unanswered,
 )
-from leasectl.model import Claimant, Process, Standing
+from leasectl.model import Claimant, Process
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
 from leasectl.system.process import is_dead
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted
+
+if TYPE_CHECKING:
+    from leasectl.engines.facts import Standing
 
 RECOVER_AGAIN_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0

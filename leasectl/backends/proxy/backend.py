@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Patience, RemoteJournal, Turn
 from leasectl.backends.kinds import no_pools, pool_prefixes
@@ -15,10 +15,12 @@ from leasectl.backends.proxy.acquisition import Acquisition
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.limits import check_request
 from leasectl.backends.proxy.releases import Releases
-from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import NotSupported
 from leasectl.model import Claimant
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.pool_admin import PoolAdmin
 
 
 class ProxyBackend:

@@ -40,8 +40,9 @@ from leasectl.engines.etcd.records import (
     type_in,
 )
 from leasectl.engines.etcd.shown import ShownPools, pool_types
+from leasectl.engines.facts import Pool
 from leasectl.errors import InvalidRequest
-from leasectl.model import Pool, Process
+from leasectl.model import Process
 from leasectl.system.clock import Clock
 
 _MAKING_SECONDS = 60

@@ -36,8 +36,9 @@ from leasectl.engines.etcd.records import (
 from leasectl.engines.etcd.renewals import EtcdRenewals
 from leasectl.engines.etcd.shown import ShownPools, pool_types
 from leasectl.engines.etcd.ticket import EtcdTicket
+from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable
-from leasectl.model import Lease, Request, Standing
+from leasectl.model import Lease, Request
 from leasectl.system.clock import Clock
 
 NOTHING_REAPED = Reaped(any=False, next_at=None)

@@ -13,8 +13,9 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId
+from leasectl.engines.facts import QueueEntry
 from leasectl.errors import CorruptState, InvalidRequest
-from leasectl.model import Claimant, Labels, Lease, QueueEntry, Request
+from leasectl.model import Claimant, Labels, Lease, Request
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 

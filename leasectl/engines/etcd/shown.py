@@ -25,7 +25,7 @@ from leasectl.engines.etcd.records import (
     parse_claim,
     parse_ticket,
 )
-from leasectl.model import Pool, QueueEntry, Resource, Standing
+from leasectl.engines.facts import Pool, QueueEntry, Resource, Standing
 from leasectl.system.clock import Clock
 
 _ASKED_AT_ONCE = 8

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.queues import TICKETS, LocalQueues
-from leasectl.model import Lease, Request, Standing
+from leasectl.model import Lease, Request
 from leasectl.state.directory import State
 from leasectl.state.rows import encode_labels
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.facts import Standing
 
 # What the claim key of a claim begins with that was ended by force; no other does.
 ENDED_MARK = "!"
@@ -194,6 +198,8 @@ class LocalStore:
             ticket: Its number.
             name: The one resource that it waits for; None for any.
         """
+        from leasectl.engines.facts import Standing
+
         capacity = self.pool(pool_type)["capacity"]
         values = {"type": pool_type, "ticket": ticket, "name": name, "now": self._clock.elapsed()}
         (counts,) = self.state.query(

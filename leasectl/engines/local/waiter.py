@@ -13,7 +13,7 @@ from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
-from leasectl.model import Claimant, Lease, Process, Request, Standing, Ticket
+from leasectl.model import Claimant, Lease, Process, Request, Ticket
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessWatch
@@ -21,6 +21,7 @@ from leasectl.system.process_watch import ProcessWatch
 if TYPE_CHECKING:
     import sqlite3
 
+    from leasectl.engines.facts import Standing
     from leasectl.engines.local.early_ends import LocalEarlyEnds
 
 

@@ -18,7 +18,8 @@ from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import etcd_lease_id_in
-from leasectl.model import Claimant, Lease, Pool, Request
+from leasectl.engines.facts import Pool
+from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
 from tests.kit.etcd.relay import Relay
 from tests.kit.journal import NoJournal

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from leasectl.engines.facts import Pool, Resource
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import InvalidRequest
-from leasectl.model import Claimant, Lease, Pool, Request, Resource
+from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
 from leasectl.system.clock import Clock

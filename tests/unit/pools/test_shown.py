@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.errors import CorruptState
-from leasectl.model import Handle, Lease, Pool, Process, QueueEntry, Request, Resource
+from leasectl.model import Handle, Lease, Process, Request
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Holder, Overview, ShownLease, parse_holder
 from leasectl.pools.shown_json import encode_overview, parse_overview

@@ -11,7 +11,8 @@ from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.queues import EtcdQueues
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.session import WaitSession
-from leasectl.model import Process, Standing
+from leasectl.engines.facts import Standing
+from leasectl.model import Process
 from leasectl.system.process_watch import ProcessWatch
 from leasectl.system.wakeup import Wakeup
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.engines.facts import Standing
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.errors import NotFound
-from leasectl.model import Claimant, Request, Standing
+from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from tests.kit.standing import standing_in

@@ -1,0 +1,98 @@
+"""What an engine tells of its pools, for people and for the verbs on pools.
+
+Apart from `leasectl.model`, because plain commands get by without.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leasectl.model import Labels, Lease
+
+
+class QueueEntry(NamedTuple):
+    """A place in a queue, as every store of pools can tell of it.
+
+    Args:
+        ticket: Its number.
+        holder_identity: Who waits.
+        count: For how many resources.
+        since: When the ticket was put, wall clock, seconds since the epoch.
+        claim_key: Of the claimant.
+        pid: The process that waits; None where an older version has put the ticket in etcd.
+        name: The one resource that will do; None for any.
+        labels: Of the request.
+        suspended: It could have claimed and its process didn't come: those behind it may pass.
+    """
+
+    ticket: int
+    holder_identity: str
+    count: int  # type: ignore[assignment]  # as in Request
+    since: float
+    claim_key: str
+    pid: int | None = None
+    name: str | None = None
+    labels: Labels = ()
+    suspended: bool = False
+
+
+class Resource(NamedTuple):
+    """A member of a pool.
+
+    Args:
+        name: Its name.
+        lease: None when it is free.
+        claim_key: Whose the lease is, as `claim_key_of` has it; None when it is free.
+        expires_in_seconds: When the lease runs out unless it is renewed, by the clock of the store;
+            None for never, and where that wasn't asked.
+        holder_pid: As the claimant said; None where it didn't, and on the embedded pool, whose
+            records say more.
+        release_after_seconds: Of the request; None likewise.
+        ended: Who has ended the lease by force and why, while it is kept for its holder, who has
+            been told; None for a lease that is good.
+    """
+
+    name: str
+    lease: Lease | None = None
+    claim_key: str | None = None
+    expires_in_seconds: float | None = None
+    holder_pid: int | None = None
+    release_after_seconds: float | None = None
+    ended: str | None = None
+
+
+class Standing(NamedTuple):
+    """How things stand in a pool for who waits in it.
+
+    Args:
+        position: Of the ticket; 1 when nobody better waits for what it could use. The suspended
+            aren't counted.
+        others: Tickets in the queue beside that one.
+        held: Resources held.
+        capacity: Resources there are.
+        longest_holder: Who has held for longest, or None.
+        longest_since: When that was acquired, wall clock, in seconds; 0 for nobody.
+    """
+
+    position: int
+    others: int
+    held: int
+    capacity: int
+    longest_holder: str | None = None
+    longest_since: float = 0.0
+
+
+class Pool(NamedTuple):
+    """A pool as it is at one instant."""
+
+    type: str
+    resources: tuple[Resource, ...]
+    queue: tuple[QueueEntry, ...]
+
+    @property
+    def capacity(self) -> int:
+        return len(self.resources)
+
+    @property
+    def held(self) -> int:
+        return sum(resource.lease is not None for resource in self.resources)
