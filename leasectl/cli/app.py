@@ -100,7 +100,7 @@ class LazyGroup(CommandGroup):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"leasectl.cli.{cmd_name}")
-        # After `leasectl.__main__` turned it off. What was imported stays, so nobody need look at it.
+        # After `leasectl.__main__` turned it off. What was imported stays: nobody need look at it.
         gc.freeze()
         gc.enable()
         raise_on_interrupt()

@@ -5,8 +5,8 @@ puts a ticket in the pool's queue (`enqueue`) -> it tries to claim; the engine d
 living ticket that is first, if enough is free -> else it tells what to sleep on (`listen`), and
 tries again when it has been woken (`heard`) -> the claim takes the ticket away, and that wakes the
 next. `dequeue` leaves nothing behind, whatever has happened. All this is `contract`, and
-`pool_admin` what makes and shows the pools, as `facts`. What can't be done is refused by all in the same words
-(`refusals`).
+`pool_admin` what makes and shows the pools, as `facts`. What can't be done is refused by all in
+the same words (`refusals`).
 
 - `local`: jobs of one machine; tables in the state directory, in one transaction with the records.
 - `etcd`: jobs of many machines; claims end with etcd's own leases.

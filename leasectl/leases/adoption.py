@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import kind_of
-from leasectl.engines.facts import Resource
 from leasectl.leases.caller import not_ours
 from leasectl.leases.journal import remote_lease
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Request
 from leasectl.state.handles import new_id
+
+if TYPE_CHECKING:
+    from leasectl.engines.facts import Resource
 
 # The type of the handles that they are put under.
 ADOPTED = "adopted"

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
+from leasectl.engines.facts import Pool
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Pool
+from leasectl.model import Handle
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import Definition
 from leasectl.pools.showing import Showing

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
+from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import TICKETS
 from leasectl.engines.local.store import LocalStore
 from leasectl.errors import StateUnwritable
-from leasectl.model import Lease, Pool, Process, QueueEntry, Resource
+from leasectl.model import Lease, Process
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
 from leasectl.state.rows import parse_labels, parse_optional_process, shown_labels

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.engines import refusals
+from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.model import Pool, Process, QueueEntry, Resource
+from leasectl.model import Process
 
 
 class MemoryPools:

@@ -7,10 +7,11 @@ from collections.abc import Sequence, Set
 from typing import Callable, Protocol
 
 from leasectl.engines.contract import Outlook, TicketGone
+from leasectl.engines.facts import Standing
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import StockedPool
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.model import Claimant, Lease, Process, Standing, Ticket
+from leasectl.model import Claimant, Lease, Process, Ticket
 from leasectl.system.clock import earliest
 from leasectl.system.process_watch import ProcessWatch
 
