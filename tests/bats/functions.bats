@@ -638,9 +638,8 @@ lease__release --handle="$h"
 h=$(lease__acquire --type=T --scope=step)
 lease__guard "$h"
 SCRIPT
-  run_script
-  assert_success
-  assert_output 'T--00 released'
+  run --separate-stderr report_end bash script
+  assert_output $'T--00 released\nexit 0'
   assert_equal "$stderr" 'T--00 released'
   assert_equal "$(ls -A "$TMPDIR")" ''
 }
