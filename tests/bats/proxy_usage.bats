@@ -289,7 +289,7 @@ lease__reacquire --handle="$h" --var=g
 leasectl cat --handle "$g" --format csv
 lease__release --delay=20m --handle="$g"
 lease__release --names="$(lease__cat --handle="$g" --format=csv)"
-g=$(leasectl reacquire --handle "$h")
+g=$(leasectl reacquire -q --handle "$h")
 lease__guard "$g"
 STEP
   assert_success
