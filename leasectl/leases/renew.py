@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of
-from leasectl.errors import InvalidRequest, LeaseError, LeaseLost, NotAllowed
+from leasectl.errors import InvalidRequest, LeaseLost, NotAllowed
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
@@ -37,29 +37,27 @@ def renew(service: Service, target: ReleaseTarget, *, ttl_seconds: float | None 
     handle = service.handles.require(target.handle_id)
     backend = service.backend_of(handle)
     if ttl_seconds is not None:
-        return _renew_with(service, backend, handle, target, ttl_seconds)
+        return _renew_with(service, backend, target, ttl_seconds)
     with backend.atomic():
         _record(service, target, backend.renew(claim_key_of(handle)))
     return _require_held(service, target)
 
 
 def _renew_with(
-    service: Service, backend: Backend, handle: Handle, target: ReleaseTarget, ttl_seconds: float
+    service: Service, backend: Backend, target: ReleaseTarget, ttl_seconds: float
 ) -> Handle:
-    """Renew with another ttl, which whoever renews next has to know of in time."""
-    handle = _require_held(service, target)
-    _check_ttl(handle, ttl_seconds)
-    before = handle.request.ttl_seconds
+    """Renew with another ttl.
+
+    Until the store has said that it has that, the record has the shorter of both: if we die, or
+    its answer is lost, whoever renews next does it too often, but never too seldom.
+    """
     with backend.atomic():
-        if before is not None and ttl_seconds < before:
-            _record_ttl(service, handle, ttl_seconds)  # if we die now it is renewed too often
-        try:
-            held = backend.renew(claim_key_of(handle), ttl_seconds=ttl_seconds)
-        except LeaseError:
-            if before is not None:
-                _record_ttl(service, handle, before, explicit=handle.explicit_ttl)
-            raise
-        _record_ttl(service, handle, ttl_seconds)
+        handle = _require_held(service, target)
+        _check_ttl(handle, ttl_seconds)
+        if ttl_seconds < (handle.request.ttl_seconds or 0.0):
+            _record_ttl(service, handle, ttl_seconds, explicit=handle.explicit_ttl)
+        held = backend.renew(claim_key_of(handle), ttl_seconds=ttl_seconds)
+        _record_ttl(service, handle, ttl_seconds, explicit=True)
         _record(service, target, held)
     return _require_held(service, target)
 
@@ -77,9 +75,7 @@ def _check_ttl(handle: Handle, ttl_seconds: float) -> None:
         )
 
 
-def _record_ttl(
-    service: Service, handle: Handle, ttl_seconds: float, *, explicit: bool = True
-) -> None:
+def _record_ttl(service: Service, handle: Handle, ttl_seconds: float, *, explicit: bool) -> None:
     with service.state.transaction():
         service.handles.change_ttl(handle, ttl_seconds, explicit=explicit)
         keeper_process.wake(service.state)  # if it renews, then by this ttl from now on

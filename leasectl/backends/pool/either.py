@@ -36,6 +36,7 @@ class EitherWaiter:
         claimant: Who asks, for one resource.
         until: As `Engine.waiter` has it.
         warn: Called with a line for people, about a pool that is waited for no longer.
+        again: It was in the queues before: a pool that isn't there has been deleted since.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class EitherWaiter:
         *,
         until: float | None,
         warn: Callable[[str], None],
+        again: bool = False,
     ) -> None:
         request = claimant.request
         self._all = tuple(
@@ -58,6 +60,7 @@ class EitherWaiter:
             for pool_type in request.types
         )
         self._places = list(self._all)  # those that it still waits in
+        self._borne: tuple[type[LeaseError], ...] = (InvalidRequest, *([NotFound] * again))
         self._is_queued = False
         self._unsure: _Place | None = None  # whose claim may have been made, and nobody told us
         self._won: tuple[_Place, Outlook] | None = None
@@ -71,10 +74,10 @@ class EitherWaiter:
 
     def check(self) -> None:
         """As `Waiter.check`; that a pool is there and can't meet it is borne if another can."""
-        for place in self._all:
+        for place in tuple(self._places):
             try:
                 place.waiter.check()
-            except InvalidRequest as reason:
+            except self._borne as reason:
                 self._leave_out(place, reason)
 
     def enqueue(self) -> None:

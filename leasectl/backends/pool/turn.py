@@ -94,13 +94,17 @@ class PoolTurn:
         finally:
             self._waiter.close()
 
-    def _new_waiter(self) -> Waiter:
+    def _new_waiter(self, *, again: bool = False) -> Waiter:
         if not self._claimant.request.other_types:
             return self._engine.waiter(self._claimant, until=self._deadline)
         from leasectl.backends.pool.either import EitherWaiter
 
         return EitherWaiter(
-            self._engine, self._claimant, until=self._deadline, warn=self._patience.warn
+            self._engine,
+            self._claimant,
+            until=self._deadline,
+            warn=self._patience.warn,
+            again=again,
         )
 
     # 1. The ticket
@@ -155,7 +159,7 @@ class PoolTurn:
         )
         self._waiter.dequeue()
         self._waiter.close()
-        self._waiter = self._new_waiter()
+        self._waiter = self._new_waiter(again=True)
         with self._engine.atomic():
             self._waiter.enqueue()
 

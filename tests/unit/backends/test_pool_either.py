@@ -40,6 +40,9 @@ class Waiter(MemoryWaiter):
         self._engine.asked.append(f"{step} {self._type}")
         if f"{step} {self._type}" in self._engine.failing:
             raise BackendUnreachable("the store doesn't answer")
+        if self._type in self._engine.expired:
+            self._engine.expired.remove(self._type)
+            raise TicketExpired("the store had heard nothing of us")
 
     def check(self) -> None:
         try:
@@ -70,6 +73,7 @@ class Engine(MemoryEngine):
 
     Attributes:
         failing: The steps that fail, like ``dequeue B``.
+        expired: The types in whose queues a ticket has gone, as the next step there finds.
         asked: The steps that were taken.
         waiters: All there were, by type.
         is_locked: Whether a step is being taken at once with others.
@@ -79,6 +83,7 @@ class Engine(MemoryEngine):
         super().__init__(store)
         self._memory = store
         self.failing: set[str] = set()
+        self.expired: set[str] = set()
         self.asked: list[str] = []
         self.waiters: dict[str, Waiter] = {}
         self.is_locked = False
@@ -314,6 +319,29 @@ class TestTheEnd:
         scene.free("A")
         finish(steps)
         assert scene.journal.pool_type == "A"
+
+    def test_who_did_not_run_for_long_queues_again_where_there_still_is_a_pool(
+        self, scene: Scene
+    ) -> None:
+        steps = scene.turn()
+        next(steps)
+        scene.pools.delete_pool("B", force=True)
+        scene.engine.expired = {"A"}
+        steps.send(set())
+        assert scene.waiting() == ["A"]
+        assert any("its place in the queue is gone" in each for each in scene.warnings)
+        scene.free("A")
+        finish(steps)
+        assert scene.journal.pool_type == "A"
+
+    def test_who_did_not_run_for_long_ends_if_no_pool_is_left(self, scene: Scene) -> None:
+        steps = scene.turn()
+        next(steps)
+        for pool_type in "AB":
+            scene.pools.delete_pool(pool_type, force=True)
+        scene.engine.expired = {"A"}
+        with pytest.raises(NotFound, match='no pool "B"'):
+            steps.send(set())
 
     def test_whoever_sleeps_is_woken_by_either(self, scene: Scene) -> None:
         steps = scene.turn()

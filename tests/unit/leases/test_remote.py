@@ -32,6 +32,7 @@ from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.state.handles import renews_itself
 from leasectl.state.releasing import GivingBack
 from leasectl.system.process import identify, this_process
 from tests.kit.desk import Desk
@@ -372,6 +373,29 @@ class TestRenewals:
             note_renewal(service, whole(handle), NAMES)
         with pytest.raises(NotAllowed):
             renew(service, whole(handle))
+
+    @pytest.mark.parametrize("ttl", [3.0, 60.0])
+    @pytest.mark.parametrize("is_lost_on_the_way_back", [False, True])
+    def test_while_it_is_not_sure_which_ttl_it_has_it_is_renewed_by_the_shorter(
+        self,
+        server: Server,
+        service: Service,
+        handle: Handle,
+        monkeypatch: pytest.MonkeyPatch,
+        ttl: float,
+        is_lost_on_the_way_back: bool,
+    ) -> None:
+        def unanswered(claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+            if is_lost_on_the_way_back:
+                PoolBackend.renew(server, claim_key, ttl_seconds=ttl_seconds)
+            raise BackendUnreachable("no answer")
+
+        monkeypatch.setattr(server, "renew", unanswered)
+        with pytest.raises(BackendUnreachable):
+            renew(service, whole(handle), ttl_seconds=ttl)
+        record = service.handles.require(handle.id)
+        assert record.request.ttl_seconds == min(ttl, 7.0)
+        assert renews_itself(record)
 
 
 class TestTheJournal:
