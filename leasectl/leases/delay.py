@@ -33,7 +33,9 @@ def arm(
             return
         due = service.clock.elapsed() + delay_seconds
         if target.names is None and again:
-            service.handles.remember_release_after(handle, delay_seconds)
+            from leasectl.state.amendments import remember_release_after
+
+            remember_release_after(service.state, handle, delay_seconds)
         service.handles.timers.arm(target, due)
         kept = keeper_process.wake(service.state)
     if not kept:

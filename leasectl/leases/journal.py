@@ -158,9 +158,11 @@ class RecordJournal:
             self.handle = self.handle._replace(guard=None)
 
     def _count_lost_replies(self, number: int) -> None:
+        from leasectl.state.amendments import count_lost_replies
+
         self.handle = self.handle._replace(lost_replies=number)
         with self._service.state.transaction():
-            self._handles.count_lost_replies(self.handle, number)
+            count_lost_replies(self._service.state, self.handle, number)
 
     def leave_to_keeper(self) -> None:
         """What has arrived can't be given back now: have the keeper go on trying."""

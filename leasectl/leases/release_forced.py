@@ -15,6 +15,7 @@ from leasectl.engines.facts import Resource
 from leasectl.errors import InvalidRequest, NotFound, NotSupported
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process
+from leasectl.state.amendments import explain_loss
 from leasectl.system.process import is_dead
 from leasectl.text.printable import printable
 
@@ -99,7 +100,7 @@ def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
     if names and handle is not None:
         with service.state.transaction():
             # Who wants it by force once more has to know whether its run still ends the command.
-            service.handles.explain_loss(handle, text, runner=handle.runner)
+            explain_loss(service.state, handle, text, runner=handle.runner)
     left = resource.expires_in_seconds if lease.lease_duration_seconds is not None else None
     if left is None and guard is None:
         left = 0.0

@@ -15,6 +15,7 @@ from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
+from leasectl.state.amendments import change_ttl, record_renewal
 from leasectl.system.process import is_dead
 
 
@@ -77,7 +78,7 @@ def _check_ttl(handle: Handle, ttl_seconds: float) -> None:
 
 def _record_ttl(service: Service, handle: Handle, ttl_seconds: float, *, explicit: bool) -> None:
     with service.state.transaction():
-        service.handles.change_ttl(handle, ttl_seconds, explicit=explicit)
+        change_ttl(service.state, handle, ttl_seconds, explicit=explicit)
         keeper_process.wake(service.state)  # if it renews, then by this ttl from now on
 
 
@@ -100,7 +101,7 @@ def _record(service: Service, target: ReleaseTarget, held: Collection[str]) -> N
     with service.state.transaction():
         current = service.current(target)
         if current is not None and current.state == "held":
-            service.handles.renewed(current, service.clock.wall())
+            record_renewal(service.state, current, service.clock.wall())
             gone = [name for name in current.names if name not in held]
             service.losses.note_gone(current, gone)
 

@@ -15,6 +15,7 @@ from leasectl.leases.renewal_threads import RenewalThreads
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
+from leasectl.state.amendments import explain_loss
 from leasectl.state.pipes import listen
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.lock_wait import lock_limit
@@ -180,7 +181,7 @@ class LeaseWatch:
             handle, state = self._handle, self._service.state
             limit = lock_limit(self._lock_patience())
             with contextlib.suppress(LeaseError, Interrupted), limit, state.transaction():
-                self._service.handles.explain_loss(handle, reason, runner=this_process())
+                explain_loss(state, handle, reason, runner=this_process())
         if self._renew_at is not None:
             self._renew_at = self._clock.elapsed()
 

@@ -23,6 +23,7 @@ from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
 from leasectl.server.sleeps import sleep_through_async
 from leasectl.server.withdrawn_keys import WithdrawnKeys
+from leasectl.state.amendments import note_answer
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, this_process
 from leasectl.text.naming import is_name
@@ -128,7 +129,7 @@ class ServedLeases:
         if handle is None:
             handle = await self._wait(handle_id, pool_type, count, client, key, gone)
         with self.service.state.transaction():
-            if not self.service.handles.answered(handle, confirmed=False):
+            if not note_answer(self.service.state, handle, confirmed=False):
                 raise Cancelled("the lease was released before it could be told of")
         self._keeper_watch.look()
         return handle
@@ -223,7 +224,7 @@ class ServedLeases:
                 if current is None or not current.unconfirmed:
                     return  # released meanwhile, or confirmed by another connection
                 if delivered:
-                    self.service.handles.answered(current, confirmed=True)
+                    note_answer(self.service.state, current, confirmed=True)
                     return
             if key_in(current.request) is None:
                 finish(self.service, current)

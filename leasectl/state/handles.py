@@ -174,12 +174,6 @@ class Handles:
             left = [each for each in handle.names if each != name]
             self._state.stage_names(handle.id, left)
 
-    def count_lost_replies(self, handle: Handle, number: int) -> None:
-        """Record how many answers of a server are missing that may have carried a grant."""
-        self._state.db.execute(
-            "UPDATE handle SET lost_replies = ? WHERE id = ?", (number, handle.id)
-        )
-
     def cancel(self, handle: Handle) -> None:
         """Ask the process that acquires to give up, and wake it."""
         self._state.db.execute("UPDATE handle SET cancelled = 1 WHERE id = ?", (handle.id,))
@@ -204,60 +198,6 @@ class Handles:
             ),
         )
         return updated.rowcount == 1
-
-    def remember_release_after(self, handle: Handle, seconds: float) -> None:
-        """Make a delayed release part of the request, so that `reacquire` arms it again."""
-        self._state.db.execute(
-            "UPDATE handle SET release_after_seconds = ? WHERE id = ?", (seconds, handle.id)
-        )
-
-    def answered(self, handle: Handle, *, confirmed: bool) -> bool:
-        """Record that an answer is about to tell of a grant, or that it has arrived.
-
-        From the first on somebody may know of the grant, so it outlives the process that got it.
-        With either, nothing is armed any more that was to give it back for want of a listener.
-
-        Returns:
-            Whether the acquisition still is the current one, and held.
-        """
-        self.timers.disarm(handle.id)
-        self._state.db.execute(
-            "UPDATE handle SET unconfirmed = ? WHERE id = ?", (not confirmed, handle.id)
-        )
-        if confirmed:
-            # A server of schema 2 that still runs has counted its own answers there.
-            self.count_lost_replies(handle, 0)
-        return self.announce(handle, guard=None, runner=None)
-
-    def change_ttl(self, handle: Handle, seconds: float, *, explicit: bool) -> None:
-        """Record another ttl, and whether that one was asked for.
-
-        Args:
-            handle: As just loaded; nothing happens when it has moved on from that acquisition.
-            seconds: The ttl.
-            explicit: As `Handle.explicit_ttl`.
-        """
-        changed = handle._replace(
-            request=handle.request._replace(ttl_seconds=seconds), explicit_ttl=explicit
-        )
-        self._state.db.execute(
-            "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, watched = ? OR "
-            "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) "
-            "WHERE id = ? AND acquisition = ?",
-            (
-                seconds,
-                explicit,
-                is_watched(changed, remote=False),
-                handle.id,
-                handle.acquisition,
-            ),
-        )
-
-    def renewed(self, handle: Handle, wall: float) -> None:
-        """Record a renewal."""
-        self._state.db.execute(
-            "UPDATE lease SET renew_time = ? WHERE handle = ?", (wall, handle.id)
-        )
 
     def drop(self, handle: Handle, names: Sequence[str], *, now: float, lost: bool = False) -> None:
         """Take names out of a record; with the last one the handle is released.
@@ -286,19 +226,6 @@ class Handles:
             "UPDATE handle SET state = 'released', waiter = NULL, runner = NULL, released_at = ?, "
             "lost = ? WHERE id = ?",
             (now, lost, handle.id),
-        )
-
-    def explain_loss(self, handle: Handle, reason: str, *, runner: Process | None) -> None:
-        """Record who has taken a lease of a handle away by force, and why.
-
-        Args:
-            handle: Nothing happens when it has moved on from that acquisition.
-            reason: For people.
-            runner: The `run` that is to end its command for it.
-        """
-        self._state.db.execute(
-            "UPDATE handle SET lost_reason = ?, runner = ? WHERE id = ? AND acquisition = ?",
-            (reason, rows.encode_process(runner), handle.id, handle.acquisition),
         )
 
     def forget(self, handle_id: str, acquisition: int) -> None:

@@ -12,7 +12,8 @@ from typing import Callable, NamedTuple, TypeVar
 import httpx
 
 from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.engines.etcd.records import etcd_lease_id_in, parse_claim, parse_ticket
+from leasectl.engines.etcd.key_values import etcd_lease_id_in
+from leasectl.engines.etcd.records import parse_claim, parse_ticket
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import boottime_seconds
 from tests.cluster.crew import Crew

@@ -13,9 +13,10 @@ from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS, EtcdEngine
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import put, read_all
+from leasectl.engines.etcd.key_values import etcd_lease_id_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
-from leasectl.engines.etcd.records import etcd_lease_id_in, number_in, parse_claim
+from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock

@@ -1,14 +1,14 @@
 """Pools in etcd, v3 over its JSON gateway.
 
-Everything is below one prefix (`keys`, and `records` for what is written there), and `engine` is
-what all goes through. An acquisition: `queues` puts a ticket on an etcd lease of its own, of which
-its process keeps what it knows in a `ticket`; `look` reads who is before it and what is free; while
-there is too little the session in `waiting` keeps the etcd lease alive and has a watch wake the
-waiter; at the head of the queue `claims` makes of the ticket, in one transaction, a claim.
-`renewals` gives that its full time again (`ttl_changes` another ttl), `claims` gives it back, or
-frees what has run out, and `early_ends` keeps what etcd ended too early for as long as its holder
-may believe in it, which is also how `forced_ends` takes a claim away. `pools` makes and changes
-pools, `shown` tells what is in them.
+Everything is below one prefix (`keys`; `records` is what is written there, `key_values` how it is
+read), and `engine` is what all goes through. An acquisition: `queues` puts a ticket on an etcd
+lease of its own, of which its process keeps what it knows in a `ticket`; `look` reads who is before
+it and what is free; while there is too little the session in `waiting` keeps the etcd lease alive
+and has a watch wake the waiter; at the head of the queue `claims` makes of the ticket, in one
+transaction, a claim. `renewals` gives that its full time again (`ttl_changes` another ttl),
+`claims` gives it back, or frees what has run out, and `early_ends` keeps what etcd ended too early
+for as long as its holder may believe in it, which is also how `forced_ends` takes a claim away.
+`pools` makes and changes pools, `shown` tells what is in them.
 
 Whatever they ask is asked of whichever member answers: `gateway`. From a URL to all that lead
 `address` and `opening`; `probe` asks whether it would do.

@@ -29,18 +29,10 @@ from leasectl.engines.etcd.gateway.requests import (
     read_all,
     unchanged,
 )
+from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in, number_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import ClaimView, QueueView, claim_reads, parse_claim_view
-from leasectl.engines.etcd.records import (
-    Claim,
-    Free,
-    claim_id_in,
-    encode_claim,
-    encode_free,
-    etcd_lease_id_in,
-    number_in,
-    parse_claim,
-)
+from leasectl.engines.etcd.records import Claim, Free, encode_claim, encode_free, parse_claim
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Ticket
 from leasectl.system.clock import Clock, earliest

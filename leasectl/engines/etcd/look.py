@@ -19,8 +19,9 @@ from leasectl.engines.etcd.gateway.requests import (
     read_created_before,
     read_last_created,
 )
+from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.records import name_in, parse_ticket
+from leasectl.engines.etcd.records import parse_ticket
 from leasectl.errors import CorruptState
 from leasectl.model import Request, Ticket
 

@@ -29,16 +29,9 @@ from leasectl.engines.etcd.gateway.requests import (
     read_all,
     unchanged,
 )
+from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.records import (
-    Claim,
-    encode_free,
-    encode_taken,
-    last_fence,
-    name_in,
-    parse_claim,
-    type_in,
-)
+from leasectl.engines.etcd.records import Claim, encode_free, encode_taken, last_fence, parse_claim
 from leasectl.engines.etcd.shown import ShownPools, pool_types
 from leasectl.engines.facts import Pool
 from leasectl.errors import InvalidRequest

@@ -22,13 +22,13 @@ from leasectl.engines.etcd.gateway.requests import (
     read,
     read_all,
 )
+from leasectl.engines.etcd.key_values import claim_id_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.records import (
     Claim,
     Free,
     check_count,
-    claim_id_in,
     encode_ticket,
     last_fence,
     parse_free,

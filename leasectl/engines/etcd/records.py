@@ -1,35 +1,34 @@
-"""How pools are written down in etcd: pairs of encode and parse.
-
-What is read back is checked before it is believed: whoever may write to etcd may write anything.
-Free text is never refused, it is made safe to show: what is printable depends on the Python, and
-one label of a newer one must not make a pool unreadable for the others.
-"""
+"""How pools are written down in etcd: pairs of encode and parse."""
 
 from __future__ import annotations
 
 import json
-import math
-from typing import Any, Callable, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.keys import ClaimId
+from leasectl.engines.etcd.key_values import (
+    MALFORMED,
+    etcd_lease_id_in,
+    name_in,
+    number_in,
+    read_labels,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+    read_time,
+    safe_labels,
+    safe_text,
+    unreadable,
+)
 from leasectl.engines.facts import QueueEntry
-from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Labels, Lease, Request
 from leasectl.text.naming import is_name
-from leasectl.text.printable import printable
 
 # What one claim writes besides two operations for each resource leaves room for 60.
 MOST_AT_ONCE = 60
 _FENCES_PER_REVISION = 128
-# Labels have 200 characters at most, and a character that is escaped becomes ten.
-_LONGEST_SHOWN = 2000
-# Wall clock, in seconds; no calendar has more.
-_YEAR_10000 = 253_402_300_800
-# What comes of reading a record that isn't one.
-_MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
-
-_Value = TypeVar("_Value")
 
 
 class Claim(NamedTuple):
@@ -88,7 +87,7 @@ class Claim(NamedTuple):
 
     def leases(self, renew_time: float) -> tuple[Lease, ...]:
         """The leases of the claim; ``renew_time`` is wall clock, in seconds."""
-        labels = _shown_labels(self.labels)
+        labels = safe_labels(self.labels)
         return tuple(
             Lease(
                 name=name,
@@ -162,7 +161,7 @@ def parse_free(kv: KeyValue) -> Free:
             None if last is None else str(last),
             int(record["transitions"]),
         )
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise unreadable(kv, error) from error
     return found
 
@@ -200,22 +199,22 @@ def parse_claim(kv: KeyValue) -> Claim:
             raise ValueError("a name is not allowed")
         return Claim(
             etcd_lease_id=etcd_lease_id_in(kv),
-            claim_key=_shown(_text(record["owner"])),
-            holder_identity=_shown(_text(record["holder_identity"])),
+            claim_key=safe_text(read_text(record["owner"])),
+            holder_identity=safe_text(read_text(record["holder_identity"])),
             names=names,
             indices=indices,
             transitions=tuple(map(int, record["transitions"])),
             revision=int(record["revision"]) or kv.mod_revision,
             ticket=int(record["ticket"]),
             grant=int(record["grant"]),
-            acquire_time=_time(record["acquire_time"]),
-            lease_duration_seconds=None if duration is None else _number(duration),
-            labels=_labels(record["labels"]),
-            holder_pid=_optional(int, record.get("pid")),
-            release_after_seconds=_optional(_time, record.get("release_after")),
-            ended=_shown(_text(record.get("ended", ""))),
+            acquire_time=read_time(record["acquire_time"]),
+            lease_duration_seconds=None if duration is None else read_number(duration),
+            labels=read_labels(record["labels"]),
+            holder_pid=read_optional(int, record.get("pid")),
+            release_after_seconds=read_optional(read_time, record.get("release_after")),
+            ended=safe_text(read_text(record.get("ended", ""))),
         )
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise unreadable(kv, error) from error
 
 
@@ -239,25 +238,17 @@ def parse_ticket(kv: KeyValue) -> QueueEntry:
         record = json.loads(kv.value)
         return QueueEntry(
             ticket=kv.create_revision,
-            holder_identity=_shown(_text(record["holder_identity"])),
+            holder_identity=safe_text(read_text(record["holder_identity"])),
             count=int(record["count"]),
-            since=_time(record["since"]),
-            claim_key=_shown(_text(record["owner"])),
+            since=read_time(record["since"]),
+            claim_key=safe_text(read_text(record["owner"])),
             # Not there from an older version.
-            pid=_optional(int, record.get("pid")),
-            name=_optional(_name, record.get("name")),
-            labels=_shown_labels(_labels(record.get("labels", ()))),
+            pid=read_optional(int, record.get("pid")),
+            name=read_optional(read_name, record.get("name")),
+            labels=safe_labels(read_labels(record.get("labels", ()))),
         )
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise unreadable(kv, error) from error
-
-
-def name_in(kv: KeyValue) -> str:
-    """The last part of a key, which is a type's or a resource's name."""
-    name = kv.key.rpartition("/")[2]
-    if not is_name(name):
-        raise unreadable(kv, "the name is not allowed")
-    return name
 
 
 def encode_taken(pool_type: str, by: str) -> str:
@@ -266,84 +257,3 @@ def encode_taken(pool_type: str, by: str) -> str:
     `type_in` reads the type back; who took it knows the whole again.
     """
     return f"{pool_type} {by}"
-
-
-def type_in(kv: KeyValue) -> str:
-    """A pool's type, which is a value or its first word."""
-    pool_type = kv.value.partition(" ")[0]
-    if not is_name(pool_type):
-        raise unreadable(kv, "the type is not allowed")
-    return pool_type
-
-
-def etcd_lease_id_in(kv: KeyValue) -> int:
-    """The id of the etcd lease that is the last part of a key."""
-    try:
-        return int(kv.key.rpartition("/")[2], 16)
-    except ValueError as error:
-        raise unreadable(kv, error) from error
-
-
-def claim_id_in(kv: KeyValue) -> ClaimId:
-    """Read a key below ``owned/`` or ``waiting/``: of which claim it is, or of which ticket."""
-    return ClaimId(type_in(kv), etcd_lease_id_in(kv))
-
-
-def number_in(kv: KeyValue) -> float:
-    """A value that is a number."""
-    try:
-        return _number(kv.value)
-    except ValueError as error:
-        raise unreadable(kv, error) from error
-
-
-def unreadable(kv: KeyValue, error: object) -> CorruptState:
-    """The error for a key that nobody of ours has written so."""
-    return CorruptState(
-        f"etcd: {printable(kv.key)} can't be read: {printable(str(error), longest=80)}; "
-        "was it written by a newer version?"
-    )
-
-
-def _number(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError("a number has no end")
-    return number
-
-
-def _time(value: Any) -> float:
-    number = _number(value)
-    if not 0 <= number < _YEAR_10000:
-        raise ValueError("a time is none")
-    return number
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text is none")
-    return value
-
-
-def _optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
-    return None if value is None else read(value)
-
-
-def _name(value: object) -> str:
-    name = _text(value)
-    if not is_name(name):
-        raise ValueError("a name is not allowed")
-    return name
-
-
-def _labels(value: Any) -> Labels:
-    return tuple((_text(key), _text(text)) for key, text in value)
-
-
-def _shown_labels(labels: Labels) -> Labels:
-    return tuple((_shown(key), _shown(value)) for key, value in labels)
-
-
-def _shown(text: str) -> str:
-    """Text that ends up on somebody's terminal."""
-    return printable(text, longest=_LONGEST_SHOWN)

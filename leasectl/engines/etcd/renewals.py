@@ -25,9 +25,10 @@ from leasectl.engines.etcd.gateway.requests import (
     put,
     read_all,
 )
+from leasectl.engines.etcd.key_values import claim_id_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import claim_reads, parse_claim_view
-from leasectl.engines.etcd.records import Claim, claim_id_in, parse_claim
+from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.system.clock import Clock
 
 # Claims that are never renewed again are forgotten when so many others have been renewed since.

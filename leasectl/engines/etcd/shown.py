@@ -15,16 +15,10 @@ from leasectl.engines.etcd.gateway.requests import (
     read_created_before,
     read_first_created,
 )
+from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import name_wanted
-from leasectl.engines.etcd.records import (
-    Claim,
-    etcd_lease_id_in,
-    name_in,
-    number_in,
-    parse_claim,
-    parse_ticket,
-)
+from leasectl.engines.etcd.records import Claim, parse_claim, parse_ticket
 from leasectl.engines.facts import Pool, QueueEntry, Resource, Standing
 from leasectl.system.clock import Clock
 

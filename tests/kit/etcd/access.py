@@ -15,9 +15,9 @@ from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import EtcdEngine
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.engines.etcd.key_values import etcd_lease_id_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
-from leasectl.engines.etcd.records import etcd_lease_id_in
 from leasectl.engines.facts import Pool
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock

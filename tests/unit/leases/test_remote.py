@@ -32,6 +32,7 @@ from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.request import new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.state.amendments import count_lost_replies
 from leasectl.state.handles import renews_itself
 from leasectl.state.releasing import GivingBack
 from leasectl.system.process import identify, this_process
@@ -231,7 +232,7 @@ class TestRelease:
     ) -> None:
         key = claim_key_of(handle)
         with service.state.transaction():
-            service.handles.count_lost_replies(handle, 1)
+            count_lost_replies(service.state, handle, 1)
         release(service, whole(handle))
         assert server.asked == [(key, NAMES), (key, ())]
 

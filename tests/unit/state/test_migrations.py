@@ -15,6 +15,7 @@ import pytest
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.model import ReleaseTarget, Timer
+from leasectl.state.amendments import note_answer
 from leasectl.state.database import SCHEMA_VERSION
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
@@ -219,7 +220,7 @@ def test_a_server_of_the_version_before_goes_on_by_its_own_count(of_schema_2: Pa
         handles = Handles(state)
         assert handles.require("untold").lost_replies == 1
         with state.transaction():
-            handles.answered(handles.require("untold"), confirmed=True)
+            note_answer(state, handles.require("untold"), confirmed=True)
         told = handles.require("untold")
         assert (told.unconfirmed, told.lost_replies) == (False, 0)
 

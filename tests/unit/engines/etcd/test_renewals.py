@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.engines.etcd import renewals
 from leasectl.engines.etcd.gateway.requests import read_all
-from leasectl.engines.etcd.records import number_in
+from leasectl.engines.etcd.key_values import number_in
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.relay import Relay

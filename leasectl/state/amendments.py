@@ -1,0 +1,81 @@
+"""What a record is told of a handle that goes on: a ttl, a renewal, an answer, why it was lost.
+
+Each of these belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from leasectl.model import Handle, Process
+from leasectl.state import rows
+from leasectl.state.directory import State
+from leasectl.state.handles import Handles, is_watched
+
+
+def count_lost_replies(state: State, handle: Handle, number: int) -> None:
+    """Record how many answers of a server are missing that may have carried a grant."""
+    state.db.execute("UPDATE handle SET lost_replies = ? WHERE id = ?", (number, handle.id))
+
+
+def note_answer(state: State, handle: Handle, *, confirmed: bool) -> bool:
+    """Record that an answer is about to tell of a grant, or that it has arrived.
+
+    From the first on somebody may know of the grant, so it outlives the process that got it.
+    With either, nothing is armed any more that was to give it back for want of a listener.
+
+    Returns:
+        Whether the acquisition still is the current one, and held.
+    """
+    handles = Handles(state)
+    handles.timers.disarm(handle.id)
+    state.db.execute("UPDATE handle SET unconfirmed = ? WHERE id = ?", (not confirmed, handle.id))
+    if confirmed:
+        # A server of schema 2 that still runs has counted its own answers there.
+        count_lost_replies(state, handle, 0)
+    return handles.announce(handle, guard=None, runner=None)
+
+
+def remember_release_after(state: State, handle: Handle, seconds: float) -> None:
+    """Make a delayed release part of the request, so that `reacquire` arms it again."""
+    state.db.execute(
+        "UPDATE handle SET release_after_seconds = ? WHERE id = ?", (seconds, handle.id)
+    )
+
+
+def change_ttl(state: State, handle: Handle, seconds: float, *, explicit: bool) -> None:
+    """Record another ttl, and whether that one was asked for.
+
+    Args:
+        state: The opened state directory.
+        handle: As just loaded; nothing happens when it has moved on from that acquisition.
+        seconds: The ttl.
+        explicit: As `Handle.explicit_ttl`.
+    """
+    changed = handle._replace(
+        request=handle.request._replace(ttl_seconds=seconds), explicit_ttl=explicit
+    )
+    state.db.execute(
+        "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, watched = ? OR "
+        "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) "
+        "WHERE id = ? AND acquisition = ?",
+        (seconds, explicit, is_watched(changed, remote=False), handle.id, handle.acquisition),
+    )
+
+
+def record_renewal(state: State, handle: Handle, wall: float) -> None:
+    """Record when its leases were renewed; wall clock, in seconds."""
+    state.db.execute("UPDATE lease SET renew_time = ? WHERE handle = ?", (wall, handle.id))
+
+
+def explain_loss(state: State, handle: Handle, reason: str, *, runner: Process | None) -> None:
+    """Record who has taken a lease of a handle away by force, and why.
+
+    Args:
+        state: The opened state directory.
+        handle: Nothing happens when it has moved on from that acquisition.
+        reason: For people.
+        runner: The `run` that is to end its command for it.
+    """
+    state.db.execute(
+        "UPDATE handle SET lost_reason = ?, runner = ? WHERE id = ? AND acquisition = ?",
+        (reason, rows.encode_process(runner), handle.id, handle.acquisition),
+    )
