@@ -5,7 +5,8 @@ database says only up to where fences are reserved (``meta.fence``), and its mai
 on the disk, before anybody is shown the first of a block. Which of them was drawn last stands in
 ``state.lock``, where `State.draw_fences` finds it. What doesn't fit together costs the rest of a
 block and no more: ``state.lock`` is new, the machine has been started again and may have lost what
-was on no disk, a process of the version before has drawn fences of its own.
+was on no disk, a process of the version before has drawn fences of its own. Of those nothing but
+the log knows until one of this version draws the next: that old processes go on losing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def reserve(db: sqlite3.Connection, last: int) -> int:
 
 
 def write_back(db: sqlite3.Connection) -> bool:
-    """Have the database's main file hold all that is committed; under ``state.lock``.
+    """Have the database's main file hold all that is committed; outside any transaction.
 
     Returns:
         Whether it does: somebody who reads for long may be in the way, or a full disk.

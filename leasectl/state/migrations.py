@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Callable
 
+from leasectl.state.fences import write_back
 from leasectl.state.keeper_version import hand_over
 from leasectl.state.rows import ADOPTED_LABEL, SERVED_LABEL
 from leasectl.state.schema import new_state_id
@@ -16,10 +17,14 @@ from leasectl.state.schema import new_state_id
 def migrate(db: sqlite3.Connection, *, to: int) -> None:
     """Make of an older database one of a version; whoever comes second finds it made.
 
+    First its main file is made to hold what it has: what drew a fence until now noted that in the
+    log alone, and no ``state.lock`` knows of it.
+
     Args:
         db: The database, in autocommit mode.
         to: The version of the schema.
     """
+    write_back(db)
     db.execute("BEGIN IMMEDIATE")
     try:
         (version,) = db.execute("PRAGMA user_version").fetchone()

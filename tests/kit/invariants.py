@@ -82,6 +82,7 @@ def broken_invariants(directory: Path, elsewhere: Sequence[Claim] = ()) -> list[
                 *_tickets(reader),
                 *_timers(reader),
                 *_pools(reader),
+                *_fences(reader),
                 *_pipes(reader),
                 *_keeper(reader),
                 *_note(lock),
@@ -175,11 +176,21 @@ def _pools(reader: _Reader) -> Iterator[str]:
         "SELECT fence FROM meta"
     ):
         yield "a resource has a fence that was not given yet"
+
+
+def _fences(reader: _Reader) -> Iterator[str]:
+    """The next fence is larger than all that were drawn.
+
+    Where ``state.lock`` doesn't know the last one, a process of a version before has drawn it: that
+    counts ``meta.fence`` up itself, so the block that ``state.lock`` speaks of is another one.
+    """
     with open(reader.directory / "state.lock", "rb") as file:
         file.seek(8192 - 64)
-        _, drawn, _ = struct.unpack("<8sQQ", file.read(24))
-    if reader.one("SELECT COALESCE(MAX(fence), 0) FROM resource") > drawn:
-        yield "a resource has a fence that state.lock doesn't know to be drawn"
+        _, drawn, end = struct.unpack("<8sQQ", file.read(24))
+    reserved = reader.one("SELECT fence FROM meta")
+    follows = drawn if end == reserved else max(drawn, reserved)
+    if reader.one("SELECT COALESCE(MAX(fence), 0) FROM resource") > follows:
+        yield "a resource has a fence that may be drawn again"
 
 
 def _pipes(reader: _Reader) -> Iterator[str]:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,10 +124,21 @@ def test_a_pipe_of_nobody_is_noticed(cli: Cli, handle: str) -> None:
 def test_a_fence_that_may_be_drawn_again_is_noticed(cli: Cli, handle: str) -> None:
     with open(cli.state_dir / "state.lock", "r+b") as file:
         file.seek(8192 - 64)
-        file.write(bytes(24))
-    assert broken_invariants(cli.state_dir) == [
-        "a resource has a fence that state.lock doesn't know to be drawn"
-    ]
+        mark, last, end = struct.unpack("<8sQQ", file.read(24))
+        file.seek(8192 - 64)
+        file.write(struct.pack("<8sQQ", mark, last - 1, end))
+    assert broken_invariants(cli.state_dir) == ["a resource has a fence that may be drawn again"]
+
+
+def test_a_fence_that_only_the_database_knows_is_not_drawn_again(cli: Cli, handle: str) -> None:
+    """As where a process of the version before has drawn it."""
+    with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db, db:
+        db.execute("UPDATE meta SET fence = fence + 1")
+        db.execute("UPDATE resource SET fence = (SELECT fence FROM meta) WHERE name = 'T--02'")
+    assert broken_invariants(cli.state_dir) == []
+    with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db, db:
+        db.execute("UPDATE meta SET fence = fence - 1")
+    assert "a resource has a fence that may be drawn again" in broken_invariants(cli.state_dir)
 
 
 def test_an_unfinished_note_is_noticed(cli: Cli, handle: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -143,6 +144,20 @@ def test_the_steps_lead_to_what_a_new_database_has(
             assert state.query("PRAGMA user_version")[0][0] == SCHEMA_VERSION
         assert len(old.state_id()) == 16
         assert old.query("SELECT fence FROM meta")[0]["fence"] == 41
+
+
+def test_a_fence_that_was_drawn_before_is_not_drawn_again_without_the_log(
+    state_dir: Path, tmp_path: Path
+) -> None:
+    with database(state_dir, 2) as db:
+        db.execute("PRAGMA wal_checkpoint(FULL)")
+        db.execute("UPDATE meta SET fence = 77")
+        State.open(str(state_dir)).close()
+        (tmp_path / "copy").mkdir(mode=0o700)
+        for name in ("state.db", "state.lock"):
+            shutil.copy(state_dir / name, tmp_path / "copy")
+    with opened(tmp_path / "copy") as state, state.transaction():
+        assert state.draw_fences(1)[0] > 77
 
 
 def test_every_version_before_has_its_tables_on_record() -> None:
