@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.support import Cli
-from tests.kit.zsh import zsh_line
+from tests.unit.cli.zsh import zsh_line
 
 # The scripts are the same on every Python.
 pytestmark = pytest.mark.once

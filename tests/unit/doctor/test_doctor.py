@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.doctor.findings import Finding, exit_code
-from tests.kit.support import Cli
-from tests.unit.doctor.reports import (
+from tests.kit.doctor_reports import (
     CORRUPT,
     UNWRITABLE,
     USAGE,
@@ -17,6 +16,7 @@ from tests.unit.doctor.reports import (
     files,
     kill_keepers,
 )
+from tests.kit.support import Cli
 
 
 class TestAHealthyMachine:

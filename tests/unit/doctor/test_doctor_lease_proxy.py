@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.doctor_reports import doctor
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.serving import Serving
 from tests.kit.support import Cli
-from tests.unit.doctor.reports import doctor
 
 pytestmark = pytest.mark.once
 

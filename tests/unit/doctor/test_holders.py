@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.support import Cli, eventually
-from tests.unit.doctor.reports import (
+from tests.kit.doctor_reports import (
     database,
     doctor,
     kill_keepers,
 )
+from tests.kit.support import Cli, eventually
 
 
 class TestHolders:

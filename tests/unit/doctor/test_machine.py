@@ -16,7 +16,7 @@ from leasectl.doctor.examination import Examination
 from leasectl.doctor.findings import Finding, exit_code
 from leasectl.doctor.surroundings import Surroundings
 from leasectl.leases.caller import Caller
-from tests.unit.doctor.reports import (
+from tests.kit.doctor_reports import (
     UNWRITABLE,
 )
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.support import Cli, eventually
-from tests.unit.doctor.reports import (
+from tests.kit.doctor_reports import (
     CORRUPT,
     database,
     doctor,
 )
+from tests.kit.support import Cli, eventually
 
 
 class TestRecords:

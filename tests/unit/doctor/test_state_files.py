@@ -11,15 +11,15 @@ from pathlib import Path
 
 from leasectl.doctor import state_files
 from leasectl.system.named_pipe import NamedPipe
-from tests.kit.forking import ending, fork
-from tests.kit.support import Cli, eventually
-from tests.unit.doctor.reports import (
+from tests.kit.doctor_reports import (
     CORRUPT,
     UNWRITABLE,
     database,
     doctor,
     files,
 )
+from tests.kit.forking import ending, fork
+from tests.kit.support import Cli, eventually
 
 NOBODY = 65534
 

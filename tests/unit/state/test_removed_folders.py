@@ -10,8 +10,8 @@ import pytest
 from leasectl.errors import StateUnwritable
 from leasectl.model import Request
 from leasectl.state.handles import Handles
+from tests.kit.doctor_reports import doctor
 from tests.kit.support import Cli, eventually
-from tests.unit.doctor.reports import doctor
 
 UNWRITABLE = 73
 
