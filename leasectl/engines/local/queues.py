@@ -8,10 +8,8 @@ changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
-from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.model import Claimant, Process, parse_process
@@ -37,8 +35,10 @@ _WAITING = (
 )
 
 
-class Waiting(NamedTuple):
-    """A ticket in a queue, as it matters to others.
+class Waiting:
+    """A ticket in a queue, as it matters to others; nobody changes it.
+
+    No named tuple: to make that class takes longer than all that most commands do with it.
 
     Args:
         number: The lower, the better.
@@ -50,13 +50,25 @@ class Waiting(NamedTuple):
         suspended: Others may pass it.
     """
 
-    number: int
-    claim_key: str
-    count: int  # type: ignore[assignment]  # as in Request
-    process: str | None
-    pipe: str
-    name: str | None
-    suspended: bool
+    __slots__ = ("claim_key", "count", "name", "number", "pipe", "process", "suspended")
+
+    def __init__(
+        self,
+        number: int,
+        claim_key: str,
+        count: int,
+        process: str | None,
+        pipe: str,
+        name: str | None,
+        suspended: int,
+    ) -> None:
+        self.number = number
+        self.claim_key = claim_key
+        self.count = count
+        self.process = process
+        self.pipe = pipe
+        self.name = name
+        self.suspended = bool(suspended)
 
     def could_use(self, name: str) -> bool:
         """Tell whether it would do with a resource."""
@@ -259,11 +271,6 @@ class LocalQueues:
         cursor = self._state.db.execute(_WAITING + sql, values)
         try:
             for row in cursor:
-                yield _waiting(row)
+                yield Waiting(*row)
         finally:
             cursor.close()
-
-
-def _waiting(row: sqlite3.Row) -> Waiting:
-    number, claim_key, count, process, pipe, name, suspended = row
-    return Waiting(number, claim_key, count, process, pipe, name, bool(suspended))

@@ -7,7 +7,7 @@ something: they might be woken in its stead, and be dead.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.local.queues import Waiting
@@ -58,21 +58,22 @@ class LocalWaiter:
         self._queues.put(self._claimant, self._number, self._pipe.name)
 
     def claim(self) -> Outlook:
-        ahead = self._ahead()
-        leases = None if ahead.blocker else self._claim_free(ahead.named)
-        while leases is None and self._remove_dead(ahead.named):
-            ahead = self._ahead()
-            leases = None if ahead.blocker else self._claim_free(ahead.named)
+        blocker, named = self._ahead()
+        leases = None if blocker else self._claim_free(named)
+        while leases is None and self._remove_dead(named):
+            blocker, named = self._ahead()
+            leases = None if blocker else self._claim_free(named)
         if leases is not None:
             return Outlook(leases)
         self._pipe.open()
         # Whoever is woken instead of us may be dead by then.
-        self._watched = [each.waiter for each in ahead.all if each.waiter is not None]
-        if ahead.blocker:
+        others = (each.waiter for each in ([blocker] if blocker else named))
+        self._watched = [each for each in others if each is not None]
+        if blocker:
             return Outlook(is_behind=True)
         self._watched += self._early_ends.guards(self._request.type)
         expiry = self._store.next_expiry(self._request.type)
-        return Outlook(is_head=True, is_behind=bool(ahead.named), look_again_at=expiry)
+        return Outlook(is_head=True, is_behind=bool(named), look_again_at=expiry)
 
     def standing(self) -> Standing:
         request = self._request
@@ -110,8 +111,8 @@ class LocalWaiter:
         assert self._number is not None, "enqueue() comes first"
         return Ticket(self._number, self._claimant)
 
-    def _ahead(self) -> _Ahead:
-        """Who keeps the ticket from what, if it is there; that one counts from here on."""
+    def _ahead(self) -> tuple[Waiting | None, Sequence[Waiting]]:
+        """Who keeps the ticket from what, as `_ahead_of`; if it was suspended, it counts again."""
         own = self._ticket()
         while True:
             found = self._queues.up_to(self._request.type, own.number)
@@ -124,10 +125,10 @@ class LocalWaiter:
             if mine.suspended:
                 self._queues.resume(self._request.type, own.number)
                 self._queues.wake_behind(self._request.type, own.number, self._request.name)
-            ahead = _ahead_of(self._request, found[1:])
-            if ahead.blocker is None or not ahead.blocker.is_dead:
-                return ahead
-            self._queues.remove_dead(ahead.blocker)
+            blocker, named = _ahead_of(self._request, found[1:])
+            if blocker is None or not blocker.is_dead:
+                return blocker, named
+            self._queues.remove_dead(blocker)
 
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
         """Take away what the dead among some have left; returns whether there were any."""
@@ -168,33 +169,24 @@ class LocalWaiter:
         return leases
 
 
-class _Ahead(NamedTuple):
-    """The better tickets that count for one, by what they keep it from.
+def _ahead_of(
+    request: Request, better: Sequence[Waiting]
+) -> tuple[Waiting | None, Sequence[Waiting]]:
+    """Tell by the better tickets, the nearest first, what is kept from a request.
 
-    Args:
-        blocker: The nearest that could use all that it could.
-        named: If there is none, those that wait for a name each.
+    Returns:
+        The nearest that could use all that the request could; if there is none, those that wait
+        for a name each.
     """
-
-    blocker: Waiting | None
-    named: tuple[Waiting, ...] = ()
-
-    @property
-    def all(self) -> tuple[Waiting, ...]:
-        return self.named if self.blocker is None else (self.blocker,)
-
-
-def _ahead_of(request: Request, better: Sequence[Waiting]) -> _Ahead:
-    """Tell by the better tickets, the nearest first, what is kept from a request."""
     named = []
     for each in better:
         if each.suspended:
             continue
         if each.name is None or each.name == request.name:
-            return _Ahead(each)
+            return each, ()
         if request.name is None:
             named.append(each)
-    return _Ahead(None, tuple(named))
+    return None, named
 
 
 def _lease(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:
