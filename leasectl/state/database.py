@@ -16,44 +16,10 @@ from leasectl.errors import (
     is_out_of_files,
     out_of_files,
 )
-from leasectl.system.process import boot_id
 
 SCHEMA_VERSION = 7
-_APPLICATION_ID = 0x6C656173  # "leas"
+APPLICATION_ID = 0x6C656173  # "leas"
 _FILES_OF_SQLITE = 3  # the database, its log, the index of that
-
-
-def create(path: str, *, fence: int) -> None:
-    """Make the database beside its place and move it there whole, so that empty means damaged.
-
-    Args:
-        path: Its place.
-        fence: Up to where fences are reserved.
-
-    Raises:
-        CorruptState: The database is gone, but its log is there.
-    """
-    from leasectl.state.schema import SCHEMA, new_state_id
-
-    if os.path.exists(path + "-wal"):
-        raise corrupt(path, "is missing, but its log is there")
-    temporary = path + ".new"
-    unlink(temporary)
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(temporary, isolation_level=None)
-    try:
-        db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
-        db.execute(
-            "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
-            (fence, boot_id(), new_state_id()),
-        )
-        db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    finally:
-        db.close()
-    os.rename(temporary, path)
 
 
 def connect(path: str, *, alone: bool = False) -> sqlite3.Connection:
@@ -82,7 +48,7 @@ def _prepare(path: str, db: sqlite3.Connection, *, alone: bool) -> None:
         db.execute("PRAGMA locking_mode = EXCLUSIVE")
     application_id = db.execute("PRAGMA application_id").fetchone()[0]
     version = db.execute("PRAGMA user_version").fetchone()[0]
-    if application_id != _APPLICATION_ID:
+    if application_id != APPLICATION_ID:
         raise corrupt(path, "is not a leasectl database")
     if version > SCHEMA_VERSION:
         raise CorruptState(

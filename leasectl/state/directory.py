@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Callable
 
 from leasectl.errors import StateUnwritable
-from leasectl.state.database import connect, connect_to_show, create, errors_of, translate
+from leasectl.state.database import connect, connect_to_show, errors_of, translate
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
@@ -320,14 +320,12 @@ def _open_lock(directory: str) -> int:
 
 
 def _create(path: str, lock_fd: int) -> None:
+    from leasectl.state.creation import create
+    from leasectl.state.fences import BLOCK
+
     flock_exclusive(lock_fd)
     try:
         if not os.path.exists(path):
-            for folder in ("handles", "waiters"):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(os.path.join(os.path.dirname(path), folder), 0o700)
-            from leasectl.state.fences import BLOCK
-
             last = max(_drawn(lock_fd))  # of a database that was here before
             _note_drawn(lock_fd, last, last + BLOCK)
             create(path, fence=last + BLOCK)

@@ -1,0 +1,47 @@
+"""How a state directory begins: its folders, and its database, whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+
+from leasectl.state.database import APPLICATION_ID, SCHEMA_VERSION, corrupt, unlink
+from leasectl.state.schema import SCHEMA, new_state_id
+from leasectl.system.process import boot_id
+
+
+def create(path: str, *, fence: int) -> None:
+    """Make the folders, then the database beside its place, and move it there whole.
+
+    So empty means damaged. ``state.lock`` is to be held meanwhile.
+
+    Args:
+        path: Its place.
+        fence: Up to where fences are reserved.
+
+    Raises:
+        CorruptState: The database is gone, but its log is there.
+    """
+    for folder in ("handles", "waiters"):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(os.path.join(os.path.dirname(path), folder), 0o700)
+    if os.path.exists(path + "-wal"):
+        raise corrupt(path, "is missing, but its log is there")
+    temporary = path + ".new"
+    unlink(temporary)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    db = sqlite3.connect(temporary, isolation_level=None)
+    try:
+        db.execute("PRAGMA page_size = 1024")  # rows are short, and whole pages are logged
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+        db.execute(
+            "INSERT INTO meta (fence, boot_id, purge_cursor, place) VALUES (?, ?, '', ?)",
+            (fence, boot_id(), new_state_id()),
+        )
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    finally:
+        db.close()
+    os.rename(temporary, path)
