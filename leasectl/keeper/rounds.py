@@ -68,7 +68,8 @@ class Rounds:
         """Whose end brings work."""
         handles = self._service.handles.watched()
         some = [p for handle in handles for p in (handle.guard, handle.waiter, handle.runner)]
-        return [process for process in some if process is not None]
+        found = [process for process in some if process is not None]
+        return [*found, *self._witness.processes()]
 
     def fds(self) -> list[int]:
         """What becomes readable when there is work for another reason."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.keeper.log import Log
 from leasectl.leases.service import Service
+from leasectl.model import Process
+from leasectl.state.database import errors_of
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
@@ -55,19 +57,28 @@ class Witness:
             LeaseError: The records can't be read or written.
         """
         now = self._clock.elapsed()
-        if not self._is_called and (is_readable(self._pipe.fd, 0) or not self._pipe.is_in_place()):
+        if not self._is_called and self._has_news():
             self._is_called = True
             self._looks_at = earliest(self._looks_at, now + _REST_SECONDS)
         if self._looks_at is not None and now >= self._looks_at:
             self._look()
         return self._looks_at
 
+    def processes(self) -> list[Process]:
+        """Whose end may let somebody claim who doesn't come."""
+        return self._witness.guards()
+
     def close(self) -> None:
         """Listen no longer."""
         self._pipe.close()
 
+    def _has_news(self) -> bool:
+        is_heard = is_readable(self._pipe.fd, 0) or not self._pipe.is_in_place()
+        return is_heard or self._witness.has_any_guard_ended()
+
     def _look(self) -> None:
-        self._pipe.renew()  # before it looks, so that nothing is missed
+        with errors_of(self._pipe.path):
+            self._pipe.renew()  # before it looks, so that nothing is missed
         self._is_called = False
         for pool_type, ticket, _ in self._witness.look():
             pid = ticket.waiter.pid if ticket.waiter else "unknown"

@@ -10,6 +10,7 @@ Every method that changes something belongs inside `State.transaction`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
@@ -53,23 +54,23 @@ class LocalEarlyEnds:
         """Its holder has done with what was ended."""
         self._free(claim_key, list(self._of(claim_key)))
 
-    def guards(self, pool_type: str) -> list[Process]:
-        """Whose end frees something of a pool that was ended."""
-        rows = self._state.query(
-            "SELECT guard FROM ended WHERE type = ? AND guard IS NOT NULL", pool_type
-        )
-        return [parse_process(row["guard"]) for row in rows]
+    def guards(self, pool_type: str | None = None) -> list[Process]:
+        """Whose end frees something that was ended, of one pool or of all."""
+        return [parse_process(row["guard"]) for row in self._guarded(pool_type)]
 
-    def free_what_the_dead_had(self, pool_type: str) -> bool:
+    def free_what_the_dead_had(self, pool_type: str | None = None) -> bool:
         """Free what was ended and whose guard has ended since; returns whether there was any."""
-        rows = self._state.query(
-            "SELECT name, claim_key, guard FROM ended WHERE type = ? AND guard IS NOT NULL",
-            pool_type,
-        )
-        dead = [row for row in rows if is_dead(parse_process(row["guard"]))]
+        dead = [row for row in self._guarded(pool_type) if is_dead(parse_process(row["guard"]))]
         for row in dead:
             self._free(row["claim_key"], [row["name"]])
         return bool(dead)
+
+    def _guarded(self, pool_type: str | None) -> list[sqlite3.Row]:
+        return self._state.query(
+            "SELECT name, claim_key, guard FROM ended "
+            "WHERE guard IS NOT NULL AND type = coalesce(?, type)",
+            pool_type,
+        )
 
     def _keep(
         self, claim_key: str, name: str, pool_type: str, *, guard: Process | None, reason: str

@@ -1,7 +1,8 @@
 """The witness of the embedded pools: it finds those who could claim and don't come.
 
 Whoever makes a claim possible wakes it (`LocalQueues`). It keeps in mind who could claim what since
-when; a ticket that could for all that time is suspended.
+when; a ticket that could for all that time is suspended. What those whose turn it is would do first
+it does in their stead: it takes away what the dead left, and frees what is over.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from contextlib import closing
 from typing import NamedTuple
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
+from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.store import LocalStore
+from leasectl.model import Process
 from leasectl.state.database import errors_of
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
+from leasectl.system.process import is_dead
 
 # Who is so late hasn't run either: perhaps nobody has, so that it begins to count anew.
 _LATE_SECONDS = 1.0
@@ -60,12 +64,21 @@ class LocalWitness:
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
         self._state = state
         self._store = LocalStore(state, lost=lost, clock=clock)
+        self._early_ends = LocalEarlyEnds(self._store)
         self._clock = clock
         self._seen: dict[_Key, _Seen] = {}
 
     def is_needed(self) -> bool:
         """Tell whether anybody waits behind another."""
         return bool(self._contended())
+
+    def guards(self) -> list[Process]:
+        """Whose end frees something that was ended by force."""
+        return self._early_ends.guards()
+
+    def has_any_guard_ended(self) -> bool:
+        """Tell whether one of those has ended."""
+        return any(map(is_dead, self.guards()))
 
     def look(self) -> list[Able]:
         """See who could claim; returns those that it has suspended, as they could for long enough.
@@ -77,7 +90,8 @@ class LocalWitness:
             first = self._first_due()
             if first is not None and self._clock.elapsed() > first + _LATE_SECONDS:
                 self._seen = {}
-            if not any(map(self._needs_change, self._able())) and not self._any_expired():
+            is_over = self._any_expired() or self.has_any_guard_ended()
+            if not any(map(self._needs_change, self._able())) and not is_over:
                 return []
             with self._state.transaction():
                 return self._put_right()
@@ -89,6 +103,7 @@ class LocalWitness:
     def _put_right(self) -> list[Able]:
         """Suspend who could have come, take away what the dead left, free what has expired."""
         queues = self._store.queues
+        self._early_ends.free_what_the_dead_had()
         for pool_type in self._contended():
             self._store.expire(pool_type)
         late = [able for able in self._able() if self._needs_change(able)]

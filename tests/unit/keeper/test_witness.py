@@ -16,8 +16,11 @@ from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
+from leasectl.system.process import identify
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.forking import ending, fork
+from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.support import Cli, Started, eventually
 
 
@@ -146,6 +149,27 @@ def test_what_expires_before_somebody_who_does_not_come_is_seen(desk: Desk, keep
     assert keeper.after(30) == 10.0
     keeper.after(10)
     assert suspended(desk) == [2]
+
+
+def test_what_was_ended_by_force_is_free_when_its_guard_ends_although_nobody_comes(
+    desk: Desk, keeper: Keeper
+) -> None:
+    pid = fork(signal.pause)
+    holder = desk.acquire()
+    keeper.after(0)
+    put(desk, 2)
+    put(desk, 3)
+    desk.service.pools.end_early(holder.id, holder.names, guard=identify(pid), reason="stuck")
+    keeper.after(0)
+    assert identify(pid) in keeper.rounds.processes()
+    keeper.after(1)
+    assert desk.state.query("SELECT 1 FROM resource WHERE owner IS NULL") == []
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+    for _ in range(13):
+        keeper.after(1)
+    assert suspended(desk) == [2]
+    assert keeper.rounds.processes() == []
 
 
 def test_a_pipe_that_was_removed_is_made_anew(desk: Desk, keeper: Keeper) -> None:
