@@ -22,7 +22,9 @@ sys.addaudithook(interrupt)
 """
 INSTALLED = [os.path.join(os.path.dirname(sys.executable), "leasectl")]
 MODULE = [sys.executable, "-m", "leasectl"]
-FROM_ARCHIVE = [sys.executable, str(Path(__file__).parents[3] / "leasectl" / "pyz" / "start.py")]
+# What is in the archive, unpacked into the current folder.
+FROM_ARCHIVE = [sys.executable, "archive"]
+PACKAGE = Path(__file__).parents[3] / "leasectl"
 
 
 @pytest.fixture
@@ -30,6 +32,10 @@ def early(cli: Cli, tmp_path: Path) -> Cli:
     """Commands that press Ctrl-C themselves while they start."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTS)
     cli.env["PYTHONPATH"] = str(tmp_path)
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / "leasectl").symlink_to(PACKAGE)
+    (archive / "__main__.py").symlink_to(PACKAGE / "pyz" / "start.py")
     return cli
 
 

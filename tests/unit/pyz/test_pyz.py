@@ -580,7 +580,7 @@ class TestInAContainer:
             """
             if touch /var/tmp/x 2>/dev/null; then exit 9; fi
             leasectl pool create --quiet T --count 1
-            h=$(leasectl acquire -t T --release-after 1s)
+            h=$(leasectl acquire --quiet -t T --release-after 1s)
             leasectl cat --handle "$h"
             leasectl acquire -t T -w 10 --quiet >/dev/null
             stat -c '%a %F' /tmp/leasectl-"$UID"-code
