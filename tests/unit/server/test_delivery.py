@@ -91,12 +91,11 @@ def test_a_delivered_answer_is_confirmed_with_nothing_further_said(
 # A server that kills itself at a certain point.
 _DIES_AT = """
 import os, signal, sys
-from leasectl.server import responses
-from leasectl.state.handles import Handles
+from leasectl.server import responses, served_leases
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv.pop(1) == "granted":
-    Handles.answered = die
+    served_leases.note_answer = die
 else:
     responses.GrantResponse.__call__ = die
 from leasectl.cli.app import main
