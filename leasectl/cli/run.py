@@ -10,7 +10,6 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import ATTEMPTS, ENDING, Command, new_command, option
 from leasectl.cli.context import check_request, open_service
-from leasectl.cli.output import note
 from leasectl.cli.waiting import reported, sleep_jitter, warn_of_endless_wait
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.run.plan import OnLost, Plan
@@ -166,14 +165,14 @@ def command(
         optional=optional,
         environ=dict(os.environ),
     )
-    runner = Runner(
-        lambda: open_service(backend),
-        plan,
-        before_acquire=lambda ends: sleep_jitter(jitter_seconds, ends, quiet=quiet),
-        warn=note,
-    )
     try:
         with reported(request, wait_seconds, (), quiet=quiet) as waiting:
+            runner = Runner(
+                lambda: open_service(backend),
+                plan,
+                before_acquire=lambda ends: sleep_jitter(jitter_seconds, ends, quiet=quiet),
+                warn=waiting.warn,
+            )
             ending = runner.run(waiting.patience, got=waiting.got)
     except NoLease as error:
         error.exit_code = error.exit_code if conflict_code is None else conflict_code

@@ -35,10 +35,12 @@ class Waiting(NamedTuple):
         patience: What to wait with.
         got: To be called with the handle when there are leases; says so to whoever saw the wait,
             and what will happen to them by itself.
+        warn: To be called with a line for people, which is not to stand behind the live line.
     """
 
     patience: Patience
     got: Callable[[Handle], None]
+    warn: Callable[[str], None]
 
 
 @contextmanager
@@ -58,11 +60,11 @@ def reported(
         wait_seconds=wait_seconds,
         interrupts=tuple(interrupts),
         report=None if quiet else reporter.report,
-        warn=note,
+        warn=reporter.warn,
         report_seconds=TERMINAL_REPORT_SECONDS if reporter.is_live else LOG_REPORT_SECONDS,
     )
     try:
-        yield Waiting(patience, _say_nothing if quiet else reporter.got)
+        yield Waiting(patience, _say_nothing if quiet else reporter.got, reporter.warn)
     finally:
         reporter.clear()
 
@@ -107,6 +109,11 @@ class _Reporter:
         self.clear()
         if said:
             note("; ".join(said))
+
+    def warn(self, text: str) -> None:
+        """Tell people something, where the live line was: whatever follows may be another's."""
+        self.clear()
+        note(text)
 
     def report(self, progress: Progress) -> None:
         if self._since is None:

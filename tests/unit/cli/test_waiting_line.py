@@ -81,3 +81,19 @@ def test_on_a_terminal(cli: Cli, term: str) -> None:
     else:
         assert "\r\x1b[K" in shown.string
         assert ": place 1, 1/1 held, waited 0s, " in shown.string
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("options", [("-w", "2s", "--optional"), ("-w", "1h")], ids=["none", "got"])
+def test_it_is_gone_before_the_command_says_anything(cli: Cli, options: tuple[str, ...]) -> None:
+    cli.pool("T", "a")
+    held = cli("acquire", "-t", "T").handle
+    command = cli.command("run", "-t", "T", *options, "--", "/bin/echo", "said")
+    with terminal(command, {**cli.env, "TERM": "xterm"}, cli.cwd) as there:
+        there.until("place 1, 1/1 held")
+        if "1h" in options:
+            cli.ok("release", "--handle", held)
+        before = there.until(r"\r\nsaid\r\n").string.partition("\r\nsaid\r\n")[0]
+        assert there.ending() == 0
+    *_, last = before.split("\r\x1b[K")
+    assert last.startswith("leasectl: ")
