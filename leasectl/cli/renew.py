@@ -7,12 +7,13 @@ import time
 from leasectl.cli import options
 from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.output import emit, emit_json
+from leasectl.cli.output import emit, emit_json, note
 from leasectl.leases.renew import renew
+from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
-from leasectl.model import whole
+from leasectl.model import Handle, whole
 from leasectl.system.clock import rfc3339
-from leasectl.text.durations import parse_duration
+from leasectl.text.durations import format_duration, parse_duration
 
 EXAMPLE = """\b
 Examples:
@@ -46,8 +47,22 @@ def command(*, handle: str, ttl_seconds: float | None, as_json: bool) -> None:
     sent = time.time()
     record = renew(service, whole(record), ttl_seconds=ttl_seconds)
     ttl = record.request.ttl_seconds
+    _tell_of_release(service, record)
     expires = None if ttl is None else rfc3339(sent + ttl)
     if as_json:
         emit_json({"handle": service.state.names_path(record.id), "expires_at": expires})
     else:
         emit(f"{expires or 'never'}\n")
+
+
+def _tell_of_release(service: Service, handle: Handle) -> None:
+    """Say when it goes back, if that is before what is printed: no renewal puts that off."""
+    due, ttl = handle.release_at, handle.request.ttl_seconds
+    left = None if due is None else max(0.0, due - service.clock.elapsed())
+    if left is None or (ttl is not None and left >= ttl):
+        return
+    at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + left))
+    note(
+        f"{handle.id} is released in {format_duration(left)}, at {at}; to put that off: "
+        f"leasectl release {handle.id} --delay D --detach"
+    )

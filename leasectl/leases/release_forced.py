@@ -23,19 +23,22 @@ _LONGEST_REASON = 200
 
 
 class Forced(NamedTuple):
-    """A lease that was ended.
+    """A lease that was ended, just now or before.
 
     Args:
         name: Of the resource.
         holder_identity: Whose it was.
-        has_run: A `run` of this state directory ends its command first.
+        has_run: A `run` of this state directory ends its command first; None where another state
+            directory knows.
         free_in_seconds: When it is free at the latest; None when only `run` says, 0 for at once.
+        ended_before: Who had ended it already, and why, while it is kept still; else None.
     """
 
     name: str
     holder_identity: str
-    has_run: bool
+    has_run: bool | None
     free_in_seconds: float | None
+    ended_before: str | None = None
 
 
 def check_reason(reason: str) -> str:
@@ -58,7 +61,7 @@ def release_by_force(service: Service, names: Sequence[str], *, reason: str) -> 
         reason: Why, as `check_reason` returned it; may be empty.
 
     Returns:
-        The leases that were ended by this call.
+        The leases that were ended by this call, and those that had been and are still kept.
 
     Raises:
         NotFound: No such resource; then none is released.
@@ -102,9 +105,12 @@ def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
             # Who wants it by force once more has to know whether its run still ends the command.
             explain_loss(service.state, handle, text, runner=handle.runner)
     left = resource.expires_in_seconds if lease.lease_duration_seconds is not None else None
+    known = has_run if handle is not None else None
+    if not names and resource.ended is not None:
+        return [Forced(resource.name, lease.holder_identity, known, left, resource.ended)]
     if left is None and guard is None:
         left = 0.0
-    return [Forced(name, lease.holder_identity, has_run, left) for name in names]
+    return [Forced(name, lease.holder_identity, known, left) for name in names]
 
 
 def _guard_to_wait_for(

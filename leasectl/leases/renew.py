@@ -6,16 +6,17 @@ do of servers, records by `note_renewal`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 
 from leasectl.backends.contract import Backend
-from leasectl.backends.kinds import claim_key_of
-from leasectl.errors import InvalidRequest, LeaseLost, NotAllowed
+from leasectl.backends.kinds import claim_key_of, kind_of_handle
+from leasectl.errors import InvalidRequest, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.request import check_ttl
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state import keeper_process
-from leasectl.state.amendments import change_ttl, record_renewal
+from leasectl.state.amendments import change_ttl, explain_loss, record_renewal
 from leasectl.system.process import is_dead
 
 
@@ -41,7 +42,31 @@ def renew(service: Service, target: ReleaseTarget, *, ttl_seconds: float | None 
         return _renew_with(service, backend, target, ttl_seconds)
     with backend.atomic():
         _record(service, target, backend.renew(claim_key_of(handle)))
+    _ask_why_lost(service, backend, target)
     return _require_held(service, target)
+
+
+def _ask_why_lost(service: Service, backend: Backend, target: ReleaseTarget) -> None:
+    """Record who has taken a lease by force, and why, if its server is who knows.
+
+    It does as long as it keeps what was taken; a record of our own was told at once.
+    """
+    handle = service.handles.require(target.handle_id)
+    if not handle.lost or handle.lost_reason or handle.acquisition != target.acquisition:
+        return
+    if not kind_of_handle(handle).has_pools or not backend.remote:
+        return
+    with contextlib.suppress(LeaseError):
+        pools = backend.pools.pools(handle.type)
+        reasons = [
+            each.ended
+            for pool in pools
+            for each in pool.resources
+            if each.ended and each.claim_key == claim_key_of(handle)
+        ]
+        for reason in reasons[:1]:
+            with service.state.transaction():
+                explain_loss(service.state, handle, reason, runner=handle.runner)
 
 
 def _renew_with(
@@ -60,6 +85,7 @@ def _renew_with(
         held = backend.renew(claim_key_of(handle), ttl_seconds=ttl_seconds)
         _record_ttl(service, handle, ttl_seconds, explicit=True)
         _record(service, target, held)
+    _ask_why_lost(service, backend, target)
     return _require_held(service, target)
 
 

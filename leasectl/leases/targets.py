@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from leasectl.backends.kinds import kind_of
 from leasectl.errors import CorruptState, LeaseError, NotAllowed, NotFound
 from leasectl.leases.adoption import adopt, is_resource
 from leasectl.leases.caller import not_ours
@@ -95,10 +96,24 @@ class Targets:
                     names = read_names(path)
         if names:
             raise CorruptState(
-                f"{path} lists {listed(names)}, but {state.path('state.db')} knows nothing of it: "
-                "its log was lost, or somebody put a copy there; see who holds what with leasectl "
-                f"status, and give it back with: leasectl release --names {','.join(names)}"
+                f"{path} lists {listed(names)}, but {state.path('state.db')} knows nothing of it"
+                f"{self._after_a_loss(path, names)}"
             )
+
+    def _after_a_loss(self, path: str, names: Sequence[str]) -> str:
+        """What may have happened to the record of some names, and what to do about that."""
+        service = self._service
+        is_ours = not kind_of(service.backend_url).remote
+        if is_ours and not any(is_resource(service, name) for name in names):
+            return (
+                ", nor of any such resource: the database was lost, and its pools with it; if no "
+                "job here still uses what they held, make them anew with: leasectl pool apply "
+                f"-f FILE, and remove {path}"
+            )
+        return (
+            ": its log was lost, or somebody put a copy there; see who holds what with leasectl "
+            f"status, and give it back with: leasectl release --names {','.join(names)}"
+        )
 
     def of_names(self, names: Sequence[str]) -> list[ReleaseTarget]:
         """What bare names mean: the handles that hold them now; nothing for those that are free.

@@ -67,7 +67,13 @@ class PoolService:
     def _seen(self, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
         """The pools, and the handles by what their claims are found by."""
         pools = self._service.pools.pools(pool_type, expiries=True)
-        return pools, {claim_key_of(each): each for each in self._service.handles.active()}
+        handles = {claim_key_of(each): each for each in self._service.handles.active()}
+        ended = [each for pool in pools for each in pool.resources if each.ended is not None]
+        for resource in ended:
+            handle = self._service.handles.load((resource.claim_key or "").partition("/")[0])
+            if handle is not None and claim_key_of(handle) == resource.claim_key:
+                handles[claim_key_of(handle)] = handle
+        return pools, handles
 
     def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
         """Add so many resources to a pool, named on from its highest number; returns the names.

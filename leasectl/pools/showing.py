@@ -24,7 +24,8 @@ class Showing:
     """What pools look like from one state directory.
 
     Args:
-        handles: Its handles that aren't released, by their claim keys.
+        handles: Its handles that aren't released, by their claim keys, and those that had what was
+            ended by force and is kept for them.
         shared: Other state directories hold leases in these pools as well.
         clock: Where times come from.
     """
@@ -53,14 +54,22 @@ class Showing:
             expires_in_seconds=resource.expires_in_seconds,
             ended=resource.ended,
         )
-        if resource.ended is not None:
-            return shown._replace(renewed_by=_nobody(lease))
         handle = self._handles.get(resource.claim_key or "")
+        if resource.ended is not None:
+            return self._ended(shown, handle)
         if handle is not None:
             return self._with_record(shown, handle)
         if self._shared:
             return shown._replace(release_time=self._promised_release(resource, lease))
         return shown._replace(guard="none", renewed_by=_nobody(lease))
+
+    def _ended(self, shown: ShownLease, handle: Handle | None) -> ShownLease:
+        """What was ended by force: whatever its holder goes on with, nobody renews it."""
+        guard: GuardPlace = "unknown" if self._shared else "none"
+        if handle is not None:
+            shown, guard = self._with_record(shown, handle), _place_of_guard(handle)
+        renewer = _nobody(shown.lease)
+        return shown._replace(guard=guard, release_time=None, renewed_by=renewer, unconfirmed=False)
 
     def _with_record(self, shown: ShownLease, handle: Handle) -> ShownLease:
         process = handle.runner or handle.guard

@@ -349,6 +349,17 @@ class TestRenew:
         ((due,),) = cli.query("SELECT due FROM timer")
         assert float(str(due)) > boottime_seconds() + 7100
 
+    def test_it_says_what_is_released_before_it_expires(self, cli: Cli) -> None:
+        handle = cli("acquire", "-t", "T", "--release-after", "2h").handle
+        renewed = cli("renew", handle)
+        assert (renewed.code, renewed.out) == (0, "never\n")
+        assert f"{os.path.basename(handle)} is released in 1h59m" in renewed.err
+        assert "--delay D --detach" in renewed.err
+        later = cli("acquire", "-t", "T", "--release-after", "2h", "--ttl", "1h").handle
+        assert cli("renew", later).err == ""
+        sooner = cli("renew", later, "--ttl", "3h")
+        assert " is released in 1h59m" in sooner.err
+
     def test_of_what_never_expires_says_so(self, cli: Cli) -> None:
         handle = cli("acquire", "-t", "T").handle
         assert cli.ok("renew", "--handle", handle) == "never\n"

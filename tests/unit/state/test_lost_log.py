@@ -139,6 +139,20 @@ def test_a_reader_who_is_in_the_way_costs_a_block_and_no_fence(cli: Cli, pool: s
     assert int(str(fence)) > int(str(before))
 
 
+def test_where_the_pools_are_lost_as_well_the_error_says_so(cli: Cli, pool: str) -> None:
+    path = cli.ok("acquire", "-t", "T").strip()
+    for each in cli.state_dir.glob("state.db*"):
+        each.unlink()
+    refused = cli("release", path)
+    assert refused.code == CORRUPT
+    assert f"{path} lists T--00" in refused.err
+    assert "the database was lost, and its pools with it" in refused.err
+    assert "release --names" not in refused.err
+    cli.pool("T", "T--00")
+    assert cli("release", path).code == CORRUPT
+    assert "release --names T--00" in cli("release", path).err
+
+
 def test_a_handle_without_its_record_is_damage_and_not_a_mistake(cli: Cli, pool: str) -> None:
     path = cli.ok("acquire", "-t", "T").strip()
     handle = Path(path)

@@ -130,7 +130,14 @@ class TestByForce:
         here, there = hosts.new(), hosts.new()
         held = here("acquire", "-t", "T", "-c", "2", "--ttl", "1m").handle
         there.ok(*self.FORCE)
-        assert here("renew", "--handle", held).code == LOST
+        again = there(*self.FORCE)
+        assert " had ended already (released by force by " in again.err
+        assert "sooner, as its run does by itself, with: leasectl release T-" in again.err
+        for _ in range(2):
+            refused = here("renew", "--handle", held)
+            assert refused.code == LOST
+            assert "has lost its lease (released by force by " in refused.err
+            assert ": stuck); get a new one with" in refused.err
         assert here.ok("cat", "--handle", held) == "b\n"
         assert hosts.held() == ["a", "b"]
         assert here.ok("release", "--handle", held) == "b\n"
