@@ -10,6 +10,7 @@ from leasectl.cli.output import emit_json, emit_lines, note
 from leasectl.leases.release_forced import Forced, check_reason, release_by_force
 from leasectl.pools.shown import parse_holder
 from leasectl.text.durations import format_duration
+from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
 
@@ -44,6 +45,8 @@ def _when_free(forced: Forced) -> str:
     if forced.has_run or left is None:
         return f"it is free when run has ended the command{at_latest}"
     holder = parse_holder(printable(forced.holder_identity, longest=1000))
+    if not holder.host or not is_name(holder.handle):  # nobody is to copy what isn't ours
+        return f"it is free when its holder gives it up{at_latest}"
     by_run = ", as its run does by itself" if forced.has_run is None else ""
     return (
         f"it is free when its holder gives it up{at_latest}; sooner{by_run}, with: "

@@ -77,6 +77,7 @@ def _renew_with(
     Until the store has said that it has that, the record has the shorter of both: if we die, or
     its answer is lost, whoever renews next does it too often, but never too seldom.
     """
+    _ask_why_lost(service, backend, target)
     with backend.atomic():
         handle = _require_held(service, target)
         _check_ttl(handle, ttl_seconds)

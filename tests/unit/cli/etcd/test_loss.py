@@ -133,8 +133,9 @@ class TestByForce:
         again = there(*self.FORCE)
         assert " had ended already (released by force by " in again.err
         assert "sooner, as its run does by itself, with: leasectl release T-" in again.err
-        for _ in range(2):
-            refused = here("renew", "--handle", held)
+        here.ok("status")  # which may be who finds out
+        for options in ((), ("--ttl", "2m")):
+            refused = here("renew", "--handle", held, *options)
             assert refused.code == LOST
             assert "has lost its lease (released by force by " in refused.err
             assert ": stuck); get a new one with" in refused.err
