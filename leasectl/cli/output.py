@@ -64,6 +64,16 @@ def show_json(value: object) -> None:
     show(json.dumps(value) + "\n")
 
 
+def when_due(seconds: float) -> str:
+    """When that will be, for people: ``in 20m, at 14:32:05 UTC``."""
+    import time
+
+    from leasectl.text.durations import format_duration
+
+    at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + seconds))
+    return f"in {format_duration(seconds)}, at {at}"
+
+
 def note(text: str) -> None:
     """Tell people something, on stderr."""
     try:

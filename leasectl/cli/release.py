@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Literal
 
 import click
@@ -9,7 +10,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import new_handle_command, option, word
 from leasectl.cli.context import open_service
-from leasectl.cli.output import emit_json, emit_lines, note
+from leasectl.cli.output import emit_json, emit_lines, note, when_due
 from leasectl.cli.waiting import pause
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.delay import arm, leave_to_keeper
@@ -122,8 +123,10 @@ def command(
     if detach and delay is not None:
         for target in targets:
             arm(service, target, delay)
+        _tell_person(f"will be released {when_due(delay)}, unless it is asked for again")
         targets = []
     elif delay:
+        _tell_person(f"waiting to release {when_due(delay)}; --detach leaves that to the keeper")
         _wait(delay)
     _release(service, targets, absent, as_json=as_json)
     unlist_stale(service, listed.stale)
@@ -137,6 +140,12 @@ def command(
             f"no resource {printable(', '.join(listed.unknown))}, which stays listed in "
             "SHARED_DIR; if it is another backend's, name that with --backend"
         )
+
+
+def _tell_person(text: str) -> None:
+    """Tell whoever sits at a terminal; scripts have asked for it and know."""
+    if sys.stderr.isatty():
+        note(text)
 
 
 def _wait(seconds: float) -> None:

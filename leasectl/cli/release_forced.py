@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from leasectl.cli.context import open_service
-from leasectl.cli.output import emit_json, emit_lines, note
+from leasectl.cli.output import emit_json, emit_lines, note, when_due
 from leasectl.leases.release_forced import Forced, check_reason, release_by_force
 from leasectl.pools.shown import parse_holder
-from leasectl.text.durations import format_duration
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
@@ -25,6 +23,9 @@ def release_and_tell(
         emit_json({"released": released})
     else:
         emit_lines(released)
+    untouched = [name for name in names if name not in {each.name for each in forced}]
+    if untouched:
+        note(f"nobody held {', '.join(untouched)}; see who holds what with: leasectl status")
     for each in forced:
         holder = printable(each.holder_identity, longest=1000)
         if each.ended_before is None:
@@ -40,8 +41,7 @@ def _when_free(forced: Forced) -> str:
         return "it is free, and nobody ends what may still use it: only its fence tells"
     at_latest = ""
     if left is not None:
-        at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + left))
-        at_latest = f", in {format_duration(left)} at the latest, at {at}"
+        at_latest = f", at the latest {when_due(left)}"
     if forced.has_run or left is None:
         return f"it is free when run has ended the command{at_latest}"
     holder = parse_holder(printable(forced.holder_identity, longest=1000))

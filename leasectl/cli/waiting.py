@@ -7,14 +7,13 @@ import fcntl
 import math
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Callable, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import either
-from leasectl.cli.output import note
+from leasectl.cli.output import note, when_due
 from leasectl.errors import Cancelled, LeaseError
 from leasectl.model import Handle, Process, Request
 from leasectl.system.clock import boottime_seconds
@@ -104,8 +103,7 @@ class _Reporter:
         after = handle.request.release_after_seconds
         if after is not None and handle.names:
             subject = "to go back" if said else f"{_named(handle.names)} will go back"
-            at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + after))
-            said.append(f"{subject} in {format_duration(after)}, at {at} (--release-after)")
+            said.append(f"{subject} {when_due(after)} (--release-after)")
         self.clear()
         if said:
             note("; ".join(said))

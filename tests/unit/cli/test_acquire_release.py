@@ -13,6 +13,7 @@ import pytest
 
 from leasectl.system.clock import boottime_seconds
 from tests.kit.support import Cli, Started, eventually
+from tests.kit.terminal import CTRL_C, terminal
 
 NO_LEASE, USAGE, NOT_FOUND, NOT_ALLOWED, LOST = 75, 64, 66, 77, 79
 RFC3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
@@ -616,3 +617,17 @@ def is_asleep(pid: int) -> bool:
 
 # The numbers of poll(2) and ppoll(2) on x86-64 and on aarch64.
 POLL = {"x86_64": ("7", "271"), "aarch64": ("73",)}.get(os.uname().machine, ())
+
+
+def test_at_a_terminal_a_delayed_release_says_when_it_comes(cli: Cli) -> None:
+    handle = cli("acquire", "-t", "T").handle
+    with terminal(
+        cli.command("release", handle, "--delay", "2h", "--detach"), cli.env, cli.cwd
+    ) as t:
+        t.until(r"will be released in 2h, at [0-9:]+ UTC")
+        assert t.ending() == 0
+    with terminal(cli.command("release", handle, "--delay", "1h"), cli.env, cli.cwd) as t:
+        t.until(r"waiting to release in 1h, at [0-9:]+ UTC; --detach leaves that to the keeper")
+        t.type(CTRL_C)
+        assert t.ending() == -signal.SIGINT
+    assert cli.held() == ["T--00"]

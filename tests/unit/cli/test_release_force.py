@@ -209,5 +209,7 @@ class TestWhatIsRefused:
         assert cli("release", "--names", "a,b", "--force").code == NOT_FOUND
         assert len(cli.held()) == 1
 
-    def test_what_is_free_stays_so(self, cli: Cli) -> None:
-        assert cli.ok(*FORCE) == ""
+    def test_what_is_free_stays_so_and_that_is_said(self, cli: Cli) -> None:
+        finished = cli(*FORCE)
+        assert (finished.code, finished.out) == (0, "")
+        assert "nobody held a;" in finished.err
