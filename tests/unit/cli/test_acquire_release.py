@@ -630,4 +630,4 @@ def test_at_a_terminal_a_delayed_release_says_when_it_comes(cli: Cli) -> None:
         t.until(r"waiting to release in 1h, at [0-9:]+ UTC; --detach leaves that to the keeper")
         t.type(CTRL_C)
         assert t.ending() == -signal.SIGINT
-    assert cli.held() == ["T--00"]
+    assert list(cli.held()) == ["T--00"]

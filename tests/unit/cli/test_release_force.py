@@ -143,7 +143,7 @@ class TestAHandle:
     def test_with_a_ttl_it_is_kept_until_its_holder_gives_it_up(self, cli: Cli) -> None:
         held = cli("acquire", "-t", "T", "--ttl", "1h", **JOB).handle
         following = waiter(cli)
-        assert "when its holder gives it up, in 59m" in (forced := cli(*FORCE).err)
+        assert "when its holder gives it up, at the latest in 59m" in (forced := cli(*FORCE).err)
         assert "UTC; sooner, with: leasectl release T-" in forced
         again = cli(*FORCE)
         assert (again.code, again.out) == (0, "")
