@@ -16,7 +16,8 @@ from leasectl.errors import InvalidRequest, NotFound, NotSupported
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process
 from leasectl.state.amendments import explain_loss
-from leasectl.system.process import is_dead
+from leasectl.system.named_pipe import is_read
+from leasectl.system.process import Liveness, liveness
 from leasectl.text.printable import printable
 
 _LONGEST_REASON = 200
@@ -97,7 +98,7 @@ def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
     handle = service.handles.load(claim_key.partition("/")[0])
     if handle is not None and claim_key_of(handle) != claim_key:
         handle = None  # it has moved on
-    has_run = handle is not None and handle.runner is not None and not is_dead(handle.runner)
+    has_run = handle is not None and _is_followed(service, handle)
     guard = _guard_to_wait_for(handle, has_run=has_run, expires=lease.lease_duration_seconds)
     names = service.pools.end_early(claim_key, [resource.name], guard=guard, reason=text)
     if names and handle is not None:
@@ -111,6 +112,17 @@ def _end(service: Service, resource: Resource, text: str) -> list[Forced]:
     if left is None and guard is None:
         left = 0.0
     return [Forced(name, lease.holder_identity, known, left) for name in names]
+
+
+def _is_followed(service: Service, handle: Handle) -> bool:
+    """Tell whether a `run` is there that ends its command when it is told of a loss.
+
+    Whether one of another pid namespace lives can't be seen, but whether anybody listens.
+    """
+    alive = Liveness.DEAD if handle.runner is None else liveness(handle.runner)
+    if alive is Liveness.UNKNOWN:
+        return is_read(service.state.runner_pipe(handle.id))
+    return alive is Liveness.ALIVE
 
 
 def _guard_to_wait_for(

@@ -65,6 +65,7 @@ class LeaseWatch:
             state_id = service.state.state_id()
             self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
         self._pipe = listen(service.state.runner_pipe(handle.id))
+        self._look_at_record()  # nobody could tell us before
         self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
 
     @property

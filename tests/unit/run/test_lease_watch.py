@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
+from leasectl.leases.release_forced import release_by_force
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.run import lease_watch as module
 from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
@@ -68,6 +70,17 @@ def look_at(desk: Desk, watch: LeaseWatch, time: float) -> None:
 
 def fail(*_: object) -> Handle:
     raise BackendUnreachable("etcd doesn't answer")
+
+
+def test_what_was_taken_before_anybody_could_tell_it_is_lost(desk: Desk) -> None:
+    desk.pool(1)
+    handle = acquired(desk, Request("T"))
+    release_by_force(desk.service, handle.names, reason="stuck")
+    with contextlib.closing(
+        LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+    ) as watch:
+        assert watch.is_lost(START)
+        assert "stuck" in watch.reason
 
 
 class TestRenewing:

@@ -1,0 +1,46 @@
+"""Release by force of what a `run` has that can't be seen: in a container beside this one."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from leasectl.leases.announce import announce
+from leasectl.leases.release_forced import release_by_force
+from leasectl.model import Handle
+from leasectl.state.pipes import listen
+from leasectl.system.process import this_process
+from tests.kit.desk import Desk
+
+ELSEWHERE = this_process()._replace(pid_namespace=1)
+
+
+@pytest.fixture
+def handle(desk: Desk) -> Handle:
+    desk.pool(1)
+    handle = desk.acquire()
+    announce(desk.service, handle, guard=ELSEWHERE, runner=ELSEWHERE)
+    return desk.record(handle)
+
+
+def is_free(desk: Desk) -> bool:
+    (pool,) = desk.service.pools.pools()
+    return pool.resources[0].lease is None
+
+
+def test_one_that_nobody_listens_for_any_more_is_not_waited_for(desk: Desk, handle: Handle) -> None:
+    (forced,) = release_by_force(desk.service, handle.names, reason="")
+    assert (forced.has_run, forced.free_in_seconds) == (False, 0.0)
+    assert is_free(desk)
+
+
+def test_one_that_listens_is_told_and_waited_for_until_it_ends(desk: Desk, handle: Handle) -> None:
+    with contextlib.closing(listen(desk.state.runner_pipe(handle.id))):
+        for _ in range(2):
+            (forced,) = release_by_force(desk.service, handle.names, reason="")
+            assert (forced.has_run, forced.free_in_seconds) == (True, None)
+            assert not is_free(desk)
+    (forced,) = release_by_force(desk.service, handle.names, reason="")
+    assert forced.has_run is False
+    assert is_free(desk)
