@@ -91,7 +91,9 @@ def give_up_lost(service: Service, target: ReleaseTarget) -> None:
     if handle is None or not handle.lost or handle.state != "released":
         return
     if whole(handle) == target:
-        list(service.backend_of(handle).release(claim_key_of(handle), ()))
+        backend = service.backend_of(handle)
+        with backend.atomic():
+            list(backend.release(claim_key_of(handle), ()))
 
 
 def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ class LeaseWatch:
         self._threads: RenewalThreads | None = None
         self._claim_watch: ClaimWatch | None = None
         self._give_up_lost_at: float | None = None
+        self._look_at_record_at: float | None = None
         self._is_stale = False  # something has changed since the last renewal was sent
         if self._ttl is not None and kind_of_handle(handle).remote:
             self._threads = RenewalThreads(service.state, clock=clock)
@@ -96,7 +97,8 @@ class LeaseWatch:
         """When there is something to look at again at the latest."""
         give_up_at = self._give_up_at
         ahead = give_up_at if give_up_at is not None and give_up_at > now else None
-        return earliest(self._renew_at, ahead, self._keeper.look_at, self._give_up_lost_at)
+        again = earliest(self._give_up_lost_at, self._look_at_record_at)
+        return earliest(self._renew_at, ahead, self._keeper.look_at, again)
 
     def look(self, woken: Collection[int]) -> None:
         """Do what the descriptors that have something to say, and the time, ask for."""
@@ -115,6 +117,8 @@ class LeaseWatch:
             self._keeper.look()
         if self._renew_at is not None and now >= self._renew_at:
             self._renew()
+        if self._look_at_record_at is not None and now >= self._look_at_record_at:
+            self._look_at_record()
         if self._give_up_lost_at is not None and now >= self._give_up_lost_at:
             self.go_on_without()
 
@@ -172,8 +176,19 @@ class LeaseWatch:
     # ---- renewals
 
     def _look_at_record(self) -> None:
+        """See whether the lease was taken, by the last of those who came before we listened.
+
+        One that is at it may have found no pipe, or an older one, and wakes nobody: so with the
+        lock, or again.
+        """
+        self._look_at_record_at = None
+        try:
+            with lock_limit(self._lock_patience()), self._service.state.transaction():
+                pass
+        except (LeaseError, Interrupted):
+            self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
         record = self._service.handles.load(self._handle.id)
-        self._was_taken = record is not None and record.lost
+        self._was_taken = self._was_taken or (record is not None and record.lost)
 
     def _look_anew(self, reason: str) -> None:
         """Renew now, for that shows what is left; if a renewal is under way, when it has come."""

@@ -182,6 +182,7 @@ class State:
         Returns:
             Whether anybody has the pipe of that name open.
         """
+        assert self._is_changing, "outside a transaction nobody would be woken"
         try:
             self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:

@@ -20,6 +20,7 @@ from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.run import lease_watch as module
 from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
 from leasectl.state import keeper_process
+from leasectl.state.directory import State
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
@@ -81,6 +82,20 @@ def test_what_was_taken_before_anybody_could_tell_it_is_lost(desk: Desk) -> None
     ) as watch:
         assert watch.is_lost(START)
         assert "stuck" in watch.reason
+
+
+def test_what_is_just_being_taken_as_it_begins_to_listen_is_lost(desk: Desk) -> None:
+    desk.pool(1)
+    handle = acquired(desk, Request("T"))
+    with contextlib.closing(State.open(str(desk.directory))) as state, state.transaction():
+        release_by_force(desk.open(state), handle.names, reason="stuck")
+        watch = LeaseWatch(desk.service, handle, renewed_at=START, clock=desk.time.clock)
+        assert not watch.is_lost(START)
+    again = watch.until(START)
+    assert again is not None
+    look_at(desk, watch, again)
+    assert watch.is_lost(again)
+    watch.close()
 
 
 class TestRenewing:
