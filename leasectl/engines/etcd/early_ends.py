@@ -25,7 +25,7 @@ from leasectl.engines.etcd.records import Claim
 from leasectl.system.clock import Clock
 
 # etcd tells what is left of a lease in whole seconds, without the rest.
-_ROUNDED_SECONDS = 1.0
+ROUNDED_SECONDS = 1
 
 
 class EarlyEnds:
@@ -72,7 +72,7 @@ class EarlyEnds:
 
     def _time_left(self, kept: KeyValue) -> float:
         """What is left of the ttl that somebody has begun, in seconds."""
-        return self._gateway.time_left(etcd_lease_id_in(kept)) + _ROUNDED_SECONDS
+        return self._gateway.time_left(etcd_lease_id_in(kept)) + ROUNDED_SECONDS
 
     def _begin(self, claim_id: ClaimId, claim: Claim) -> float:
         """Have the ttl begin, unless somebody just has or the claim is freed; returns its seconds.

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.early_ends import ROUNDED_SECONDS
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import KeyValue, present, put, read, unchanged
@@ -21,9 +22,6 @@ from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import claim_reads, parse_claim_view
 from leasectl.engines.etcd.records import Claim, encode_claim, parse_claim
 from leasectl.text.printable import printable
-
-# etcd tells what is left of a lease in whole seconds, without the rest.
-_ROUNDED_SECONDS = 1
 
 _LONGEST_REASON = 1000
 
@@ -101,7 +99,7 @@ class EtcdForcedEnds:
         kept_names = frozenset(claim.names) - names
         ended = claim.without(kept_names)._replace(etcd_lease_id=new_etcd_lease_id(), ended=reason)
         ended_id, keeping_id = ClaimId(pool_type, ended.etcd_lease_id), new_etcd_lease_id()
-        left = math.ceil(self._gateway.time_left(claim.etcd_lease_id)) + _ROUNDED_SECONDS
+        left = math.ceil(self._gateway.time_left(claim.etcd_lease_id)) + ROUNDED_SECONDS
         self._gateway.grant(keeping_id, left)
         kept = keys.gone_kept(*ended_id, keeping_id)
         dates = [kv for kv in seen if kv.key == keys.renewed(*claim_id)]
