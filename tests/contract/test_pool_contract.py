@@ -14,7 +14,7 @@ from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotA
 from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
-from tests.contract.world import Client, Hold, World
+from tests.contract.world import Client, Hold, Pending, World
 from tests.kit.standing import standing_in
 from tests.kit.support import eventually
 
@@ -50,6 +50,18 @@ def no_suspended(world: World) -> bool:
 
 def names_held(world: World) -> list[str]:
     return [resource.name for resource in the_pool(world).resources if resource.lease]
+
+
+def free_with_a_stopped_first(world: World) -> tuple[Client, Pending]:
+    """A pool of one that has just come free: who was first is stopped, and another waits behind."""
+    make_pool(world, 1)
+    holder, stopped = world.client(), world.client()
+    holder.acquire(ONE)
+    stopped.begin(ONE)
+    pending = world.client().begin(ONE)
+    stopped.stop()
+    holder.free()
+    return stopped, pending
 
 
 def let_all_pass_the_stopped(world: World) -> None:
@@ -499,13 +511,7 @@ class TestTheStopped:
     """Who lives and doesn't run, as after SIGSTOP."""
 
     def test_a_stopped_waiter_does_not_block_the_queue(self, world: World) -> None:
-        make_pool(world, 1)
-        holder, stopped = world.client(), world.client()
-        holder.acquire(ONE)
-        stopped.begin(ONE)
-        pending = world.client().begin(ONE)
-        stopped.stop()
-        holder.free()
+        _, pending = free_with_a_stopped_first(world)
         world.let_pass(9)
         assert not pending.done()
         let_all_pass_the_stopped(world)
@@ -551,13 +557,7 @@ class TestTheStopped:
     def test_it_is_shown_as_suspended_until_then(self, world: World) -> None:
         if not world.keeps_stopped:
             pytest.skip("nothing is left to be shown of it")
-        make_pool(world, 1)
-        holder, stopped = world.client(), world.client()
-        holder.acquire(ONE)
-        stopped.begin(ONE)
-        pending = world.client().begin(ONE)
-        stopped.stop()
-        holder.free()
+        stopped, pending = free_with_a_stopped_first(world)
         let_all_pass_the_stopped(world)
         pending.result()
         (entry,) = the_pool(world).queue
@@ -603,13 +603,7 @@ class TestTheStopped:
         assert len(pending.result()) == 1
 
     def test_one_that_dies_while_it_is_stopped_goes(self, world: World) -> None:
-        make_pool(world, 1)
-        holder, stopped = world.client(), world.client()
-        holder.acquire(ONE)
-        stopped.begin(ONE)
-        pending = world.client().begin(ONE)
-        stopped.stop()
-        holder.free()
+        stopped, pending = free_with_a_stopped_first(world)
         let_all_pass_the_stopped(world)
         pending.result()
         stopped.kill()
