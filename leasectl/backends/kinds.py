@@ -186,16 +186,14 @@ def no_backend(url: str) -> InvalidRequest:
 
 def no_pools(url: str) -> NotSupported:
     """The refusal of a backend without pools of its own."""
-    choices = either(kind.choice for kind in KINDS if kind.has_pools)
-    return NotSupported(f"backend {url} has no pools; choose {choices} with --backend")
+    return NotSupported(f"backend {url} has no pools; choose {_with_pools()} with --backend")
 
 
 def one_type_only(url: str) -> NotSupported:
     """The refusal to wait for several types at once, where a request is for one."""
-    choices = either(kind.choice for kind in KINDS if kind.has_pools)
     return NotSupported(
         f"backend {url} takes one type a request; for whichever of several is free first choose "
-        f"{choices} with --backend, or give one -t"
+        f"{_with_pools()} with --backend, or give one -t"
     )
 
 
@@ -208,6 +206,10 @@ def either(words: Iterable[str], conjunction: str = "or") -> str:
     """Join words as a sentence does: ``a, b or c``."""
     *first, last = words
     return f"{', '.join(first)} {conjunction} {last}" if first else last
+
+
+def _with_pools() -> str:
+    return either(kind.choice for kind in KINDS if kind.has_pools)
 
 
 def _find(url: str) -> Kind | None:

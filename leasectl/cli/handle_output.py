@@ -6,7 +6,7 @@ import time
 from typing import Literal
 
 from leasectl.backends.kinds import kind_of_handle
-from leasectl.cli.output import emit, emit_json, emit_lines, lease_fields, note
+from leasectl.cli.output import emit, emit_json, emit_lines, note
 from leasectl.leases.announce import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle
@@ -55,6 +55,8 @@ def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
 
 def print_handle_json(service: Service, handle: Handle) -> None:
     """Print all that is known of a handle."""
+    from leasectl.pools.shown_json import lease_spec
+
     left = None if handle.release_at is None else handle.release_at - boottime_seconds()
     guard_pid = handle.guard.pid if handle.guard else None
     emit_json(
@@ -68,6 +70,14 @@ def print_handle_json(service: Service, handle: Handle) -> None:
             "state": handle.state,
             "acquisition": handle.acquisition,
             "release_at": None if left is None else rfc3339(time.time() + left),
-            "leases": [lease_fields(lease, guard_pid=guard_pid) for lease in handle.leases],
+            "leases": [
+                {
+                    "name": lease.name,
+                    **lease_spec(lease),
+                    "guard_pid": guard_pid,
+                    "labels": dict(lease.labels),
+                }
+                for lease in handle.leases
+            ],
         }
     )

@@ -1,4 +1,4 @@
-"""Writing: data to stdout, everything else to stderr, and the JSON form of a lease."""
+"""Writing: data to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import sys
 
 from leasectl.errors import Interrupted, LeaseError
-from leasectl.model import Lease
-from leasectl.system.clock import rfc3339
 
 
 class ReaderGone(LeaseError):
@@ -81,20 +79,3 @@ def note(text: str) -> None:
         sys.stderr.flush()
     except OSError:
         pass
-
-
-def lease_fields(lease: Lease, *, guard_pid: int | None) -> dict[str, object]:
-    """A lease as JSON shows it, in the words of the Kubernetes LeaseSpec."""
-    return {
-        "name": lease.name,
-        "holder_identity": lease.holder_identity,
-        "acquire_time": rfc3339(lease.acquire_time),
-        "renew_time": rfc3339(lease.renew_time),
-        "lease_duration_seconds": lease.lease_duration_seconds,
-        "lease_transitions": lease.lease_transitions,
-        "fence": lease.fence or None,
-        "grant": lease.grant or None,
-        "ticket": lease.ticket or None,
-        "guard_pid": guard_pid,
-        "labels": dict(lease.labels),
-    }

@@ -98,6 +98,7 @@ def command(
         raise InvalidRequest("say what to release: one of --handle, --names, --scope test or --all")
     if detach and delay is None:
         raise InvalidRequest("--detach goes with --delay")
+    names = [name for each in lists_of_names for name in each]
     if force or reason is not None:
         if not force:
             raise InvalidRequest("--reason goes with --force")
@@ -105,7 +106,6 @@ def command(
             raise InvalidRequest("--force goes with --names, and is done at once")
         from leasectl.cli.release_forced import release_and_tell
 
-        names = [name for names in lists_of_names for name in names]
         release_and_tell(names, reason or "", backend, as_json=as_json)
         return
     service = open_service(backend, for_handles=True)
@@ -114,7 +114,7 @@ def command(
     if handles:
         targets, absent = _of_handles(service, handles)
     elif lists_of_names:
-        targets = Targets(service).of_names([name for names in lists_of_names for name in names])
+        targets = Targets(service).of_names(names)
     elif scope is not None:
         listed = Targets(service).of_scope_test()
         targets = listed.targets

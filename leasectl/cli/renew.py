@@ -7,13 +7,13 @@ import time
 from leasectl.cli import options
 from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.output import emit, emit_json, note
+from leasectl.cli.output import emit, emit_json, note, when_due
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets
 from leasectl.model import Handle, whole
 from leasectl.system.clock import rfc3339
-from leasectl.text.durations import format_duration, parse_duration
+from leasectl.text.durations import parse_duration
 
 EXAMPLE = """\b
 Examples:
@@ -61,8 +61,7 @@ def _tell_of_release(service: Service, handle: Handle) -> None:
     left = None if due is None else max(0.0, due - service.clock.elapsed())
     if left is None or (ttl is not None and left >= ttl):
         return
-    at = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + left))
     note(
-        f"{handle.id} is released in {format_duration(left)}, at {at}; to put that off: "
+        f"{handle.id} is released {when_due(left)}; to put that off: "
         f"leasectl release {handle.id} --delay D --detach"
     )

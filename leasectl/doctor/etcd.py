@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
+from leasectl.doctor.way_there import tls_used
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
@@ -14,7 +15,6 @@ from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
 from leasectl.engines.etcd.probe import probe
 from leasectl.errors import BackendUnreachable, LeaseLost
 from leasectl.http.settings import Settings
-from leasectl.http.tls import client_context
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
@@ -56,12 +56,7 @@ def access(address: EtcdAddress, settings: Settings) -> Finding:
     parts = ["as no user"]
     if settings.user_file:
         parts = [f"as user {read_user(settings.user_file).name} of {settings.user_file}"]
-    if address.is_secure:
-        client_context(settings)
-        parts.append(f"trusting {settings.ca_file or 'the CAs of this system'}")
-        parts.append(f"showing {settings.cert_file or 'no certificate'}")
-    else:
-        parts.append("without TLS")
+    parts += tls_used(settings, is_secure=address.is_secure)
     return Finding(OK, ", ".join(parts))
 
 

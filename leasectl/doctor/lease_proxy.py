@@ -6,10 +6,10 @@ from leasectl.backends.proxy.connection import Connection, words_of
 from leasectl.backends.proxy.protocol import ACQUIRE
 from leasectl.backends.proxy.status import LONGEST_STATUS_BYTES, STATUS
 from leasectl.doctor.findings import FAIL, OK, Check, Finding
+from leasectl.doctor.way_there import tls_used
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Answer
 from leasectl.http.settings import Settings, read_token
-from leasectl.http.tls import client_context
 from leasectl.leases.service import Service
 from leasectl.system.clock import Clock
 
@@ -39,12 +39,7 @@ def access(url: str, settings: Settings) -> Finding:
     if settings.token_file:
         read_token(settings.token_file)
         parts = [f"with the token in {settings.token_file}"]
-    if url.startswith("https:"):
-        client_context(settings)
-        parts.append(f"trusting {settings.ca_file or 'the CAs of this system'}")
-        parts.append(f"showing {settings.cert_file or 'no certificate'}")
-    else:
-        parts.append("without TLS")
+    parts += tls_used(settings, is_secure=url.startswith("https:"))
     if settings.trust_env:
         parts.append("heeding http_proxy and its like")
     return Finding(OK, ", ".join(parts))

@@ -68,10 +68,6 @@ class Witness:
         """Whose end may let somebody claim who doesn't come."""
         return self._witness.guards()
 
-    def close(self) -> None:
-        """Listen no longer."""
-        self._pipe.close()
-
     def _has_news(self) -> bool:
         is_heard = is_readable(self._pipe.fd, 0) or not self._pipe.is_in_place()
         return is_heard or self._witness.has_any_guard_ended()

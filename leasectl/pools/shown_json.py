@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import calendar
-import math
 import time
-from typing import Any, Callable, TypeVar, get_args
+from typing import Any, get_args
 
 from leasectl.errors import CorruptState
 from leasectl.model import Labels, Lease
@@ -24,13 +23,11 @@ from leasectl.pools.shown import (
     parse_holder,
 )
 from leasectl.system.clock import rfc3339
-from leasectl.text.naming import is_name
+from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.printable import printable
 
-_T = TypeVar("_T")
 _GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
 _RENEWERS: dict[str, Renewer] = {each: each for each in get_args(Renewer)}
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _LONGEST_SHOWN = 2000
 
 
@@ -73,8 +70,8 @@ def _state(shown: ShownLease) -> str:
     return "unconfirmed" if shown.unconfirmed else "held"
 
 
-def _lease_fields(shown: ShownLease) -> dict[str, object]:
-    lease, holder = shown.lease, shown.holder
+def lease_spec(lease: Lease) -> dict[str, object]:
+    """A lease in the words of the Kubernetes LeaseSpec, and what orders it among others."""
     return {
         "holder_identity": lease.holder_identity,
         "acquire_time": rfc3339(lease.acquire_time),
@@ -84,6 +81,13 @@ def _lease_fields(shown: ShownLease) -> dict[str, object]:
         "fence": lease.fence or None,
         "grant": lease.grant or None,
         "ticket": lease.ticket or None,
+    }
+
+
+def _lease_fields(shown: ShownLease) -> dict[str, object]:
+    lease, holder = shown.lease, shown.holder
+    return {
+        **lease_spec(lease),
         "guard_pid": shown.guard_pid,
         "host": holder.host or None,
         "expires_in_seconds": shown.expires_in_seconds,
@@ -140,7 +144,7 @@ def parse_overview(fields: Any, *, backend: str) -> Overview:
     """
     try:
         return Overview(backend, _time(fields["at"]), tuple(map(_pool, fields["pools"])))
-    except _MALFORMED as error:
+    except MALFORMED as error:
         said = printable(f"{type(error).__name__}: {error}", longest=80)
         raise CorruptState(
             f"{backend}: what it tells of its pools can't be read: {said}"
@@ -149,14 +153,14 @@ def parse_overview(fields: Any, *, backend: str) -> Overview:
 
 def _pool(fields: Any) -> ShownPool:
     return ShownPool(
-        _name(fields["type"]),
+        read_name(fields["type"]),
         tuple(map(_resource, fields["resources"])),
         tuple(map(_waiter, fields["queue"])),
     )
 
 
 def _resource(fields: Any) -> ShownResource:
-    name = _name(fields["name"])
+    name = read_name(fields["name"])
     return ShownResource(name, None if fields["state"] == "free" else _lease(name, fields))
 
 
@@ -170,7 +174,7 @@ def _lease(name: str, fields: Any) -> ShownLease:
         holder_identity=identity,
         acquire_time=_time(fields["acquire_time"]),
         renew_time=_time(fields["renew_time"]),
-        lease_duration_seconds=_optional(_number, fields["lease_duration_seconds"]),
+        lease_duration_seconds=read_optional(read_number, fields["lease_duration_seconds"]),
         lease_transitions=int(fields["lease_transitions"]),
         labels=_labels(fields["labels"]),
     )
@@ -179,12 +183,12 @@ def _lease(name: str, fields: Any) -> ShownLease:
         parse_holder(identity),
         unconfirmed=fields["state"] == "unconfirmed",
         guard=_GUARDS.get(fields["guard"], "unknown"),
-        guard_pid=_optional(int, fields["guard_pid"]),
-        pid=_optional(int, fields["pid"]),
-        release_time=_optional(_time, fields["release_time"]),
-        expires_in_seconds=_optional(_number, fields["expires_in_seconds"]),
+        guard_pid=read_optional(int, fields["guard_pid"]),
+        pid=read_optional(int, fields["pid"]),
+        release_time=read_optional(_time, fields["release_time"]),
+        expires_in_seconds=read_optional(read_number, fields["expires_in_seconds"]),
         renewed_by=_RENEWERS.get(fields["renewed_by"]),
-        ended=_optional(_text, fields.get("ended")),
+        ended=read_optional(_text, fields.get("ended")),
     )
 
 
@@ -194,16 +198,12 @@ def _waiter(fields: Any) -> ShownWaiter:
         ticket=int(fields["ticket"]),
         holder=parse_holder(_text(fields["holder_identity"])),
         count=int(fields["count"]),
-        name=_optional(_name, fields["name"]),
+        name=read_optional(read_name, fields["name"]),
         since=_time(fields["since"]),
-        pid=_optional(int, fields["pid"]),
+        pid=read_optional(int, fields["pid"]),
         labels=_labels(fields["labels"]),
         suspended=bool(fields.get("suspended")),
     )
-
-
-def _optional(read: Callable[[Any], _T], value: Any) -> _T | None:
-    return None if value is None else read(value)
 
 
 def _time(value: Any) -> float:
@@ -212,24 +212,9 @@ def _time(value: Any) -> float:
     return seconds + float(f"0.{micros or 0}")
 
 
-def _number(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError("a number has no end")
-    return number
-
-
 def _labels(value: Any) -> Labels:
     return tuple((_text(key), _text(text)) for key, text in value.items())
 
 
-def _name(value: Any) -> str:
-    if not is_name(_text(value)):
-        raise ValueError("a name is not allowed")
-    return str(value)
-
-
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text is none")
-    return printable(value, longest=_LONGEST_SHOWN)
+    return printable(read_text(value), longest=_LONGEST_SHOWN)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 
-from leasectl.state.database import APPLICATION_ID, SCHEMA_VERSION, corrupt, unlink
+from leasectl.state.database import APPLICATION_ID, SCHEMA_VERSION, corrupt, make_folder, unlink
 from leasectl.state.schema import SCHEMA, new_state_id
 from leasectl.system.process import boot_id
 
@@ -24,8 +23,7 @@ def create(path: str, *, fence: int) -> None:
         CorruptState: The database is gone, but its log is there.
     """
     for folder in ("handles", "waiters"):
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(os.path.join(os.path.dirname(path), folder), 0o700)
+        make_folder(os.path.join(os.path.dirname(path), folder))
     if os.path.exists(path + "-wal"):
         raise corrupt(path, "is missing, but its log is there")
     temporary = path + ".new"

@@ -151,6 +151,12 @@ def _open_some(path: str) -> None:
             os.close(fd)
 
 
+def make_folder(path: str) -> None:
+    """Make a folder of ours, unless it is there: who cleans /tmp removes those that are empty."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
 def unlink(path: str) -> None:
     """Remove a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from leasectl.errors import StateUnwritable
-from leasectl.state.database import unlink
+from leasectl.state.database import make_folder, unlink
 
 _NOTE_MARK = b"+"
 
@@ -172,6 +172,5 @@ def _open_new(path: str) -> int | None:
     except FileExistsError:
         return None
     except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(os.path.dirname(path), 0o700)
+        make_folder(os.path.dirname(path))
         return os.open(path, flags, 0o600)

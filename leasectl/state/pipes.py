@@ -5,11 +5,10 @@ Who cleans /tmp may remove it while it is empty.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 
-from leasectl.state.database import errors_of, unlink
+from leasectl.state.database import errors_of, make_folder, unlink
 from leasectl.state.directory import State
 from leasectl.system.named_pipe import NamedPipe, is_read
 
@@ -24,8 +23,7 @@ def listen(path: str) -> NamedPipe:
         try:
             return NamedPipe(path)
         except FileNotFoundError:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(os.path.dirname(path), 0o700)
+            make_folder(os.path.dirname(path))
             return NamedPipe(path)
 
 

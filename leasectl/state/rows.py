@@ -53,9 +53,9 @@ def parse_labels(text: str) -> Labels:
     )
 
 
-def shown_labels(text: str) -> Labels:
-    """Read those of a handle's labels that are for people."""
-    return tuple(each for each in parse_labels(text) if each[0] != ADOPTED_LABEL)
+def labels_for_people(labels: Labels) -> Labels:
+    """Those of a handle's labels that are to be shown."""
+    return tuple(each for each in labels if each[0] != ADOPTED_LABEL)
 
 
 def encode_process(process: Process | None) -> str | None:
@@ -129,7 +129,7 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         ttl_seconds=row["ttl_seconds"],
         release_after_seconds=row["release_after_seconds"],
         scope=_scope(row["scope"]),
-        labels=tuple(each for each in labels if each[0] != ADOPTED_LABEL),
+        labels=labels_for_people(labels),
         other_types=tuple(other_types),
     )
     return Handle(

@@ -7,13 +7,13 @@ newer one must not make a pool unreadable for the others.
 
 from __future__ import annotations
 
-import math
-from typing import Any, Callable, TypeVar
+from typing import Any
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId
 from leasectl.errors import CorruptState
 from leasectl.model import Labels
+from leasectl.text.fields import read_number, read_text
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
@@ -21,10 +21,6 @@ from leasectl.text.printable import printable
 _LONGEST_SHOWN = 2000
 # Wall clock, in seconds; no calendar has more.
 _YEAR_10000 = 253_402_300_800
-# What comes of reading a record that isn't one.
-MALFORMED = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
-
-_Value = TypeVar("_Value")
 
 
 def name_in(kv: KeyValue) -> str:
@@ -72,40 +68,12 @@ def unreadable(kv: KeyValue, error: object) -> CorruptState:
     )
 
 
-def read_number(value: Any) -> float:
-    """A number that is one; ValueError for NaN and infinity, as `MALFORMED` has it."""
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError("a number has no end")
-    return number
-
-
 def read_time(value: Any) -> float:
     """A time on the wall clock, in seconds, that a calendar has."""
     number = read_number(value)
     if not 0 <= number < _YEAR_10000:
         raise ValueError("a time is none")
     return number
-
-
-def read_text(value: object) -> str:
-    """A text as it was written, which may be unsafe to show."""
-    if not isinstance(value, str):
-        raise TypeError("a text is none")
-    return value
-
-
-def read_optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
-    """A field that may be null, or may be missing from what an older version wrote."""
-    return None if value is None else read(value)
-
-
-def read_name(value: object) -> str:
-    """A name that is allowed."""
-    name = read_text(value)
-    if not is_name(name):
-        raise ValueError("a name is not allowed")
-    return name
 
 
 def read_labels(value: Any) -> Labels:

@@ -7,15 +7,10 @@ from typing import Any, NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import (
-    MALFORMED,
     etcd_lease_id_in,
     name_in,
     number_in,
     read_labels,
-    read_name,
-    read_number,
-    read_optional,
-    read_text,
     read_time,
     safe_labels,
     safe_text,
@@ -24,6 +19,7 @@ from leasectl.engines.etcd.key_values import (
 from leasectl.engines.facts import QueueEntry
 from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Labels, Lease, Request
+from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.naming import is_name
 
 # What one claim writes besides two operations for each resource leaves room for 60.

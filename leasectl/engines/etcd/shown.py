@@ -69,9 +69,9 @@ class ShownPools:
             count(keys.tickets(pool_type)),
         ).answers
         self._check_there(pool_type, pool)
+        better = before.items if name is None else _competing(before.items, name)
         standing = Standing(
-            position=1
-            + sum(name is None or name_wanted(kv) in (None, name) for kv in before.items),
+            position=1 + len(better),
             others=max(0, tickets.count - 1),
             held=resources.count - frees.count,
             capacity=resources.count,

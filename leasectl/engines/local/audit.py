@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from leasectl.engines.local.store import ENDED_MARK
 from leasectl.model import Process
 from leasectl.state.directory import State
 from leasectl.state.rows import parse_optional_process
@@ -55,7 +56,7 @@ def claims_without_record(state: State) -> list[Claim]:
         state,
         # What was ended by force is kept for a handle that knows that it has lost it.
         "SELECT owner AS claim_key, name FROM resource "
-        "WHERE owner IS NOT NULL AND owner NOT LIKE '!%' AND NOT EXISTS "
+        f"WHERE owner IS NOT NULL AND owner NOT LIKE '{ENDED_MARK}%' AND NOT EXISTS "
         "(SELECT 1 FROM lease WHERE handle = owner AND lease.name = resource.name)",
     )
 

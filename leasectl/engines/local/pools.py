@@ -10,12 +10,12 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import TICKETS
-from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.store import ENDED_MARK, LocalStore
 from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
-from leasectl.state.rows import parse_labels, parse_optional_process, shown_labels
+from leasectl.state.rows import labels_for_people, parse_labels, parse_optional_process
 from leasectl.system.clock import Clock
 
 
@@ -142,8 +142,8 @@ class LocalPools:
         rows = self._state.query(
             "SELECT resource.name AS name, owner, fence, ticket, grant_number, holder_identity, "
             "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, "
-            "expires_at - ? AS expires_in, claim_key, reason FROM resource "
-            "LEFT JOIN ended ON ended.name = resource.name AND owner = '!' || claim_key "
+            "expires_at - ? AS expires_in, claim_key, reason FROM resource LEFT JOIN ended "
+            f"ON ended.name = resource.name AND owner = '{ENDED_MARK}' || claim_key "
             "WHERE resource.type = ? ORDER BY resource.name",
             self._clock.elapsed(),
             pool_type,
@@ -192,6 +192,6 @@ def _entry(row: sqlite3.Row) -> QueueEntry:
         claim_key=row["owner"],
         pid=process.pid if process else None,
         name=row["name"],
-        labels=shown_labels(row["labels"]),
+        labels=labels_for_people(parse_labels(row["labels"])),
         suspended=bool(row["suspended"]),
     )

@@ -108,10 +108,6 @@ class LocalStore:
         )
         return [row for row in found if row["name"] not in but] if but else found
 
-    def draw_fences(self, count: int) -> range:
-        """Fences that nobody was ever given."""
-        return self.state.draw_fences(count)
-
     def note_grant(self, pool_type: str, number: int) -> None:
         """Have the pool remember the number of its last grant."""
         self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (number, pool_type))

@@ -157,7 +157,7 @@ class LocalWaiter:
         is_more_free = len(resources) > request.count or request.name is not None
         resources = resources[: request.count]
         self._store.note_grant(request.type, grant)
-        fences = self._store.draw_fences(len(resources))
+        fences = self._store.state.draw_fences(len(resources))
         now = self._clock.wall()
         leases = tuple(
             _lease(own, resource, fence=fence, grant=grant, now=now)

@@ -10,9 +10,8 @@ from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, par
 from leasectl.engines.etcd.waiting.targets import Watched
 from leasectl.errors import NotAllowed
 from leasectl.http.no_answer import NoAnswer
+from leasectl.text.fields import MALFORMED
 from leasectl.text.printable import printable
-
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class EventsLost(Exception):
@@ -68,7 +67,7 @@ def parse_line(line: str) -> WatchLine:
         except UnicodeDecodeError as error:
             raise EventsLost from error
         return WatchLine(int(result.get("watch_id", 0)), bool(result.get("created")), events)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise NoAnswer(f"no event: {error!r}") from error
 
 

@@ -1,0 +1,41 @@
+"""How a field of JSON is read that somebody else has written: checked before it is believed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, TypeVar
+
+from leasectl.text.naming import is_name
+
+# What comes of reading fields of what isn't what it should be.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+_Value = TypeVar("_Value")
+
+
+def read_number(value: Any) -> float:
+    """A number that is one; ValueError for NaN and infinity, as `MALFORMED` has it."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError("a number has no end")
+    return number
+
+
+def read_text(value: object) -> str:
+    """A text as it was written, which may be unsafe to show."""
+    if not isinstance(value, str):
+        raise TypeError("a text is none")
+    return value
+
+
+def read_name(value: object) -> str:
+    """A name that is allowed."""
+    name = read_text(value)
+    if not is_name(name):
+        raise ValueError("a name is not allowed")
+    return name
+
+
+def read_optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
+    """A field that may be null, or may be missing from what an older version wrote."""
+    return None if value is None else read(value)
