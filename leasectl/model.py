@@ -35,6 +35,9 @@ def parse_process(text: str) -> Process:
 
 Scope = Literal["step", "test"]
 HandleState = Literal["acquiring", "held", "released"]
+# Who or what ended a hold: a command, the delay that was asked for, the death of a guard or waiter,
+# `run` as its command had ended, the end of a ttl, somebody's force, or that the resource is gone.
+ReleasedBy = Literal["command", "delay", "guard", "run", "ttl", "force", "removal"]
 
 
 class Request(NamedTuple):
@@ -49,6 +52,7 @@ class Request(NamedTuple):
         scope: ``step``, or ``test`` for leases that outlive the step.
         labels: Shown to people beside the holder.
         other_types: Types that would do as well, in order: whichever has one free first.
+        priority: The higher goes first, -100 to 100.
     """
 
     type: str
@@ -59,6 +63,7 @@ class Request(NamedTuple):
     scope: Scope = "step"
     labels: Labels = ()
     other_types: tuple[str, ...] = ()
+    priority: int = 0
 
     @property
     def types(self) -> tuple[str, ...]:

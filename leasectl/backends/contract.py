@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 from leasectl.engines.contract import LostListener
 from leasectl.errors import Cancelled
 from leasectl.http.settings import Settings
-from leasectl.model import Claimant, Lease, Process, Request
+from leasectl.model import Claimant, Lease, Process, ReleasedBy, Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
@@ -169,12 +169,19 @@ class Backend(Protocol):
     def withdraw(self, claim_key: str) -> None:
         """Take the request that a claim key finds out of the queue, if it is in one."""
 
-    def release(self, claim_key: str, names: Sequence[str]) -> Iterable[str]:
+    def release(
+        self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
+    ) -> Iterable[str]:
         """Give names back, as far as the claim key still finds them. Twice is once.
 
         A remote backend yields each as it is done, and raises in the end if one couldn't be. Its
         claim key is the journal's key. No names are all that the key may have been granted, and
         what it had that was ended by force.
+
+        Args:
+            claim_key: What finds them.
+            names: Which.
+            by: Who ends them, for the record of events.
         """
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:

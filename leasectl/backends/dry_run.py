@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
 from leasectl.backends.kinds import no_pools
-from leasectl.model import Claimant, Request
+from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.state.directory import State
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class DryRunBackend:
     def withdraw(self, claim_key: str) -> None:
         """Nobody ever waits."""
 
-    def release(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
+    def release(
+        self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
         return ()
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 An engine keeps pools, tickets and claims, and tells of changes. Who waits for how long, and what
 is done when something fails, is up to `leasectl.backends.pool`; of the order an engine knows one
 rule, and keeps it inside the step that claims: a ticket may take a resource only if no better
-ticket that isn't suspended could use that resource. Better is who came earlier. A ticket for a
-name could use that one resource; any other could use each, also while it waits for more of them.
+ticket that isn't suspended could use that resource. Better is who has the higher effective
+priority (`ranking`), and of equals who came earlier. A ticket for a name could use that one
+resource; any other could use each, also while it waits for more of them, or for the pool's pace.
+That pace (`pacing`) is kept inside the step that claims, too.
 
 A ticket or claim whose holder is dead disappears without anybody's help; how an engine knows that
 (a process, a ttl) is its own affair. A waiter that lives and doesn't run is found out by a witness:
@@ -21,7 +23,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.errors import BackendUnreachable
-from leasectl.model import Claimant, Lease, Process
+from leasectl.model import Claimant, Lease, Process, ReleasedBy
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Standing
@@ -55,6 +57,8 @@ class Outlook(NamedTuple):
         look_again_at: By then one has to look, as nobody tells of it that a claim expires; on the
             engine's elapsed clock, None for never.
         pool_type: Where several types would do, that of the leases; else None.
+        next_grant_at: It is its turn and there is enough, but the pool's pace makes it wait until
+            then, on the elapsed clock; None where it is anything else that it waits for.
     """
 
     leases: tuple[Lease, ...] | None = None
@@ -62,6 +66,7 @@ class Outlook(NamedTuple):
     is_behind: bool = False
     look_again_at: float | None = None
     pool_type: str | None = None
+    next_grant_at: float | None = None
 
 
 class Waiter(Protocol):
@@ -171,8 +176,19 @@ class Engine(Protocol):
     def withdraw(self, claim_key: str) -> None:
         """Take away whatever tickets have a claim key, in all queues; wake who waits with them."""
 
-    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Free the claims that a claim key finds, all or some; returns the names freed."""
+    def free(
+        self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
+        """Free the claims that a claim key finds, all or some.
+
+        Args:
+            claim_key: What finds them.
+            names: Which; None for all.
+            by: Who ends them, for the record of events.
+
+        Returns:
+            The names freed.
+        """
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         """Give the claims that a claim key finds their full time again; returns what they hold.

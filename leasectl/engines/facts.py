@@ -10,6 +10,25 @@ from typing import NamedTuple
 from leasectl.model import Labels, Lease
 
 
+class PoolSettings(NamedTuple):
+    """How a pool grants.
+
+    Args:
+        pace_seconds: Over any time T it grants at most ``burst + T / pace_seconds`` acquisitions,
+            whatever their counts; 0 for no pace.
+        burst: So many may come at once.
+        aging_seconds: For each such time that it has waited a ticket counts as one priority
+            higher; 0 for none.
+    """
+
+    pace_seconds: float = 0.0
+    burst: int = 1
+    aging_seconds: float = 0.0
+
+
+NO_SETTINGS = PoolSettings()
+
+
 class QueueEntry(NamedTuple):
     """A place in a queue, as every store of pools can tell of it.
 
@@ -23,6 +42,8 @@ class QueueEntry(NamedTuple):
         name: The one resource that will do; None for any.
         labels: Of the request.
         suspended: It could have claimed and its process didn't come: those behind it may pass.
+        priority: As asked for.
+        effective_priority: With what it has gained by waiting.
     """
 
     ticket: int
@@ -34,6 +55,8 @@ class QueueEntry(NamedTuple):
     name: str | None = None
     labels: Labels = ()
     suspended: bool = False
+    priority: int = 0
+    effective_priority: int = 0
 
 
 class Resource(NamedTuple):
@@ -72,6 +95,8 @@ class Standing(NamedTuple):
         capacity: Resources there are.
         longest_holder: Who has held for longest, or None.
         longest_since: When that was acquired, wall clock, in seconds; 0 for nobody.
+        next_grant_at: When the pool's pace allows the next grant, on the elapsed clock; None when
+            it does so now, and where that can't be told.
     """
 
     position: int
@@ -80,14 +105,25 @@ class Standing(NamedTuple):
     capacity: int
     longest_holder: str | None = None
     longest_since: float = 0.0
+    next_grant_at: float | None = None
 
 
 class Pool(NamedTuple):
-    """A pool as it is at one instant."""
+    """A pool as it is at one instant.
+
+    Args:
+        type: Its type.
+        resources: All of them, by name.
+        queue: Who waits, in the order in which they will be served.
+        settings: How it grants.
+        next_grant_in_seconds: When its pace allows the next grant; 0 for now.
+    """
 
     type: str
     resources: tuple[Resource, ...]
     queue: tuple[QueueEntry, ...]
+    settings: PoolSettings = NO_SETTINGS
+    next_grant_in_seconds: float = 0.0
 
     @property
     def capacity(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from leasectl.engines.facts import Pool
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.model import Process
 
 
@@ -23,8 +23,19 @@ class PoolAdmin(Protocol):
             expiries: Ask as well when each lease runs out, where that costs extra.
         """
 
-    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+    def create_pool(
+        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
+    ) -> None:
         """Make a pool; InvalidRequest when it is there or a name is taken."""
+
+    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+        """Have a pool grant as these settings say, those who wait in it included.
+
+        What it has granted counts for a new pace, too: nothing comes sooner than it allows.
+
+        Raises:
+            NotFound: No such type.
+        """
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         """Add free resources to a pool; InvalidRequest when a name is taken."""

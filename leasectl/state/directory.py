@@ -244,19 +244,14 @@ class State:
         return int(version)
 
     def _note_boot(self) -> None:
-        """After a reboot, let everything that was due at some uptime be due at once.
-
-        What such a lease was held for can't have survived either.
-        """
+        """After a reboot, let everything that was due at some uptime be due at once."""
         ((noted,),) = self.query("SELECT boot_id FROM meta")
-        if noted == boot_id():
-            return
-        with self.transaction() as db:
-            db.execute("UPDATE meta SET boot_id = ?", (boot_id(),))
-            _note_drawn(self._lock_fd, _drawn(self._lock_fd)[0], 0)  # it may be older than that
-            db.execute("UPDATE timer SET due = 0")
-            db.execute("UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL")
-            db.execute("UPDATE handle SET released_at = 0 WHERE released_at IS NOT NULL")
+        if noted != boot_id():
+            from leasectl.state.reboot import note_boot
+
+            with self.transaction() as db:
+                _note_drawn(self._lock_fd, _drawn(self._lock_fd)[0], 0)  # it may be older than that
+                note_boot(db)
 
 
 def check_directory(directory: str, *, create: bool) -> None:

@@ -101,6 +101,26 @@ def _keep_what_was_ended(db: sqlite3.Connection) -> None:
     )
 
 
+def _keep_history_and_pace(db: sqlite3.Connection) -> None:
+    """7 to 8: events, pools with settings, requests with a priority."""
+    db.execute("ALTER TABLE handle ADD COLUMN priority INTEGER NOT NULL DEFAULT 0")
+    db.execute("ALTER TABLE handle ADD COLUMN queued_at REAL")
+    db.execute(
+        "CREATE TABLE pool_setting (type TEXT PRIMARY KEY, pace_seconds REAL NOT NULL, "
+        "burst INTEGER NOT NULL, aging_seconds REAL NOT NULL, paid_until REAL NOT NULL) "
+        "WITHOUT ROWID"
+    )
+    db.execute(
+        "CREATE TABLE event (number INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, "
+        "kind TEXT NOT NULL, backend TEXT NOT NULL, type TEXT NOT NULL, handle TEXT NOT NULL, "
+        "holder TEXT NOT NULL, facts TEXT NOT NULL)"
+    )
+    db.execute("CREATE INDEX event_of_pool ON event (backend, type, number)")
+    db.execute("CREATE INDEX event_of_handle ON event (handle, number)")
+    db.execute("CREATE TABLE follower (pipe TEXT PRIMARY KEY, process TEXT NOT NULL) WITHOUT ROWID")
+    hand_over(db)
+
+
 # By the version that they lead away from.
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _name_the_directory,
@@ -109,4 +129,5 @@ _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     4: _take_several_types,
     5: _let_tickets_be_passed,
     6: _keep_what_was_ended,
+    7: _keep_history_and_pace,
 }

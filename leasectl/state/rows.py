@@ -101,6 +101,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "served": handle.served,
         "unconfirmed": handle.unconfirmed,
         "explicit_ttl": handle.explicit_ttl,
+        "priority": request.priority,
     }
 
 
@@ -131,6 +132,7 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         scope=_scope(row["scope"]),
         labels=labels_for_people(labels),
         other_types=tuple(other_types),
+        priority=row["priority"],
     )
     return Handle(
         id=row["id"],

@@ -86,7 +86,9 @@ CREATE TABLE handle (
   unconfirmed INTEGER NOT NULL DEFAULT 0,  -- that client may not know of it
   explicit_ttl INTEGER NOT NULL DEFAULT 0, -- else it is the backend's default
   types TEXT,                      -- all that would do, with commas; NULL where it is one
-  lost_reason TEXT NOT NULL DEFAULT ''     -- who took it by force, and why
+  lost_reason TEXT NOT NULL DEFAULT '',    -- who took it by force, and why
+  priority INTEGER NOT NULL DEFAULT 0,
+  queued_at REAL                   -- CLOCK_BOOTTIME; NULL of who was queued by an older version
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
@@ -96,6 +98,29 @@ CREATE TABLE ended (               -- claims ended by force; resource.owner is '
   claim_key TEXT NOT NULL,
   guard TEXT,                      -- whose end frees it
   reason TEXT NOT NULL             -- who ended it, and why
+) WITHOUT ROWID;
+CREATE TABLE pool_setting (        -- of pools that have other than the usual
+  type TEXT PRIMARY KEY,
+  pace_seconds REAL NOT NULL,
+  burst INTEGER NOT NULL,
+  aging_seconds REAL NOT NULL,
+  paid_until REAL NOT NULL         -- CLOCK_BOOTTIME; see `leasectl.engines.pacing`
+) WITHOUT ROWID;
+CREATE TABLE event (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  time REAL NOT NULL,              -- wall clock
+  kind TEXT NOT NULL,
+  backend TEXT NOT NULL,
+  type TEXT NOT NULL,
+  handle TEXT NOT NULL,            -- '' where there is none
+  holder TEXT NOT NULL,
+  facts TEXT NOT NULL              -- the rest, as JSON
+);
+CREATE INDEX event_of_pool ON event (backend, type, number);
+CREATE INDEX event_of_handle ON event (handle, number);
+CREATE TABLE follower (            -- who is woken by events
+  pipe TEXT PRIMARY KEY,           -- in waiters/
+  process TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE lease (
   handle TEXT NOT NULL,

@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS
-from leasectl.engines.facts import Pool
+from leasectl.engines.facts import Pool, PoolSettings
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.changes import PoolChange, carry_out, plan
@@ -1064,6 +1064,25 @@ class TestPools:
         for pool_type in ("b", "c", "a"):
             make_pool(world, 1, pool_type)
         assert [pool.type for pool in world.pools.pools()] == ["a", "b", "c"]
+
+    def test_a_pool_is_shown_with_how_it_grants(self, world: World) -> None:
+        world.pools.create_pool("T", ["T--00"], settings=PoolSettings(pace_seconds=20, burst=2))
+        make_pool(world, 1, "U")
+        world.pools.change_settings("U", PoolSettings(aging_seconds=1800))
+        assert [pool.settings for pool in world.pools.pools()] == [
+            PoolSettings(pace_seconds=20, burst=2),
+            PoolSettings(aging_seconds=1800),
+        ]
+        world.pools.change_settings("T", PoolSettings())
+        assert the_pool(world).settings == PoolSettings()
+
+    def test_settings_go_with_their_pool(self, world: World) -> None:
+        world.pools.create_pool("T", ["T--00"], settings=PoolSettings(pace_seconds=20))
+        world.pools.delete_pool("T", force=False)
+        with pytest.raises(NotFound):
+            world.pools.change_settings("T", PoolSettings(pace_seconds=20))
+        make_pool(world, 1)
+        assert the_pool(world).settings == PoolSettings()
 
     def test_a_pool_is_made_once(self, world: World) -> None:
         make_pool(world, 1)

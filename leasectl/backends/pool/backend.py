@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
 from leasectl.engines.contract import Engine
-from leasectl.model import Claimant
+from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
@@ -53,12 +53,14 @@ class PoolBackend:
     def withdraw(self, claim_key: str) -> None:
         self._engine.withdraw(claim_key)
 
-    def release(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
+    def release(
+        self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
         if names:
-            return self._engine.free(claim_key, names)
+            return self._engine.free(claim_key, names, by=by)
         if self.remote:
             self._engine.withdraw(claim_key)
-        return self._engine.free(claim_key)
+        return self._engine.free(claim_key, by=by)
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         return self._engine.renew(claim_key, ttl_seconds=ttl_seconds)

@@ -16,7 +16,7 @@ from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.limits import check_request
 from leasectl.backends.proxy.releases import Releases
 from leasectl.errors import NotSupported
-from leasectl.model import Claimant
+from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class ProxyBackend:
         )
         journal.granted(acquisition.take())
 
-    def release(self, claim_key: str, names: Sequence[str]) -> Iterator[str]:
+    def release(
+        self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
+    ) -> Iterator[str]:
         """As `Releases.release`."""
         return self._releases.release(claim_key, names)

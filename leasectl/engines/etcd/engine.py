@@ -20,7 +20,7 @@ from leasectl.engines.etcd.renewals import EtcdRenewals
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.session import WaitSession
 from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
-from leasectl.model import Claimant
+from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 
 WAITER_TTL_SECONDS = 60.0
@@ -68,7 +68,9 @@ class EtcdEngine:
     def withdraw(self, claim_key: str) -> None:
         self._queues.withdraw(claim_key)
 
-    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def free(
+        self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
         return self._claims.free(claim_key, names)
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Below the prefix, with ``<id>`` for the etcd lease of an acquisition in hexadeci
 key                                     stands for                                   attached
 ======================================= ============================================ ==========
 ``pool/<type>``                         the pool; written by who changes it          while made
+``settings/<type>``                     how it grants                                no
 ``grants/<type>``                       the number of its last grant                 no
 ``name/<name>``                         the type that a name is taken for; by whom   no
 ``resource/<type>/<name>``              a resource; written by each claim of it      no
@@ -63,6 +64,9 @@ class Keys:
 
     def pool(self, pool_type: str) -> str:
         return f"{self.prefix}pool/{pool_type}"
+
+    def settings(self, pool_type: str) -> str:
+        return f"{self.prefix}settings/{pool_type}"
 
     def grants(self, pool_type: str) -> str:
         return f"{self.prefix}grants/{pool_type}"

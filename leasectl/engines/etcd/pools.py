@@ -31,9 +31,16 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.records import Claim, encode_free, encode_taken, last_fence, parse_claim
+from leasectl.engines.etcd.records import (
+    Claim,
+    encode_free,
+    encode_settings,
+    encode_taken,
+    last_fence,
+    parse_claim,
+)
 from leasectl.engines.etcd.shown import ShownPools, pool_types
-from leasectl.engines.facts import Pool
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.errors import InvalidRequest
 from leasectl.model import Process
 from leasectl.system.clock import Clock
@@ -72,7 +79,9 @@ class EtcdPools:
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         return self._shown.pools(pool_type, expiries=expiries)
 
-    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+    def create_pool(
+        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
+    ) -> None:
         self._check_untaken(pool_type, names)
         key, etcd_lease_id = self._keys.pool(pool_type), new_etcd_lease_id()
         making = f"being made under {etcd_lease_id}"
@@ -92,13 +101,20 @@ class EtcdPools:
             for batch in _batches(names, _ADDED_AT_ONCE):
                 self._add(pool_type, batch, born)
             # From here on it can be seen, and is attached to no lease any more.
-            if not self._gateway.commit([created_at(key, born)], [put(key, "")]).succeeded:
+            seen = [put(key, ""), put(self._keys.settings(pool_type), encode_settings(settings))]
+            if not self._gateway.commit([created_at(key, born)], seen).succeeded:
                 raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
         except BaseException:
             self._clear(pool_type, [created_at(key, born)])
             raise
         finally:
             self._claims.revoke(etcd_lease_id)
+
+    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+        pool, key = self._shown.record(pool_type), self._keys.settings(pool_type)
+        guard = created_at(pool.key, pool.create_revision)
+        if not self._gateway.commit([guard], [put(key, encode_settings(settings))]).succeeded:
+            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         born = self._shown.record(pool_type).create_revision
@@ -137,7 +153,11 @@ class EtcdPools:
             unused = [none_below(keys.tickets(pool_type)), none_below(keys.helds(pool_type))]
             outcome = self._gateway.commit(
                 [created_at(pool.key, pool.create_revision), *(() if force else unused)],
-                [delete(pool.key), delete_all(keys.tickets(pool_type))],
+                [
+                    delete(pool.key),
+                    delete(keys.settings(pool_type)),
+                    delete_all(keys.tickets(pool_type)),
+                ],
                 [read(pool.key)],
             )
             left = [found.first for found in outcome.answers]  # nothing, if it succeeded

@@ -16,7 +16,7 @@ from leasectl.engines.etcd.key_values import (
     safe_text,
     unreadable,
 )
-from leasectl.engines.facts import QueueEntry
+from leasectl.engines.facts import PoolSettings, QueueEntry
 from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Labels, Lease, Request
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
@@ -242,6 +242,24 @@ def parse_ticket(kv: KeyValue) -> QueueEntry:
             pid=read_optional(int, record.get("pid")),
             name=read_optional(read_name, record.get("name")),
             labels=safe_labels(read_labels(record.get("labels", ()))),
+        )
+    except MALFORMED as error:
+        raise unreadable(kv, error) from error
+
+
+def encode_settings(settings: PoolSettings) -> str:
+    """Write how a pool grants; `parse_settings` reads it back."""
+    return json.dumps(settings._asdict())
+
+
+def parse_settings(kv: KeyValue) -> PoolSettings:
+    """Read a key below ``settings/``."""
+    try:
+        record = json.loads(kv.value)
+        return PoolSettings(
+            pace_seconds=read_number(record["pace_seconds"]),
+            burst=int(record["burst"]),
+            aging_seconds=read_number(record["aging_seconds"]),
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error

@@ -18,8 +18,8 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import name_wanted
-from leasectl.engines.etcd.records import Claim, parse_claim, parse_ticket
-from leasectl.engines.facts import Pool, QueueEntry, Resource, Standing
+from leasectl.engines.etcd.records import Claim, parse_claim, parse_settings, parse_ticket
+from leasectl.engines.facts import NO_SETTINGS, Pool, QueueEntry, Resource, Standing
 from leasectl.system.clock import Clock
 
 _ASKED_AT_ONCE = 8
@@ -90,12 +90,13 @@ class ShownPools:
 
     def _show(self, pool_type: str, *, expiries: bool) -> Pool:
         keys = self._keys
-        resources, helds, alives, renewals, tickets = self._gateway.read(
+        resources, helds, alives, renewals, tickets, settings = self._gateway.read(
             read_all(keys.resources(pool_type), keys_only=True),
             read_all(keys.helds(pool_type)),
             read_all(keys.alives(pool_type), keys_only=True),
             read_all(keys.renewals(pool_type)),
             read_all(keys.tickets(pool_type)),
+            read(keys.settings(pool_type)),
         ).answers
         alive = {etcd_lease_id_in(kv) for kv in alives.items}
         renewed = {etcd_lease_id_in(kv): number_in(kv) for kv in renewals.items}
@@ -121,6 +122,7 @@ class ShownPools:
             pool_type,
             tuple(held.get(name, Resource(name)) for name in names),
             self._queue(tickets),
+            NO_SETTINGS if settings.first is None else parse_settings(settings.first),
         )
 
     def _held(self, claim: Claim, renewed: float, left: float | None) -> Iterator[Resource]:

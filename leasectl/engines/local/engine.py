@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.store import LocalStore
-from leasectl.model import Claimant
+from leasectl.model import Claimant, ReleasedBy
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
@@ -55,7 +55,9 @@ class LocalEngine:
             self._queues.take_away(pool_type, number)
             self._queues.wake([pipe])
 
-    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def free(
+        self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
         freed = self._store.free(claim_key, names)
         if names is None:  # its holder has done with what was ended by force, too
             from leasectl.engines.local.early_ends import LocalEarlyEnds

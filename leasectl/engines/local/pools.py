@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
-from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import TICKETS
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
+from leasectl.engines.pacing import after_change, next_grant_at
 from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
-from leasectl.state.rows import labels_for_people, parse_labels, parse_optional_process
+from leasectl.state.rows import insert, labels_for_people, parse_labels, parse_optional_process
 from leasectl.system.clock import Clock
 
 
@@ -57,9 +58,31 @@ class LocalPools:
         return [pool_type]
 
     def _pool(self, pool_type: str) -> Pool:
-        return Pool(pool_type, self._resources(pool_type), self._queue(pool_type))
+        settings, paid_until = self._settings(pool_type)
+        now = self._clock.elapsed()
+        due = next_grant_at(settings, paid_until, now)
+        return Pool(
+            pool_type,
+            self._resources(pool_type),
+            self._queue(pool_type),
+            settings,
+            0.0 if due is None else due - now,
+        )
 
-    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+    def _settings(self, pool_type: str) -> tuple[PoolSettings, float]:
+        """How a pool grants, and what its pace has paid for."""
+        rows = self._state.query(
+            "SELECT pace_seconds, burst, aging_seconds, paid_until FROM pool_setting "
+            "WHERE type = ?",
+            pool_type,
+        )
+        return next(
+            ((PoolSettings(*tuple(row)[:3]), row["paid_until"]) for row in rows), (NO_SETTINGS, 0.0)
+        )
+
+    def create_pool(
+        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
+    ) -> None:
         with self._state.transaction() as db:
             if db.execute("SELECT 1 FROM pool WHERE type = ?", (pool_type,)).fetchone():
                 raise refusals.pool_exists(pool_type)
@@ -67,7 +90,18 @@ class LocalPools:
                 "INSERT INTO pool (type, capacity, last_ticket, last_grant) VALUES (?, 0, 0, 0)",
                 (pool_type,),
             )
+            if settings != NO_SETTINGS:
+                self.change_settings(pool_type, settings)
             self.add_resources(pool_type, names)
+
+    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+        with self._state.transaction() as db:
+            self._store.pool(pool_type)
+            _, paid_until = self._settings(pool_type)
+            paid_until = after_change(settings, paid_until, self._clock.elapsed())
+            row = {"type": pool_type, **settings._asdict(), "paid_until": paid_until}
+            insert(db, "pool_setting", row, replace=True)
+            self._store.queues.wake_all(pool_type)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._state.transaction() as db:
@@ -130,6 +164,7 @@ class LocalPools:
             self.remove_resources(pool_type, [r.name for r in pool.resources], force=force)
             db.execute("DELETE FROM ticket WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM suspended WHERE type = ?", (pool_type,))
+            db.execute("DELETE FROM pool_setting WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
 
     def _resize(self, pool_type: str, by: int) -> None:

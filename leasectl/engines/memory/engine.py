@@ -12,7 +12,7 @@ from typing import Callable
 
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter, Waker
-from leasectl.model import Claimant
+from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.wakeup import Wakeup
 
 
@@ -46,7 +46,9 @@ class MemoryEngine:
         with self._store.lock:
             self._store.send_away(self._store.places_of(claim_key))
 
-    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def free(
+        self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
         with self._store.lock:
             freed = [
                 stock

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.engines import refusals
-from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.pacing import after_change
 from leasectl.model import Process
 
 
@@ -27,13 +28,23 @@ class MemoryPools:
             types = sorted(self._store.pools) if pool_type is None else [pool_type]
             return tuple(self._show(self._store.pool(each)) for each in types)
 
-    def create_pool(self, pool_type: str, names: Sequence[str]) -> None:
+    def create_pool(
+        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
+    ) -> None:
         with self._store.lock:
             if pool_type in self._store.pools:
                 raise refusals.pool_exists(pool_type)
             self._store.check_untaken(pool_type, names)
-            pool = self._store.pools[pool_type] = StockedPool(pool_type)
+            pool = self._store.pools[pool_type] = StockedPool(pool_type, settings)
             self._store.add(pool, names)
+
+    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+        with self._store.lock:
+            pool = self._store.pool(pool_type)
+            now = self._store.clock.elapsed()
+            pool.paid_until = after_change(settings, pool.paid_until, now)
+            pool.settings = settings
+            pool.wake_all()
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:
@@ -90,6 +101,7 @@ class MemoryPools:
             pool.type,
             tuple(_resource(each, now) for each in stock),
             tuple(_entry(each, suspended=pool.queue.is_suspended(each)) for each in pool.queue),
+            pool.settings,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.ranking import Ranking
 from leasectl.model import Claimant, Lease
@@ -33,6 +34,7 @@ class StockedPool:
 
     Args:
         type: Its type.
+        settings: How it grants.
         stock: Its resources, by name.
         free: Those that nobody holds, least recently acquired first: ranked by their last fences.
         held: Those that somebody holds, longest held first.
@@ -42,9 +44,11 @@ class StockedPool:
             clock, earliest first.
         last_ticket: The last number that a ticket got.
         last_grant: The last number that an acquisition got.
+        paid_until: What its pace has paid for, as `pacing` has it, on the elapsed clock.
     """
 
     type: str
+    settings: PoolSettings = NO_SETTINGS
     stock: dict[str, Stock] = field(default_factory=dict)
     free: Ranking = field(default_factory=Ranking)
     held: OrderedDict[str, Stock] = field(default_factory=OrderedDict)
@@ -53,6 +57,7 @@ class StockedPool:
     called: dict[Place, float] = field(default_factory=dict)
     last_ticket: int = 0
     last_grant: int = 0
+    paid_until: float = 0.0
 
     def wake_all(self) -> None:
         """Wake everybody in the queue."""

@@ -330,4 +330,23 @@ CREATE TABLE suspended (
 """
 )
 
-BY_VERSION = dict(enumerate((SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5, SCHEMA_6), 1))
+_LAST_OF_6 = "  types TEXT\n"
+SCHEMA_7 = (
+    SCHEMA_6.replace(_LAST_OF_6, _LAST_OF_6[:-1] + ",\n  lost_reason TEXT NOT NULL DEFAULT ''\n")
+    + """
+CREATE TABLE ended (
+  name TEXT PRIMARY KEY,
+  type TEXT NOT NULL,
+  claim_key TEXT NOT NULL,
+  guard TEXT,
+  reason TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+)
+
+BY_VERSION = dict(
+    enumerate(
+        (SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5, SCHEMA_6, SCHEMA_7),
+        1,
+    )
+)

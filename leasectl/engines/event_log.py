@@ -1,0 +1,47 @@
+"""What an engine has for those who want to know what happened in its pools.
+
+Events are written by the steps that change something, in the same transaction. So there is no way
+to write one here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+
+
+class EventWatch(Protocol):
+    """Tells that there may be more events.
+
+    Attributes:
+        fd: Readable when that may be so.
+    """
+
+    @property
+    def fd(self) -> int: ...
+
+    def clear(self) -> None:
+        """Get ready for the next; whoever calls this has to read again afterwards."""
+
+    def close(self) -> None:
+        """Watch no longer."""
+
+
+class EventLog(Protocol):
+    """The events of an engine's pools, in the order in which they happened."""
+
+    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+        """The events that are still kept, the oldest first.
+
+        Args:
+            wanted: Which of them.
+            after: Only those with a larger number than this.
+        """
+
+    def last_number(self) -> int:
+        """The number of the last event there was; 0 for none."""
+
+    def watch(self) -> EventWatch:
+        """Be told of more events, from now on; whoever calls this reads once more afterwards."""

@@ -1,0 +1,92 @@
+"""What may happen to leases and pools that a person asks about later, as one fact each."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+EventKind = Literal[
+    "queued",  # a ticket was put
+    "granted",  # all that was asked for, after a wait
+    "gave up",  # a ticket ended without a grant
+    "lost",  # a holder's lease ended although it didn't mean it to; it is told
+    "released",  # resources are free again, whoever did it; each that was granted has one end
+    "pool made",
+    "pool changed",
+    "pool deleted",
+]
+
+
+class Event(NamedTuple):
+    """One event. Holders are named by their identities; no command line and no environment.
+
+    Args:
+        number: Its place in the order of its log; grows, and may leave numbers out.
+        time: Wall clock, seconds since the epoch, of whoever wrote it.
+        kind: What happened.
+        type: The pool.
+        names: Of the resources that it is about.
+        fences: Of these, in the same order; empty where the backend has none.
+        handle: The handle's id; empty where there is none.
+        acquisition: Its number; 0 where there is none.
+        holder_identity: Who waits or holds; empty where there is none.
+        count: How many were asked for.
+        priority: As asked for.
+        ticket: The number of the place in the queue; 0 where the backend has none.
+        grant: The acquisition's number among the pool's grants; likewise.
+        wait_seconds: Of a grant, or of who gave up: since the request was made.
+        hold_seconds: Of what ended: since its grant.
+        by: Of what ended: who or what ended it, one of `ReleasedBy`; else empty.
+        reason: For people: why it was given up, who took it by force and why, what was changed.
+    """
+
+    number: int
+    time: float
+    kind: EventKind
+    type: str
+    names: tuple[str, ...] = ()
+    fences: tuple[int, ...] = ()
+    handle: str = ""
+    acquisition: int = 0
+    holder_identity: str = ""
+    count: int = 1  # type: ignore[assignment]  # as in Request
+    priority: int = 0
+    ticket: int = 0
+    grant: int = 0
+    wait_seconds: float | None = None
+    hold_seconds: float | None = None
+    by: str = ""
+    reason: str = ""
+
+
+class EventFilter(NamedTuple):
+    """Which events are wanted; None is any.
+
+    Args:
+        type: Of that pool.
+        handle: Of that handle.
+        name: About that resource.
+        holder: Whose holder's identity has this in it.
+        since: Not before that time, wall clock, seconds since the epoch.
+        until: Not after that time, likewise.
+    """
+
+    type: str | None = None
+    handle: str | None = None
+    name: str | None = None
+    holder: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+    def wants(self, event: Event) -> bool:
+        """Tell whether an event is one of those."""
+        return (
+            self.type in (None, event.type)
+            and self.handle in (None, event.handle)
+            and (self.name is None or self.name in event.names)
+            and (self.holder is None or self.holder in event.holder_identity)
+            and (self.since is None or event.time >= self.since)
+            and (self.until is None or event.time <= self.until)
+        )
+
+
+ALL_EVENTS = EventFilter()
