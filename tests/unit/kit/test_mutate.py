@@ -68,7 +68,9 @@ def test_it_tells_who_was_killed_and_shows_who_survived(root: Path) -> None:
 def test_who_hangs_has_been_noticed(root: Path) -> None:
     (root / "test_it.py").write_text(TESTS.replace("20", "0"))
     code, out = mutate(root, "--limit", "3", "--jobs", "2")
-    assert (code, out.splitlines()[-1]) == (1, "5 of 6 killed, 2 of them by the time limit")
+    told = re.fullmatch(r"5 of 6 killed, (\d) of them by the time limit", out.splitlines()[-1])
+    # On a busy machine one that doesn't hang may take as long.
+    assert code == 1 and told is not None and int(told[1]) >= 2
 
 
 def test_it_goes_on_where_it_was_and_picks_by_the_seed(root: Path, tmp_path: Path) -> None:
