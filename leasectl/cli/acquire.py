@@ -83,10 +83,12 @@ def command(
 ) -> None:
     """Take N leases of a type and print the path of their handle.
 
-    Waits its turn: first come, first served. The handle is what release, reacquire, renew and
-    cat take. Without --guard-pid, --release-after or --ttl it is held until you release it.
+    Waits its turn: first come, first served, but the higher --priority before the lower. The
+    handle is what release, reacquire, renew and cat take. Without --guard-pid, --release-after or
+    --ttl it is held until you release it.
     """
     request = options.make_request(scope=scope, **wanted)
+    request = options.without_vain_priority(request, backend, quiet=quiet)
     if as_json:
         output = options.as_json_only("output", "--output", output)
     pid = step_pid if guard_pid is None else guard_pid

@@ -63,6 +63,7 @@ ENVIRONMENT = (
     ),
     ("LEASE_PROXY_SERVER_URL", "the same, if LEASECTL_BACKEND isn't set"),
     ("LEASECTL_SERVE_PID", "process of the server that serve --print-env has started"),
+    ("LEASECTL_PRIORITY", "how a request goes before others, unless --priority says it"),
     ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),
     ("LEASECTL_USER_FILE", "file with user:password for etcd"),
     ("LEASECTL_CA_FILE", "certificates to trust, of https:// or etcds://"),

@@ -67,6 +67,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
             "types": handle.request.types,
             "count": handle.request.count,
             "scope": handle.request.scope,
+            "priority": handle.request.priority,
             "state": handle.state,
             "acquisition": handle.acquisition,
             "release_at": None if left is None else rfc3339(time.time() + left),

@@ -183,6 +183,16 @@ _request_options = (
         metavar="N",
         help="How many; all or none.",
     ),
+    option(
+        "--priority",
+        group=WAITING,
+        type=click.IntRange(-100, 100),
+        default=0,
+        envvar="LEASECTL_PRIORITY",
+        show_envvar=True,
+        metavar="N",
+        help="The higher goes first, whoever came earlier; of equals, who came first. Default: 0.",
+    ),
     option("--name", group=WHAT, type=check_name, metavar="NAME", help="Take this very resource."),
     option(
         "--label",
@@ -271,6 +281,7 @@ def make_request(
     release_after_seconds: float | None,
     ttl_seconds: float | None,
     labels: tuple[str, ...],
+    priority: int,
     scope: Scope = "step",
 ) -> Request:
     """Make a `Request` of the values of `request_options`."""
@@ -283,4 +294,34 @@ def make_request(
         scope=scope,
         labels=parse_labels(labels),
         other_types=pool_types[1:],
+        priority=priority,
     )
+
+
+def without_vain_priority(request: Request, backend: str | None, *, quiet: bool) -> Request:
+    """A request as its backend can take it: a variable is set for all commands, and not asked for.
+
+    A priority that an option asks for stays, and is refused by a backend that knows none.
+
+    Args:
+        request: As `make_request` has it.
+        backend: What ``--backend`` says.
+        quiet: Say nothing of what is ignored.
+    """
+    source = click.get_current_context().get_parameter_source("priority")
+    if not request.priority or source is click.core.ParameterSource.COMMANDLINE:
+        return request
+    from leasectl.backends.kinds import kind_of, pool_prefixes
+    from leasectl.cli.context import choose_backend
+    from leasectl.cli.output import note
+
+    url = choose_backend(backend).url
+    kind = kind_of(url)
+    if kind.has_pools or kind.grants_nothing:
+        return request
+    if not quiet:
+        note(
+            f"LEASECTL_PRIORITY is ignored: {url} has a queue of its own; only "
+            f"{pool_prefixes('and')} know priorities"
+        )
+    return request._replace(priority=0)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from leasectl.cli import pool_add, pool_apply, pool_create, pool_delete, pool_list, pool_remove
+from leasectl.cli import (
+    pool_add,
+    pool_apply,
+    pool_create,
+    pool_delete,
+    pool_list,
+    pool_remove,
+    pool_set,
+)
 from leasectl.cli.groups import CommandGroup
 
 
@@ -22,5 +30,6 @@ command.add_command(pool_create.command, "create")
 command.add_command(pool_apply.command, "apply")
 command.add_command(pool_add.command, "add")
 command.add_command(pool_remove.command, "remove")
+command.add_command(pool_set.command, "set")
 command.add_command(pool_list.command, "list")
 command.add_command(pool_delete.command, "delete")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.engines.facts import NO_SETTINGS
+from leasectl.pools.settings import SettingsChange, changed, describe
 from leasectl.text.naming import next_names
 
 EXAMPLE = """\b
 Examples:
   leasectl pool create azure--install --count 2
   leasectl pool create lab --names rack-7,rack-8
+  leasectl pool create azure--destroy --count 50 --pace 20s --aging 30m
 """
 
 
@@ -18,13 +21,30 @@ Examples:
 @pool_options.new_pool_argument
 @pool_options.count
 @pool_options.names
+@pool_options.pace
+@pool_options.burst
+@pool_options.aging
 @pool_options.quiet
 @options.backend
 def command(
-    *, pool_type: str, count: int | None, names: str | None, quiet: bool, backend: str | None
+    *,
+    pool_type: str,
+    count: int | None,
+    names: str | None,
+    pace_seconds: float | None,
+    burst: int | None,
+    aging_seconds: float | None,
+    quiet: bool,
+    backend: str | None,
 ) -> None:
-    """Make a pool."""
+    """Make a pool.
+
+    Its --pace, --burst and --aging can be changed later with: leasectl pool set TYPE
+    """
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
-    open_service(backend).pools.create_pool(pool_type, made)
-    pool_options.say_done(quiet, f'made pool "{pool_type}" of {pool_options.described(made)}')
+    settings = changed(NO_SETTINGS, SettingsChange(pace_seconds, burst, aging_seconds))
+    open_service(backend).pools.create_pool(pool_type, made, settings=settings)
+    grants = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
+    said = f'made pool "{pool_type}" of {pool_options.described(made)}{grants}'
+    pool_options.say_done(quiet, said)

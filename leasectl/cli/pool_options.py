@@ -10,6 +10,7 @@ from leasectl.cli import options
 from leasectl.cli.command import option
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
+from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
@@ -26,6 +27,28 @@ count = option(
     help="So many resources, named TYPE--00, TYPE--01 and so on.",
 )
 names = option("--names", metavar="A,B", help="Resources of these names, with commas between them.")
+pace = option(
+    "--pace",
+    "pace_seconds",
+    type=parse_duration,
+    metavar="D",
+    help="Grant at most one acquisition in this time, whatever its count, like 20s; 0: as many as "
+    "there is room for.",
+)
+burst = option(
+    "--burst",
+    type=int,
+    metavar="N",
+    help="So many may come at once before the pace counts. Default: 1.",
+)
+aging = option(
+    "--aging",
+    "aging_seconds",
+    type=parse_duration,
+    metavar="D",
+    help="Whoever has waited this long, like 30m, counts as one --priority higher, so that nobody "
+    "waits for ever; twice as long, two; 0: never.",
+)
 quiet = option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
 
 

@@ -134,9 +134,9 @@ def command(
 ) -> int:
     """Run a command under a lease, and end as it ended.
 
-    Waits for the lease, first come, first served; runs the command; releases the lease when the
-    command has ended, if not earlier. If leasectl itself is killed, the lease follows the
-    command. Signals are passed on.
+    Waits for the lease, first come, first served, but the higher --priority before the lower;
+    runs the command; releases the lease when the command has ended, if not earlier. If leasectl
+    itself is killed, the lease follows the command. Signals are passed on.
 
     \b
     The command finds in its environment:
@@ -152,6 +152,7 @@ def command(
     if before_retry is not None and not retry_on:
         raise InvalidRequest("--before-retry goes with --attempts and --retry-on")
     request = options.make_request(**wanted)
+    request = options.without_vain_priority(request, backend, quiet=quiet)
     check_request(request, wait_seconds, backend)
     if optional:
         warn_of_endless_wait(wait_seconds, quiet=quiet)

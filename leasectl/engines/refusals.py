@@ -35,7 +35,8 @@ def pool_exists(pool_type: str) -> InvalidRequest:
     """A pool of that type is there already."""
     return InvalidRequest(
         f'there is a pool "{pool_type}" already; add to it with: leasectl pool add {pool_type} '
-        "--count N, or make it what a file says, however often, with: leasectl pool apply -f FILE"
+        f"--count N, change its pace with: leasectl pool set {pool_type} --pace D, or make it what "
+        "a file says, however often, with: leasectl pool apply -f FILE"
     )
 
 

@@ -5,6 +5,8 @@ in two steps: `documents` makes parts of its YAML or JSON that know their line, 
 them as pools, in the form of Boskos' resources, and refuses what can't be meant. `changes` then
 compares what is to be with what is, and carries out the difference: what is held stays.
 
+How a pool grants, by options or by a file, is checked and put together in `settings`.
+
 What is shown of pools are the facts in `shown`. `showing` makes them of what a store tells and of
 the records of this state directory, and `shown_json` writes and reads them as JSON.
 """

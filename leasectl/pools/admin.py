@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
-from leasectl.engines.facts import Pool
+from leasectl.engines.facts import Pool, PoolSettings
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.pools.changes import PoolChange, carry_out, plan
 from leasectl.pools.definitions import Definition
+from leasectl.pools.settings import SettingsChange, changed
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview
 from leasectl.pools.shown_json import parse_overview
@@ -95,6 +96,24 @@ class PoolService:
                 except InvalidRequest:
                     if names == before:
                         raise  # it isn't that somebody else has just added the same
+
+    def change_settings(
+        self, pool_type: str, change: SettingsChange
+    ) -> tuple[PoolSettings, PoolSettings]:
+        """Have a pool grant otherwise; returns its settings before and after.
+
+        Raises:
+            NotFound: No such type.
+            InvalidRequest: It can't grant like that.
+            NotSupported: The backend has no pools of its own.
+        """
+        admin = self._service.pools
+        with self._service.atomic():
+            (pool,) = admin.pools(pool_type)
+            after = changed(pool.settings, change)
+            if after != pool.settings:
+                admin.change_settings(pool_type, after)
+            return pool.settings, after
 
     def apply(
         self, definitions: Iterable[Definition], *, dry_run: bool = False

@@ -149,6 +149,7 @@ class TestCat:
             "types": ["T"],
             "count": 1,
             "scope": "step",
+            "priority": 0,
             "state": "held",
             "acquisition": 1,
         }

@@ -156,8 +156,9 @@ def test_a_pool_that_is_there_isnt_made_again(cli: Cli) -> None:
     finished = cli("pool", "create", "T", "--count", "5")
     assert finished.code == USAGE
     assert finished.err == (
-        'leasectl: there is a pool "T" already; add to it with: leasectl pool add T --count N, or '
-        "make it what a file says, however often, with: leasectl pool apply -f FILE\n"
+        'leasectl: there is a pool "T" already; add to it with: leasectl pool add T --count N, '
+        "change its pace with: leasectl pool set T --pace D, or make it what a file says, however "
+        "often, with: leasectl pool apply -f FILE\n"
     )
     assert len(names(cli, "T")) == 2
 

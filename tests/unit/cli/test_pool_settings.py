@@ -1,0 +1,140 @@
+"""Pace, burst, ageing and priority, as people give them and see them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.kit.support import Cli
+
+USAGE, NOT_FOUND, UNREACHABLE = 64, 66, 69
+PROXY = "http://127.0.0.1:9"
+
+
+def settings(cli: Cli, pool_type: str = "T") -> tuple[object, ...]:
+    rows = cli.query(
+        "SELECT pace_seconds, burst, aging_seconds FROM pool_setting WHERE type = ?", pool_type
+    )
+    return rows[0] if rows else (0, 1, 0)
+
+
+def test_a_pool_is_made_with_them(cli: Cli) -> None:
+    finished = cli("pool", "create", "T", "--count", "5", "--pace", "20s", "--aging", "30m")
+    assert finished.err == (
+        'leasectl: made pool "T" of 5 resources, T--00 … T--04; pace 20s, aging 30m\n'
+    )
+    assert settings(cli) == (20, 1, 1800)
+
+
+def test_only_what_is_given_changes(cli: Cli) -> None:
+    cli.pool("T")
+    for args, after, said in (
+        (("--pace", "1.5"), (1.5, 1, 0), "pace 1.5s (was pace none)"),
+        (("--burst", "2", "--aging", "1h"), (1.5, 2, 3600), "pace 1.5s, burst 2, aging 1h (was"),
+        (("--pace", "1m"), (60, 2, 3600), "(was pace 1.5s, burst 2, aging 1h)"),
+        (("--pace", "60"), (60, 2, 3600), "pace 1m, burst 2, aging 1h (unchanged)"),
+        # Without a pace there is nothing that a burst could be of.
+        (("--pace", "0"), (0, 1, 3600), "pace none, aging 1h (was pace 1m, burst 2, aging 1h)"),
+        (("--aging", "0"), (0, 1, 0), "pace none (was pace none, aging 1h)"),
+    ):
+        finished = cli("pool", "set", "T", *args)
+        assert (finished.code, finished.out, settings(cli)) == (0, "", after)
+        assert finished.err.startswith('leasectl: pool "T": ')
+        assert said in finished.err
+    assert cli("pool", "set", "T", "--pace", "1s", "-q").err == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "say what to change: --pace D, --burst N or --aging D"),
+        (("--pace", "0.05"), "pace 0.05s: it can be 0.1s to 7d, or 0 for none"),
+        (("--pace", "8d"), "pace 8d: it can be 0.1s to 7d"),
+        (("--pace", "-1"), '"-1" is no duration'),
+        (("--pace", "20x"), '"20x" is no duration'),
+        (("--pace", ""), '"" is no duration'),
+        (("--burst", "0", "--pace", "1"), "burst 0: it can be 1 to 1000"),
+        (("--burst", "1001", "--pace", "1"), "burst 1001: it can be 1 to 1000"),
+        (("--burst", "2"), "burst 2 means nothing without a pace"),
+        (("--burst", "2", "--pace", "0"), "burst 2 means nothing without a pace"),
+        (("--aging", "0.5"), "aging 0.5s: it can be 1s to 30d, or 0 for none"),
+        (("--aging", "31d"), "aging 31d: it can be 1s to 30d"),
+    ],
+)
+def test_what_cant_be_meant_is_one_line_and_changes_nothing(
+    cli: Cli, args: tuple[str, ...], said: str
+) -> None:
+    cli.pool("T")
+    before = cli.snapshot()
+    for command in (("set", "T"), ("create", "U", "--count", "1")):
+        if args or command[0] == "set":
+            finished = cli("pool", *command, *args)
+            assert (finished.code, finished.out, finished.err.count("\n")) == (USAGE, "", 1)
+            assert said in finished.err
+    assert cli.snapshot() == before
+
+
+def test_an_unknown_type_gets_a_suggestion(cli: Cli) -> None:
+    cli.pool("azure--install")
+    finished = cli("pool", "set", "azure--instal", "--pace", "1s")
+    assert finished.code == NOT_FOUND
+    assert 'did you mean "azure--install"?' in finished.err
+
+
+@pytest.mark.parametrize("backend", ["none:", PROXY])
+def test_where_pools_are_anothers_it_is_said_who_can(cli: Cli, backend: str) -> None:
+    for command in (("set", "T"), ("create", "T", "--count", "1")):
+        finished = cli("pool", *command, "--pace", "1s", "--backend", backend)
+        assert finished.code == USAGE
+        assert f"backend {backend} has no pools; choose local: or etcd://" in finished.err
+
+
+class TestPriority:
+    def test_it_is_recorded_and_kept_by_a_reacquire(self, cli: Cli) -> None:
+        cli.pool("T")
+        handle = cli("acquire", "T", "--priority", "-7").handle
+        cli.ok("reacquire", handle)
+        assert json.loads(cli.ok("cat", handle, "--json"))["priority"] == -7
+
+    def test_it_is_the_variables_unless_it_is_given(self, cli: Cli) -> None:
+        cli.pool("T")
+        for args, variable, found in (
+            ((), "100", 100),
+            (("--priority", "3"), "100", 3),
+            ((), "", 0),
+            ((), None, 0),
+        ):
+            said = json.loads(cli.ok("acquire", "T", "--json", *args, LEASECTL_PRIORITY=variable))
+            assert said["priority"] == found
+            cli.ok("release", "--all")
+
+    @pytest.mark.parametrize("value", ["101", "-101", "x", "1.5"])
+    def test_what_is_none_is_refused(self, cli: Cli, value: str) -> None:
+        for finished in (
+            cli("acquire", "T", "--priority", value),
+            cli("run", "T", "--", "true", LEASECTL_PRIORITY=value),
+        ):
+            assert (finished.code, finished.err.count("\n")) == (USAGE, 1)
+            assert "'--priority' (env var: 'LEASECTL_PRIORITY')" in finished.err
+        assert not cli.state_dir.exists()
+
+    def test_a_server_with_a_queue_of_its_own_refuses_it(self, cli: Cli) -> None:
+        options = ("T", "--priority", "1", "--backend", PROXY)
+        for finished in (cli("acquire", *options), cli("run", *options, "--", "true")):
+            assert (finished.code, finished.err) == (
+                USAGE,
+                "leasectl: --priority is not supported by the lease proxy; local: and etcd:// can "
+                "do it\n",
+            )
+
+    def test_there_the_variable_is_ignored_and_that_is_said_once(self, cli: Cli) -> None:
+        args = ("run", "T", "--backend", PROXY, "-w", "0.1", "--attempts", "2", "--retry-on", "1")
+        for options, times in (((), 1), (("-q",), 0)):
+            finished = cli(*args, *options, "--", "true", LEASECTL_PRIORITY="5")
+            assert finished.code == UNREACHABLE
+            assert finished.err.count(f"LEASECTL_PRIORITY is ignored: {PROXY}") == times
+
+    def test_a_dry_run_takes_it(self, cli: Cli) -> None:
+        finished = cli("run", "T", "--priority", "5", "--backend", "none:", "--", "true")
+        assert (finished.code, finished.err) == (0, "")
