@@ -24,12 +24,13 @@ class Event(NamedTuple):
         time: Wall clock, seconds since the epoch, of whoever wrote it.
         kind: What happened.
         type: The pool.
-        names: Of the resources that it is about.
+        names: Of the resources that it is about; of an event of a pool, of those that came or went.
         fences: Of these, in the same order; empty where the backend has none.
         handle: The handle's id; empty where there is none.
         acquisition: Its number; 0 where there is none.
         holder_identity: Who waits or holds; empty where there is none.
-        count: How many were asked for.
+        count: How many were asked for; of an event of a pool, how many resources it has from then
+            on, 0 once it is deleted.
         priority: As asked for.
         ticket: The number of the place in the queue; 0 where the backend has none.
         grant: The acquisition's number among the pool's grants; likewise.

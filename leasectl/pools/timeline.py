@@ -1,0 +1,233 @@
+"""From when to when each thing lasted in a pool, put together of its events.
+
+Of a log whose beginning has been trimmed as well: what ended says itself how long it took. Wall
+clocks may have been set meanwhile: nothing lasts less than no time, and how long something took is
+what its event says, not the difference of two times.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from leasectl.engines.facts import Pool
+from leasectl.state.event import Event
+
+
+class Present(NamedTuple):
+    """How things stand in a pool now, for what its events don't say.
+
+    Args:
+        at: When this was; wall clock. The events have to be read afterwards.
+        capacity: Resources there are.
+        held: Since when each of them is held, wall clock, by name.
+        waiting: Since when each ticket waits, wall clock, by number.
+    """
+
+    at: float
+    capacity: int
+    held: Mapping[str, float]
+    waiting: Mapping[int, float]
+
+
+def present_of(pool: Pool, at: float) -> Present:
+    """The same, of what an engine told at a time."""
+    held = {each.name: each.lease.acquire_time for each in pool.resources if each.lease}
+    waiting = {each.ticket: each.since for each in pool.queue}
+    return Present(at, pool.capacity, held, waiting)
+
+
+class Intervals:
+    """Many stretches of time, in little memory. All times are wall clock, in seconds."""
+
+    def __init__(self) -> None:
+        self.begins = array("d")
+        self.ends = array("d")
+
+    def add(self, begin: float, end: float) -> None:
+        """Add one; a clock that went back makes it one of no length."""
+        self.begins.append(begin if begin < end else end)
+        self.ends.append(end)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return zip(self.begins, self.ends)
+
+
+class Timeline:
+    """What happened in one pool.
+
+    Attributes:
+        first: When the first event was; None as long as there is none.
+        last: When the last was.
+        grants: When each grant was, with its wait in seconds and its count, in their order.
+        ended: When each lease ended, with its hold in seconds, one for each name.
+        gave_up: When each ticket ended without a grant.
+        lost: When a lease was lost, once for each name.
+        taken_back: When a lease was taken from the dead, likewise.
+        held: From when to when a resource was held, for each hold that has ended.
+        waiting: From when to when somebody waited, for each wait that has ended.
+        arrival: When the first request was made; None for none.
+        completion: When the last lease ended; None for none.
+    """
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.last = 0.0
+        self.grants = array("d")
+        self.grant_waits = array("d")
+        self.grant_counts = array("l")
+        self.ended = array("d")
+        self.holds = array("d")
+        self.gave_up = array("d")
+        self.lost = array("d")
+        self.taken_back = array("d")
+        self.held = Intervals()
+        self.waiting = Intervals()
+        self.arrival: float | None = None
+        self.completion: float | None = None
+        self._open_holds: dict[str, float] = {}
+        self._open_waits: dict[tuple[str, int], tuple[int, float]] = {}
+        self._capacities: list[tuple[float, int]] = []
+        self._made_here = False
+        self._present: Present | None = None
+
+    def add(self, event: Event) -> None:
+        """Add what happened next."""
+        if self.first is None:
+            self.first = event.time
+        self.last = max(self.last, event.time)
+        kind = event.kind
+        if kind == "queued":
+            self._open_waits[_waiter(event)] = event.ticket, event.time
+            self._arrive(event.time)
+        elif kind == "granted":
+            self._grant(event)
+        elif kind == "released":
+            self._end(event)
+        elif kind == "gave up":
+            self._end_wait(event)
+            self.gave_up.append(event.time)
+        elif kind == "lost":
+            self.lost.extend([event.time] * max(1, len(event.names)))
+        else:
+            self._resize(event)
+
+    def settle(self, present: Present) -> None:
+        """Believe the pool where its events don't say how things stand now.
+
+        A log may have been trimmed, or begin with a later version of ours than some holders; and
+        where it couldn't be written, it lacks ends.
+        """
+        self._present = present
+        begin = present.at if self.first is None else self.first
+        older = {name: since for name, since in present.held.items() if since < begin}
+        known = {
+            name: since
+            for name, since in self._open_holds.items()
+            if name in present.held or since >= present.at
+        }
+        self._open_holds = {**older, **known}
+        older_waits = {
+            ("", -ticket): (ticket, since)
+            for ticket, since in present.waiting.items()
+            if since < begin
+        }
+        known_waits = {
+            waiter: (ticket, since)
+            for waiter, (ticket, since) in self._open_waits.items()
+            if ticket in present.waiting or since >= present.at
+        }
+        self._open_waits = {**older_waits, **known_waits}
+
+    def held_until(self, until: float) -> Iterator[tuple[float, float]]:
+        """Each hold, those that go on as well: up to ``until``."""
+        yield from self.held
+        yield from ((since, until) for since in self._open_holds.values() if since < until)
+
+    def waiting_until(self, until: float) -> Iterator[tuple[float, float]]:
+        """Each wait, likewise."""
+        yield from self.waiting
+        yield from ((since, until) for _, since in self._open_waits.values() if since < until)
+
+    def capacity_steps(self) -> list[tuple[float, int]]:
+        """From when on the pool had how many resources; nothing when nobody knows.
+
+        Before the first that is known it had as many, unless it was made then.
+        """
+        steps = list(self._capacities)
+        if self._present is not None and not steps:
+            steps = [(0.0, self._present.capacity)]
+        if not steps:
+            return []
+        earliest = steps[-1][0]
+        for n in range(len(steps) - 1, -1, -1):  # of times that don't fit, the later are right
+            earliest = min(earliest, steps[n][0])
+            steps[n] = earliest, steps[n][1]
+        before = 0 if self._made_here else steps[0][1]
+        return [(float("-inf"), before), *steps]
+
+    def _arrive(self, at: float) -> None:
+        self.arrival = at if self.arrival is None else min(self.arrival, at)
+
+    def _grant(self, event: Event) -> None:
+        at = event.time
+        wait_seconds = self._end_wait(event)
+        self.grants.append(at)
+        self.grant_waits.append(wait_seconds)
+        self.grant_counts.append(len(event.names) or event.count)
+        for name in event.names:
+            since = self._open_holds.get(name)
+            if since is not None:  # whatever ended that: one resource has one holder
+                self.held.add(since, at)
+            self._open_holds[name] = at
+
+    def _end_wait(self, event: Event) -> float:
+        """Note how long somebody waited; the seconds."""
+        at, told = event.time, event.wait_seconds
+        queued = self._open_waits.pop(_waiter(event), None)
+        begin = queued[1] if queued is not None else at - max(0.0, told or 0.0)
+        self.waiting.add(begin, at)
+        self._arrive(min(begin, at))
+        return max(0.0, at - begin if told is None else told)
+
+    def _end(self, event: Event) -> None:
+        at, told = event.time, event.hold_seconds
+        for name in event.names:
+            since = self._open_holds.pop(name, None)
+            if since is None:
+                since = at - max(0.0, told or 0.0)
+            self.held.add(since, at)
+            self.ended.append(at)
+            self.holds.append(max(0.0, at - since if told is None else told))
+            if event.by == "guard":
+                self.taken_back.append(at)
+        self.completion = at if self.completion is None else max(self.completion, at)
+
+    def _resize(self, event: Event) -> None:
+        if not self._capacities:
+            self._made_here = event.kind == "pool made"
+        capacity = 0 if event.kind == "pool deleted" else event.count
+        self._capacities.append((event.time, capacity))
+
+
+def timelines(events: Iterable[Event]) -> dict[str, Timeline]:
+    """Put together what happened in each pool, in one pass.
+
+    Args:
+        events: In the order of their log.
+
+    Returns:
+        By type.
+    """
+    found: dict[str, Timeline] = {}
+    for event in events:
+        timeline = found.get(event.type)
+        if timeline is None:
+            timeline = found[event.type] = Timeline()
+        timeline.add(event)
+    return found
+
+
+def _waiter(event: Event) -> tuple[str, int]:
+    return (event.handle, event.acquisition) if event.handle else ("", event.ticket)

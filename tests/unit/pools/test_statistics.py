@@ -1,0 +1,377 @@
+"""What came of a pool's leases: numbers and series, of histories made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leasectl.engines.facts import Pool, Resource
+from leasectl.model import Lease
+from leasectl.pools.series import series_of
+from leasectl.pools.statistics import Spread, Window, percentile, spread, starts_within, statistics
+from leasectl.pools.timeline import Timeline, present_of, timelines
+from leasectl.state.event import Event, EventKind
+
+START = 1_700_000_000.0
+
+
+@dataclasses.dataclass
+class Log:
+    """Events written down by hand; times are seconds after START."""
+
+    type: str = "T"
+    events: list[Event] = dataclasses.field(default_factory=list)
+
+    def add(self, at: float, kind: EventKind, **facts: Any) -> None:
+        facts.setdefault("type", self.type)
+        self.events.append(Event(len(self.events) + 1, START + at, kind, **facts))
+
+    def pool(self, at: float, capacity: int, kind: EventKind = "pool made") -> None:
+        self.add(at, kind, count=capacity)
+
+    def queue(self, at: float, handle: str) -> None:
+        self.add(at, "queued", handle=handle, acquisition=1)
+
+    def grant(self, at: float, handle: str, *names: str, wait: float | None = None) -> None:
+        self.add(
+            at,
+            "granted",
+            handle=handle,
+            acquisition=1,
+            names=names or (handle,),
+            count=len(names or (handle,)),
+            wait_seconds=wait,
+        )
+
+    def release(
+        self, at: float, handle: str, *names: str, hold: float | None = None, by: str = "command"
+    ) -> None:
+        self.add(
+            at,
+            "released",
+            handle=handle,
+            acquisition=1,
+            names=names or (handle,),
+            hold_seconds=hold,
+            by=by,
+        )
+
+    def timeline(self) -> Timeline:
+        return timelines(self.events).get(self.type, Timeline())
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def window(since: float | None, until: float | None) -> Window:
+    return Window(
+        None if since is None else START + since, None if until is None else START + until
+    )
+
+
+def test_a_small_history_is_counted(log: Log) -> None:
+    log.pool(0, 2)
+    log.queue(0, "a")
+    log.grant(0, "a", wait=0.0)
+    log.queue(10, "b")
+    log.grant(20, "b", wait=10.0)
+    log.queue(25, "c")
+    log.add(40, "gave up", handle="c", acquisition=1, wait_seconds=15.0)
+    log.add(50, "lost", names=("a",), handle="a", acquisition=1)
+    log.release(50, "a", hold=50.0, by="force")
+    log.release(100, "b", hold=80.0, by="guard")
+    found = statistics(log.events)
+    assert (found.grants, found.gave_up, found.lost, found.taken_back) == (2, 1, 1, 1)
+    assert found.wait == Spread(0.0, 10.0, 10.0)
+    assert found.hold == Spread(50.0, 80.0, 80.0)
+    assert found.peak_starts == 2
+    assert found.utilisation == pytest.approx((50 + 80) / 200)
+    assert found.makespan_seconds == 100.0
+    assert (found.capacity, found.held, found.waiting) == (2, 0, 0)
+    assert (found.since, found.until) == (START, START + 100)
+
+
+def test_nothing_comes_of_no_events() -> None:
+    found = statistics(())
+    assert (found.grants, found.wait, found.hold, found.peak_starts) == (0, None, None, 0)
+    assert (found.utilisation, found.capacity, found.makespan_seconds) == (None, None, None)
+    assert found.advised_pace_seconds is None
+    assert series_of(Timeline(), steps=3).held == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [
+        ([7.0], 50, 7.0),
+        ([7.0], 95, 7.0),
+        ([1.0, 2.0], 50, 1.0),
+        ([1.0, 2.0, 3.0], 50, 2.0),
+        ([1.0, 2.0, 3.0, 4.0], 50, 2.0),
+        ([float(n) for n in range(1, 101)], 95, 95.0),
+        ([float(n) for n in range(1, 21)], 95, 19.0),
+        ([float(n) for n in range(1, 22)], 95, 20.0),
+    ],
+)
+def test_a_percentile_is_the_nearest_rank(
+    values: list[float], percent: int, expected: float
+) -> None:
+    assert percentile(values, percent) == expected
+
+
+def test_a_spread_needs_no_order() -> None:
+    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 3.0, 3.0)
+    assert spread(()) is None
+
+
+@pytest.mark.parametrize(
+    ("grants", "peak"),
+    [
+        ([0.0], 1),
+        ([0.0, 59.9], 2),
+        ([0.0, 60.0], 1),
+        ([0.0, 59.9995], 1),  # of a pace: no float is that exact
+        ([20.0 * n for n in range(10)], 3),
+        ([24.0 * n for n in range(10)], 3),
+        ([0.1 * n for n in range(10)] + [200.0], 10),
+        ([50.0, 0.0, 100.0], 2),
+    ],
+)
+def test_a_peak_is_the_most_grants_less_than_a_minute_apart(grants: list[float], peak: int) -> None:
+    assert max(starts_within([START + at for at in grants])) == peak
+
+
+def test_a_window_cuts_through_holds_and_counts_what_is_inside(log: Log) -> None:
+    log.pool(0, 1)
+    log.grant(0, "a", wait=0.0)
+    log.release(100, "a", hold=100.0)
+    log.grant(150, "b", wait=50.0)
+    log.release(250, "b", hold=100.0)
+    found = statistics(log.events, window(50, 200))
+    assert found.utilisation == pytest.approx((50 + 50) / 150)
+    assert (found.grants, found.hold) == (1, Spread(100.0, 100.0, 100.0))
+    assert (found.held, found.waiting) == (1, 0)
+    middle = statistics(log.events, window(20, 80))
+    assert (middle.utilisation, middle.grants, middle.hold) == (1.0, 0, None)
+    assert middle.held == 1
+
+
+def test_who_waits_at_the_end_of_a_window_is_counted(log: Log) -> None:
+    log.pool(0, 1)
+    log.queue(10, "a")
+    log.grant(50, "a", wait=40.0)
+    assert statistics(log.events, window(None, 20)).waiting == 1
+    assert statistics(log.events, window(None, 50)).waiting == 0
+
+
+def test_a_lease_granted_before_the_log_begins_is_held_from_its_beginning(log: Log) -> None:
+    log.pool(0, 1, "pool changed")
+    log.release(60, "a", hold=1000.0)
+    found = statistics(log.events)
+    assert found.utilisation == 1.0
+    assert found.hold == Spread(1000.0, 1000.0, 1000.0)
+    assert found.makespan_seconds is None  # nobody knows when it was asked for
+
+
+def test_what_goes_on_lasts_until_the_window_ends(log: Log) -> None:
+    log.pool(0, 2)
+    log.grant(0, "a")
+    log.queue(50, "b")
+    found = statistics(log.events, window(None, 100))
+    assert found.utilisation == pytest.approx(0.5)
+    assert (found.held, found.waiting, found.hold) == (1, 1, None)
+
+
+def test_a_clock_that_went_back_makes_no_negative_times(log: Log) -> None:
+    log.pool(0, 1)
+    log.queue(1000, "a")
+    log.grant(100, "a")
+    log.release(50, "a")
+    log.grant(60, "b", wait=-3.0)
+    log.release(40, "b", hold=-5.0)
+    found = statistics(log.events)
+    assert found.wait == Spread(0.0, 0.0, 0.0)
+    assert found.hold == Spread(0.0, 0.0, 0.0)
+    assert found.utilisation == 0.0
+    assert set(series_of(log.timeline(), steps=5).held) == {0.0}
+
+
+def test_how_long_it_took_is_what_the_event_says_whatever_the_clock_did(log: Log) -> None:
+    log.grant(0, "a", wait=5.0)
+    log.release(4000, "a", hold=20.0)
+    found = statistics(log.events)
+    assert (found.wait, found.hold) == (Spread(5.0, 5.0, 5.0), Spread(20.0, 20.0, 20.0))
+
+
+def test_several_names_are_as_many_leases_and_one_grant(log: Log) -> None:
+    log.pool(0, 4)
+    log.grant(0, "a", "n1", "n2", "n3", wait=0.0)
+    log.release(10, "a", "n1", hold=10.0)
+    log.release(20, "a", "n2", "n3", hold=20.0, by="guard")
+    found = statistics(log.events)
+    assert (found.grants, found.taken_back, found.resources_per_grant) == (1, 2, 3.0)
+    assert found.hold == Spread(20.0, 20.0, 20.0)
+    assert found.utilisation == pytest.approx(50 / 80)
+
+
+def test_a_resource_has_one_holder_also_where_a_release_was_not_written(log: Log) -> None:
+    log.pool(0, 1)
+    log.grant(0, "a", "n")
+    log.grant(40, "b", "n")
+    log.release(100, "b", "n", hold=60.0)
+    found = statistics(log.events)
+    assert found.utilisation == pytest.approx(1.0)
+    assert found.hold == Spread(60.0, 60.0, 60.0)
+
+
+def test_the_capacity_changes_with_the_pool(log: Log) -> None:
+    log.pool(0, 1)
+    log.grant(0, "a")
+    log.pool(50, 3, "pool changed")
+    log.release(100, "a")
+    log.pool(150, 0, "pool deleted")
+    found = statistics(log.events, window(None, 200))
+    assert found.utilisation == pytest.approx(100 / (50 + 3 * 100))
+    assert found.capacity == 0
+    assert series_of(log.timeline(), window(0, 200), steps=4).capacity == (1.0, 3.0, 3.0, 0.0)
+
+
+def test_before_the_first_change_that_is_known_the_capacity_was_the_same(log: Log) -> None:
+    log.release(10, "a", hold=10.0)
+    log.pool(50, 2, "pool changed")
+    log.grant(100, "b")
+    assert statistics(log.events, window(None, 100)).utilisation == pytest.approx(0.0)
+    assert series_of(log.timeline(), window(0, 100), steps=2).capacity == (2.0, 2.0)
+
+
+def test_a_pool_that_was_made_in_the_window_had_no_capacity_before(log: Log) -> None:
+    log.pool(50, 2)
+    assert series_of(log.timeline(), window(0, 100), steps=2).capacity == (0.0, 2.0)
+
+
+def test_without_events_of_the_pool_nobody_knows_the_utilisation(log: Log) -> None:
+    log.grant(0, "a")
+    log.release(10, "a", hold=10.0)
+    found = statistics(log.events)
+    assert (found.utilisation, found.capacity) == (None, None)
+    assert series_of(log.timeline(), steps=2).capacity is None
+
+
+def lease(at: float) -> Lease:
+    return Lease("x", 1, 1, 1, "h", START + at, START + at, None, 0)
+
+
+def test_the_pool_says_what_its_events_do_not(log: Log) -> None:
+    # "old" was granted before the log begins, "gone" ended without an event.
+    log.grant(100, "gone")
+    log.grant(150, "new")
+    pool = Pool("T", (Resource("old", lease(0)), Resource("new", lease(150)), Resource("n")), ())
+    present = present_of(pool, START + 200)
+    found = statistics(log.events, window(None, 200), present)
+    assert (found.capacity, found.held) == (3, 2)
+    assert found.utilisation == pytest.approx((100 + 50) / 300)
+
+
+def test_what_happened_after_the_pool_was_looked_at_counts(log: Log) -> None:
+    log.grant(100, "a")
+    log.release(201, "a", hold=101.0)
+    log.grant(202, "b")
+    present = present_of(Pool("T", (Resource("a", lease(100)), Resource("b")), ()), START + 200)
+    found = statistics(log.events, window(None, 210), present)
+    assert found.held == 1
+    assert found.utilisation == pytest.approx((101 + 8) / 220)
+
+
+def test_the_advised_pace_is_the_hold_by_the_capacity_and_a_little_faster(log: Log) -> None:
+    log.pool(0, 50)
+    log.grant(0, "a")
+    log.release(1200, "a", hold=1200.0)
+    assert statistics(log.events).advised_pace_seconds == pytest.approx(20.0)
+
+
+def test_the_advised_pace_heeds_how_many_each_takes(log: Log) -> None:
+    log.pool(0, 50)
+    log.grant(0, "a", "n1", "n2")
+    log.release(1200, "a", "n1", "n2", hold=1200.0)
+    assert statistics(log.events).advised_pace_seconds == pytest.approx(40.0)
+
+
+def test_pools_are_told_apart() -> None:
+    first, second = Log("A"), Log("B")
+    first.grant(0, "a")
+    second.grant(5, "b")
+    second.release(9, "b", hold=4.0)
+    found = timelines([*first.events, *second.events])
+    assert {each: len(timeline.ended) for each, timeline in found.items()} == {"A": 0, "B": 1}
+
+
+def test_a_series_has_averages_and_the_peak_of_each_step(log: Log) -> None:
+    log.pool(0, 2)
+    for at in (0.0, 100.0, 110.0):
+        log.grant(at, f"h{at}", "n" if at == 0 else f"n{at}")
+    log.release(150, "h0.0", "n", hold=150.0)
+    log.queue(200, "w")
+    found = series_of(log.timeline(), window(0, 400), steps=4)
+    assert found.held == pytest.approx((1.0, 0.5 + 1.0 + 0.9, 2.0, 2.0))
+    assert found.waiting == (0.0, 0.0, 1.0, 1.0)
+    assert found.starts == (1, 2, 0, 0)
+    assert found.capacity == (2.0, 2.0, 2.0, 2.0)
+    assert found.step_seconds == 100.0
+
+
+def test_in_short_steps_a_start_counts_for_a_minute(log: Log) -> None:
+    log.grant(0, "a")
+    log.grant(20, "b")
+    found = series_of(log.timeline(), window(0, 100), steps=10)
+    assert found.starts == (1, 1, 2, 2, 2, 2, 1, 1, 0, 0)
+
+
+def test_a_series_goes_into_json_and_adds_up(log: Log) -> None:
+    log.pool(0, 1)
+    for n in range(30):
+        log.grant(n * 7.3, f"h{n}", "n")
+        log.release(n * 7.3 + 3.1, f"h{n}", "n", hold=3.1)
+    for steps in (1, 7, 64):
+        found = series_of(log.timeline(), window(0, 250), steps=steps)
+        assert len(found.held) == steps
+        assert sum(found.held) * found.step_seconds == pytest.approx(30 * 3.1, rel=1e-4)
+        assert json.loads(json.dumps(found._asdict()))["held"] == list(found.held)
+
+
+def test_a_window_before_anything_happened_has_nothing_in_it(log: Log) -> None:
+    log.pool(0, 1)
+    log.grant(0, "a")
+    found = statistics(log.events, window(-100, -50))
+    assert (found.grants, found.held, found.utilisation) == (0, 0, None)
+    assert set(series_of(log.timeline(), window(-100, -50), steps=3).held) == {0.0}
+
+
+def busy_log(events: int) -> Iterator[Event]:
+    yield Event(0, START, "pool made", "T", count=50)
+    for n in range(events // 3):
+        at, handle, name = START + 10.0 * n, f"T-{n}", f"T--{n % 50}"
+        yield Event(3 * n, at, "queued", "T", handle=handle, acquisition=1)
+        yield Event(3 * n + 1, at + 5, "granted", "T", (name,), (), handle, 1, wait_seconds=5.0)
+        yield Event(
+            3 * n + 2, at + 400, "released", "T", (name,), (), handle, 1, hold_seconds=395.0
+        )
+
+
+@pytest.mark.once
+def test_many_events_take_little_time() -> None:
+    events = list(busy_log(100_000))
+    since = time.process_time()
+    timeline = timelines(events)["T"]
+    found = statistics(events)
+    drawn = series_of(timeline, steps=200)
+    assert time.process_time() - since < 2.0  # both passes; a fifth of it on an idle machine
+    assert found.grants == 33_333
+    assert found.utilisation == pytest.approx(sum(drawn.held) / sum(drawn.capacity or ()), rel=1e-3)
+    assert not math.isnan(found.utilisation or 0.0)
