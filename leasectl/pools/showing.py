@@ -44,6 +44,8 @@ class Showing:
                 for each in pool.resources
             ),
             tuple(_waiter(place, entry) for place, entry in enumerate(pool.queue, start=1)),
+            pool.settings,
+            pool.next_grant_in_seconds,
         )
 
     def _lease(self, resource: Resource, lease: Lease) -> ShownLease:
@@ -125,4 +127,6 @@ def _waiter(place: int, entry: QueueEntry) -> ShownWaiter:
         pid=entry.pid,
         labels=entry.labels,
         suspended=entry.suspended,
+        priority=entry.priority,
+        effective_priority=entry.effective_priority,
     )

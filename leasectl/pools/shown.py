@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels, Lease
 
 GuardPlace = Literal["here", "elsewhere", "none", "unknown"]
@@ -93,6 +94,8 @@ class ShownWaiter(NamedTuple):
         pid: The process that waits; None where it isn't known.
         labels: Of the request.
         suspended: It could have claimed and its process didn't come: those behind it may pass.
+        priority: As asked for.
+        effective_priority: With what it has gained by waiting.
     """
 
     place: int
@@ -104,14 +107,26 @@ class ShownWaiter(NamedTuple):
     pid: int | None = None
     labels: Labels = ()
     suspended: bool = False
+    priority: int = 0
+    effective_priority: int = 0
 
 
 class ShownPool(NamedTuple):
-    """A pool as it is at one instant."""
+    """A pool as it is at one instant.
+
+    Args:
+        type: Its type.
+        resources: All of them, by name.
+        queue: Who waits, in the order in which they will be served.
+        settings: How it grants.
+        next_grant_in_seconds: When its pace allows the next grant; 0 for now.
+    """
 
     type: str
     resources: tuple[ShownResource, ...]
     queue: tuple[ShownWaiter, ...]
+    settings: PoolSettings = NO_SETTINGS
+    next_grant_in_seconds: float = 0.0
 
     @property
     def capacity(self) -> int:
@@ -140,15 +155,17 @@ class Overview(NamedTuple):
         return self._timeless() != before._timeless()
 
     def _timeless(self) -> Overview:
-        return self._replace(at=0.0, pools=tuple(map(_timeless_pool, self.pools)))
+        return self._replace(at=0.0, pools=tuple(map(timeless, self.pools)))
 
 
-def _timeless_pool(pool: ShownPool) -> ShownPool:
+def timeless(pool: ShownPool) -> ShownPool:
+    """The pool without what changes only because time passes."""
     return pool._replace(
+        next_grant_in_seconds=0.0,
         resources=tuple(
             each if each.lease is None else each._replace(lease=_timeless_lease(each.lease))
             for each in pool.resources
-        )
+        ),
     )
 
 
