@@ -12,4 +12,5 @@ the records of this state directory, and `shown_json` writes and reads them as J
 
 What came of a pool is told by its events: `timeline` puts together from when to when each thing
 lasted, `statistics` has the numbers of a window of time, `series` how things went over time.
+`expected_wait` estimates how long somebody who waits will wait yet.
 """

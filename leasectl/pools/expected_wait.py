@@ -1,0 +1,148 @@
+"""How long who waits is likely to wait yet: what the line about a wait says.
+
+An estimate, of how long leases were held lately; nobody relies on it. Who waits writes::
+
+    holds = RecentHolds(log, pool_type)     # once a wait
+    ...
+    place = Place(position=…, count=…, capacity=…, held=…, longest_age_seconds=…)
+    seconds = expected_wait(place, holds.seconds())     # whenever a line is due
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from leasectl.engines.event_log import EventLog
+from leasectl.state.event import EventFilter
+from leasectl.system.clock import boottime_seconds
+
+_ENDS = 200
+_EVENTS_BACK = (2_000, 20_000)
+_FRESH_SECONDS = 10.0
+
+
+class Place(NamedTuple):
+    """What is known of a wait and of the pool.
+
+    Args:
+        position: In the queue, from 1.
+        count: How many are wanted.
+        capacity: Resources there are.
+        held: Of these.
+        longest_age_seconds: Since when that is held which is held for longest; 0 for nothing.
+        ages_seconds: Of all that is held, where that is known; else it is taken to have been
+            granted evenly over the longest of them.
+        counts_ahead: How many each of those before it wants, where that is known; else one.
+        pace_seconds: Of the pool; 0 for none.
+        next_grant_in_seconds: When the pace allows the next grant; 0 for now.
+    """
+
+    position: int
+    count: int  # type: ignore[assignment]  # as in Request
+    capacity: int
+    held: int
+    longest_age_seconds: float = 0.0
+    ages_seconds: Sequence[float] | None = None
+    counts_ahead: Sequence[int] | None = None
+    pace_seconds: float = 0.0
+    next_grant_in_seconds: float = 0.0
+
+
+def expected_wait(place: Place, holds: Sequence[float]) -> float | None:
+    """Estimate how long somebody has yet to wait, in seconds.
+
+    A holder is taken to hold on as long as most of those did that held for as long already, and
+    whoever comes next as long as most did.
+
+    Args:
+        place: Where it stands.
+        holds: How long leases were held lately, in seconds, in any order.
+
+    Returns:
+        None where nothing can be said: nobody knows how long a lease is held here, or it depends
+        on one that is held for longer than any of those were.
+    """
+    if not holds or not 0 < place.count <= place.capacity:
+        return None
+    known = sorted(holds)
+    typical = known[(len(known) - 1) // 2]
+    free_in = [0.0] * (place.capacity - place.held)
+    free_in += [_remaining(age, known) for age in _ages(place)]
+    heapq.heapify(free_in)
+    allowed_in = place.next_grant_in_seconds
+    ahead = place.counts_ahead or ()
+    for n in range(place.position - 1):
+        count = min(ahead[n] if n < len(ahead) else 1, place.capacity)
+        at = _grant(free_in, count, allowed_in, typical)
+        allowed_in = at + place.pace_seconds
+    at = _grant(free_in, place.count, allowed_in, typical)
+    return at if at < math.inf else None
+
+
+class RecentHolds:
+    """How long leases of a pool were held lately: a bounded look at its events, now and then.
+
+    Args:
+        log: The events.
+        pool_type: The pool.
+        elapsed: Seconds that only grow.
+    """
+
+    def __init__(
+        self, log: EventLog, pool_type: str, *, elapsed: Callable[[], float] = boottime_seconds
+    ) -> None:
+        self._log = log
+        self._wanted = EventFilter(type=pool_type)
+        self._elapsed = elapsed
+        self._read_at = -math.inf
+        self._holds: tuple[float, ...] = ()
+
+    def seconds(self) -> tuple[float, ...]:
+        """The last of them; empty when none is known. Asks at most each ten seconds."""
+        now = self._elapsed()
+        if now - self._read_at >= _FRESH_SECONDS:
+            self._holds = self._read()
+            self._read_at = self._elapsed()
+        return self._holds
+
+    def _read(self) -> tuple[float, ...]:
+        last = self._log.last_number()
+        for back in _EVENTS_BACK:
+            holds = deque(
+                (
+                    max(0.0, event.hold_seconds)
+                    for event in self._log.read(self._wanted, after=max(0, last - back))
+                    if event.kind == "released" and event.hold_seconds is not None
+                ),
+                maxlen=_ENDS,
+            )
+            if holds or last <= back:
+                break
+        return tuple(holds)
+
+
+def _ages(place: Place) -> Sequence[float]:
+    if place.ages_seconds is not None:
+        return place.ages_seconds
+    step = place.longest_age_seconds / place.held if place.held else 0.0
+    return [place.longest_age_seconds - n * step for n in range(place.held)]
+
+
+def _remaining(age: float, known: Sequence[float]) -> float:
+    """How long whoever has held for a time holds on: as most of those who held for longer."""
+    first = bisect_right(known, age)
+    longer = len(known) - first
+    return known[first + (longer - 1) // 2] - age if longer else math.inf
+
+
+def _grant(free_in: list[float], count: int, allowed_in: float, hold_seconds: float) -> float:
+    """When the next of the queue gets its resources, which are held for as long as usual then."""
+    at = max(allowed_in, *(heapq.heappop(free_in) for _ in range(count)))
+    for _ in range(count):
+        heapq.heappush(free_in, at + hold_seconds)
+    return at
