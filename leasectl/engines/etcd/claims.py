@@ -23,6 +23,7 @@ from leasectl.engines.etcd.gateway.requests import (
     created_at,
     delete,
     delete_all,
+    grouped,
     present,
     put,
     read,
@@ -117,7 +118,7 @@ class EtcdClaims:
         for index, free in enumerate(chosen):
             then.append(delete(free.key))
             then.append(put(keys.resource(pool_type, free.name), str(index)))
-        outcome = self._gateway.commit(guards, then, [read(held)])
+        outcome = self._gateway.commit(guards, grouped(then), [read(held)])
         if outcome.succeeded:
             made = claim._replace(revision=outcome.revision)
         else:

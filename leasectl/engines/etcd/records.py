@@ -22,7 +22,7 @@ from leasectl.model import Claimant, Labels, Lease, Request
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.naming import is_name
 
-# What one claim writes besides two operations for each resource leaves room for 60.
+# Each has a guard, and a transaction takes 128: there is room for what else a claim guards.
 MOST_AT_ONCE = 60
 _FENCES_PER_REVISION = 128
 

@@ -6,12 +6,13 @@ Keys and values are text here, and base64 on the way.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leasectl.errors import CorruptState
 
-# etcd's own limit on operations, and on comparisons, of one transaction (--max-txn-ops).
+# etcd's own limit on operations of either branch, and on comparisons, of one transaction
+# (--max-txn-ops). A transaction within it has a limit of its own: what that one leaves of this.
 MOST_OPERATIONS = 128
 
 Json = Mapping[str, Any]
@@ -119,6 +120,18 @@ def put(key: str, value: str, *, etcd_lease_id: int = 0) -> Json:
 def delete(key: str) -> Json:
     """Delete one key, if it is there."""
     return {"request_delete_range": {"key": encode(key)}}
+
+
+def grouped(operations: Sequence[Json]) -> Sequence[Json]:
+    """As many writes as a transaction takes in groups: each is a transaction inside, unguarded.
+
+    What they read isn't among the answers. Fewer are left as they are.
+    """
+    if len(operations) <= MOST_OPERATIONS:
+        return operations
+    size = MOST_OPERATIONS // 2
+    groups = (operations[start : start + size] for start in range(0, len(operations), size))
+    return [{"request_txn": {"success": list(group)}} for group in groups]
 
 
 def none_below(prefix: str) -> Json:
