@@ -91,6 +91,8 @@ class Progress(NamedTuple):
         capacity: Resources there are.
         longest_holder: Who has held for longest, or None.
         longest_held_seconds: For how long that is.
+        next_grant_in_seconds: Until the pool's pace allows the next grant; None when it does so
+            now, and where that can't be told.
     """
 
     waited_seconds: float
@@ -99,6 +101,7 @@ class Progress(NamedTuple):
     capacity: int = 0
     longest_holder: str | None = None
     longest_held_seconds: float = 0.0
+    next_grant_in_seconds: float | None = None
 
 
 class Patience(NamedTuple):

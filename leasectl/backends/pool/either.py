@@ -109,11 +109,13 @@ class EitherWaiter:
             raise gone
         held = [each for each in standings if each.longest_holder is not None]
         longest = min(held, key=lambda each: each.longest_since, default=standings[0])
+        dues = [each.next_grant_at for each in standings]
         return longest._replace(
             position=min(each.position for each in standings),
             others=sum(each.others for each in standings),
             held=sum(each.held for each in standings),
             capacity=sum(each.capacity for each in standings),
+            next_grant_at=None if None in dues else earliest(*dues),
         )
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
@@ -172,6 +174,7 @@ class EitherWaiter:
             is_head=any(each.is_head for each in outlooks),
             is_behind=any(each.is_behind for each in outlooks),
             look_again_at=earliest(*(each.look_again_at for each in outlooks)),
+            next_grant_at=earliest(*(each.next_grant_at for each in outlooks)),
         )
 
     def _leave_others(self) -> Outlook:

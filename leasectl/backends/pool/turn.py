@@ -2,7 +2,7 @@
 
 1. Put a ticket in the queue.
 2. Wait until it is mine to claim, watching the nearest of those only that it isn't for.
-3. Then claim as soon as enough resources are free.
+3. Then claim as soon as enough resources are free and the pool's pace allows a grant.
 4. The claim takes the ticket away and so wakes the next. Whatever ends the wait otherwise takes
    the ticket away too.
 """
@@ -179,7 +179,9 @@ class PoolTurn:
         again = now + RECOVER_AGAIN_SECONDS if ended else None
         if self._needs_witness(outlook):
             again = earliest(again, self._look_for_witness_at)
-        look = self._clock.elapsed() + ASK_AGAIN_SECONDS if self._outage else outlook.look_again_at
+        look = earliest(outlook.look_again_at, outlook.next_grant_at)
+        if self._outage:
+            look = self._clock.elapsed() + ASK_AGAIN_SECONDS
         woken = yield Sleep(fds, earliest(self._deadline, self._next_report, look, again))
         return self._waiter.heard(woken) or ended
 
@@ -264,10 +266,17 @@ class PoolTurn:
         others = "other" if len(types) == 1 else "other ticket"
         only = f" -t {types[0]}" if len(types) == 1 else ""
         wanted = either(f'"{each}"' for each in types)
+        left = self._until_next_grant(now)
+        when = "" if left is None else f"; next grant in {format_duration(-(-left // 1))}"
         return NoLease(
             f"no lease of {wanted}{after}: {now.held} of {now.capacity} held, "
-            f"{counted(now.others, others)} waiting; see who with: leasectl status{only}"
+            f"{counted(now.others, others)} waiting{when}; see who with: leasectl status{only}"
         )
+
+    def _until_next_grant(self, now: Standing) -> float | None:
+        """How long the pool's pace keeps everybody waiting, in seconds; None for not at all."""
+        left = None if now.next_grant_at is None else now.next_grant_at - self._clock.elapsed()
+        return left if left is not None and left > 0 else None
 
     # What is told on the way
 
@@ -289,6 +298,7 @@ class PoolTurn:
             longest_holder=now.longest_holder,
             longest_held_seconds=held_seconds,
             waited_seconds=self._clock.elapsed() - self._start,
+            next_grant_in_seconds=self._until_next_grant(now),
         )
 
 
