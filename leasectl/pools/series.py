@@ -37,6 +37,22 @@ class Series(NamedTuple):
         return (self.until - self.since) / len(self.held)
 
 
+class PictureRow(NamedTuple):
+    """What a picture has a row of: a pool, or a policy that was tried on one.
+
+    Rows that are to be compared have windows that begin and end alike.
+
+    Args:
+        title: What stands above it; a picture makes foreign text safe.
+        timeline: What happened.
+        window: The stretch of time to show.
+    """
+
+    title: str
+    timeline: Timeline
+    window: Window = ALWAYS
+
+
 def series_of(timeline: Timeline, window: Window = ALWAYS, *, steps: int = 60) -> Series:
     """Tell how things went in a pool.
 
