@@ -110,6 +110,7 @@ class Claimant(NamedTuple):
         process: Whose death makes the ticket void; None when the store has other means.
         holder_pid: For people: the process that will hold the leases, a `run` or a guard; None
             when that isn't known before the grant.
+        acquisition: The number of the handle's acquisition; 0 where that isn't known.
     """
 
     claim_key: str
@@ -117,6 +118,7 @@ class Claimant(NamedTuple):
     request: Request
     process: Process | None = None
     holder_pid: int | None = None
+    acquisition: int = 0
 
 
 class Ticket(NamedTuple):
@@ -209,16 +211,18 @@ class ReleaseTarget(NamedTuple):
         handle_id: The handle.
         acquisition: The release is void when the handle has moved on from it.
         names: Some of what the handle holds; None for all.
+        by: Who or what releases, for the record of events.
     """
 
     handle_id: str
     acquisition: int
     names: tuple[str, ...] | None = None
+    by: ReleasedBy = "command"
 
 
-def whole(handle: Handle) -> ReleaseTarget:
+def whole(handle: Handle, *, by: ReleasedBy = "command") -> ReleaseTarget:
     """All that a handle's current acquisition holds or waits for."""
-    return ReleaseTarget(handle.id, handle.acquisition)
+    return ReleaseTarget(handle.id, handle.acquisition, by=by)
 
 
 class Timer(NamedTuple):

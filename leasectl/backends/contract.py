@@ -15,6 +15,7 @@ from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt, Sleep
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
     from leasectl.engines.pool_admin import PoolAdmin
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
@@ -149,6 +150,10 @@ class Backend(Protocol):
             NotSupported: They aren't its own.
         """
 
+    @property
+    def events(self) -> EventLog:
+        """What happened in its pools; if they aren't its own, to the handles of this directory."""
+
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, together with the handle's record."""
 
@@ -169,8 +174,13 @@ class Backend(Protocol):
             NotSupported: The backend can only block.
         """
 
-    def withdraw(self, claim_key: str) -> None:
-        """Take the request that a claim key finds out of the queue, if it is in one."""
+    def withdraw(self, claim_key: str, why: str = "") -> None:
+        """Take the request that a claim key finds out of the queue, if it is in one.
+
+        Args:
+            claim_key: What finds it.
+            why: For people, for the record of events.
+        """
 
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
@@ -208,6 +218,7 @@ class Opening(NamedTuple):
         lost: Told of leases that went away without having been given back.
         warn: Called with a line for people, about what should be known of although it goes on.
         clock: Where times come from.
+        caller: Who makes and changes pools, for the record of events: ``<job>/<build>/<host>``.
     """
 
     state: State
@@ -217,6 +228,7 @@ class Opening(NamedTuple):
     lost: LostListener
     warn: Callable[[str], None]
     clock: Clock
+    caller: str = ""
 
 
 class Opener(Protocol):

@@ -12,6 +12,7 @@ from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.state.directory import State
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
     from leasectl.engines.pool_admin import PoolAdmin
 
 
@@ -44,6 +45,12 @@ class DryRunBackend:
     def pools(self) -> PoolAdmin:
         raise no_pools(self.url)
 
+    @property
+    def events(self) -> EventLog:
+        from leasectl.state.event_log import StateEventLog
+
+        return StateEventLog(self._state, backend=self.url)
+
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()
 
@@ -56,7 +63,7 @@ class DryRunBackend:
         yield from ()
         self.acquire(claimant, journal, patience)
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
         """Nobody ever waits."""
 
     def release(

@@ -10,6 +10,7 @@ from leasectl.engines.local.engine import LocalEngine
 from leasectl.model import Request
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
     from leasectl.engines.pool_admin import PoolAdmin
 
 
@@ -29,6 +30,11 @@ def open_backend(url: str, opening: Opening) -> PoolBackend:
     def pools() -> PoolAdmin:
         from leasectl.engines.local.pools import LocalPools
 
-        return LocalPools(state, lost=lost, clock=clock)
+        return LocalPools(state, lost=lost, clock=clock, caller=opening.caller)
 
-    return PoolBackend(url, engine, pools, clock=clock)
+    def events() -> EventLog:
+        from leasectl.state.event_log import StateEventLog
+
+        return StateEventLog(state)
+
+    return PoolBackend(url, engine, pools, clock=clock, events=events)

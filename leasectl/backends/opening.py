@@ -57,6 +57,7 @@ def open_backend(
     lost: LostListener,
     warn: Callable[[str], None] = lambda _: None,
     clock: Clock,
+    caller: str = "",
 ) -> Backend:
     """Open the backend that a URL names; no server is asked anything yet.
 
@@ -70,12 +71,13 @@ def open_backend(
         lost: Told of leases that went away without having been given back.
         warn: Called with a line for people, about what should be known of although it goes on.
         clock: Where times come from.
+        caller: Who makes and changes pools, as events tell of it.
 
     Raises:
         InvalidRequest: There is none.
     """
     check_url(url)
-    opening = Opening(state, settings, release_seconds, rest_seconds, lost, warn, clock)
+    opening = Opening(state, settings, release_seconds, rest_seconds, lost, warn, clock, caller)
     return _opener(url).open_backend(url, opening)
 
 

@@ -136,10 +136,13 @@ class Waiter(Protocol):
             Whether a process has ended.
         """
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         """Take the ticket away, if it is still there, and free what it may have become.
 
         A store may have put it, or claimed, although nobody was told.
+
+        Args:
+            why: It is given up, for people, for the record of events.
         """
 
     def close(self) -> None:
@@ -173,8 +176,13 @@ class Engine(Protocol):
             InvalidRequest: No such request can be met by this engine.
         """
 
-    def withdraw(self, claim_key: str) -> None:
-        """Take away whatever tickets have a claim key, in all queues; wake who waits with them."""
+    def withdraw(self, claim_key: str, why: str = "") -> None:
+        """Take away whatever tickets have a claim key, in all queues; wake who waits with them.
+
+        Args:
+            claim_key: What finds them.
+            why: For people, for the record of events.
+        """
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"

@@ -20,6 +20,11 @@ class Caller(NamedTuple):
     host: str
     shared_dir: str | None = None
 
+    @property
+    def identity(self) -> str:
+        """Who changes what nobody holds: ``<owner>/<host>``."""
+        return f"{self.owner}/{self.host}"
+
     def identity_of(self, handle_id: str) -> str:
         """What others see of whoever holds by a handle: ``<owner>/<host>/<handle>``."""
         return f"{self.owner}/{self.host}/{handle_id}"

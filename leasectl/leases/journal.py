@@ -115,13 +115,13 @@ class RecordJournal:
             self._handles.returned(self.handle, name)
 
     def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
-        delay = self.handle.request.release_after_seconds
-        release_at = None if delay is None else self._clock.elapsed() + delay
+        delay, now = self.handle.request.release_after_seconds, self._clock.elapsed()
+        release_at = None if delay is None else now + delay
         handle = self.handle
         if handle.request.other_types:
             handle = handle._replace(granted_type=pool_type or handle.request.type)
         with self._service.state.transaction():
-            self._handles.grant(handle, leases, release_at)
+            self._handles.grant(handle, leases, release_at, now=now)
             self.handle = handle._replace(state="held", leases=tuple(leases), release_at=release_at)
             if self.needs_keeper:
                 self.kept = keeper_process.wake(self._service.state)
@@ -168,7 +168,8 @@ class RecordJournal:
         """What has arrived can't be given back now: have the keeper go on trying."""
         state = self._service.state
         with state.transaction():
-            self._handles.grant(self.handle, (), self._clock.elapsed())
+            now = self._clock.elapsed()
+            self._handles.grant(self.handle, (), now, now=now)
             self._handles.announce(self.handle, guard=None, runner=None)
             keeper_process.wake(state)
         keeper_process.ensure(state)

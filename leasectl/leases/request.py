@@ -81,6 +81,7 @@ def claimant_of(journal: RecordJournal) -> Claimant:
         handle.request,
         this_process(),
         holder.pid if holder else None,
+        handle.acquisition,
     )
 
 

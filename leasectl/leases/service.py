@@ -15,6 +15,7 @@ from leasectl.state.handles import Handles
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
     from leasectl.engines.pool_admin import PoolAdmin
 
 
@@ -58,13 +59,18 @@ class Service:
         self.losses = Losses(state, clock=self.clock)
         self._release_seconds = release_seconds
         self._rest_seconds = rest_seconds
-        self._warn = warn
+        self._warn = state.events.warn = warn
         self._backends: dict[tuple[str, str], Backend] = {}
 
     @property
     def pools(self) -> PoolAdmin:
         """The pools of the chosen backend; NotSupported when it has none."""
         return self._backend_at(self.backend_url, self.settings).pools
+
+    @property
+    def events(self) -> EventLog:
+        """What happened on the chosen backend; NotSupported when nobody writes that down."""
+        return self._backend_at(self.backend_url, self.settings).events
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, as far as the chosen backend can do that."""
@@ -90,5 +96,6 @@ class Service:
                 lost=self.losses.tell,
                 warn=self._warn,
                 clock=self.clock,
+                caller=self.caller.identity,
             )
         return self._backends[key]

@@ -20,6 +20,7 @@ from typing import Callable
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import connect, connect_to_show, errors_of, translate
 from leasectl.state.names_files import NamesFiles
+from leasectl.state.rows import EventRows
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
 
@@ -37,6 +38,7 @@ class State:
     Attributes:
         directory: Its absolute path.
         db: The database, in autocommit mode; read through it at will, write in `transaction`.
+        events: What has happened in the transaction, to be written with it.
         on_close: Called by `close`.
     """
 
@@ -52,6 +54,7 @@ class State:
         self._is_to_write_back = False
         self._reserved = 0
         self._names = NamesFiles(directory, lock_fd, db)
+        self.events = EventRows(db)
         self.on_close: list[Callable[[], None]] = []
 
     @classmethod
@@ -144,6 +147,7 @@ class State:
                 self.db.execute("BEGIN IMMEDIATE")
                 try:
                     yield self.db
+                    self.events.write(lambda pipe: self.wake(self.waiter_pipe(pipe)))
                     self._names.commit()
                 except BaseException:
                     if self.db.in_transaction:
@@ -155,10 +159,13 @@ class State:
             self._is_changing = False
             self._is_to_write_back, self._reserved = False, 0
             self._names.unstage()
+            self.events.clear()
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             wakers, self._wakers = self._wakers, []
             for fd in wakers:
                 os.close(fd)
+        if self.events.refusal:
+            self.events.tell_refusal(self._db_path)
 
     def was_removed(self) -> bool:
         """Tell whether the directory is gone, or is another than the one that was opened."""
@@ -264,40 +271,33 @@ def check_directory(directory: str, *, create: bool) -> None:
     Raises:
         StateUnwritable: It is a symbolic link, no folder, somebody else's, or open to others.
     """
-    where = f"state directory {directory}"
-    other = "or choose another with LEASECTL_STATE_DIR"
     try:
         found = os.lstat(directory)
     except FileNotFoundError:
         if not create:
-            raise StateUnwritable(f"{where} does not exist") from None
+            raise StateUnwritable(f"state directory {directory} does not exist") from None
         with errors_of(directory):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(directory, 0o700)
             found = os.lstat(directory)
     except OSError as error:
-        raise StateUnwritable(f"{where}: {error.strerror}; {other[3:]}") from None
-    if stat.S_ISLNK(found.st_mode):
-        raise StateUnwritable(f"{where} is a symbolic link; remove it {other}")
-    if not stat.S_ISDIR(found.st_mode):
-        raise StateUnwritable(f"{where} is not a directory; remove it {other}")
-    if found.st_uid != os.geteuid():
-        raise StateUnwritable(f"{where} belongs to user {found.st_uid}; choose {other[10:]}")
-    if found.st_mode & 0o077:
-        mode = stat.S_IMODE(found.st_mode)
         raise StateUnwritable(
-            f"{where} is open to others (mode {mode:04o}); run: chmod 700 {directory}"
-        )
+            f"state directory {directory}: {error.strerror}; choose another with LEASECTL_STATE_DIR"
+        ) from None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    if not is_ours or found.st_mode & 0o077:
+        from leasectl.state.refusals import unfit
+
+        raise unfit(directory, found)
 
 
 def _absolute(directory: str) -> str:
     try:
         return os.path.abspath(directory)
     except FileNotFoundError:
-        raise StateUnwritable(
-            f"state directory {directory} is to be in the current folder, which is gone; "
-            "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
-        ) from None
+        from leasectl.state.refusals import nowhere
+
+        raise nowhere(directory) from None
 
 
 def _open_lock(directory: str) -> int:

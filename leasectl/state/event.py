@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from leasectl.errors import InvalidRequest
+from leasectl.state.rows import KEPT_NUMBER, KEPT_SECONDS
+from leasectl.text.durations import parse_duration
+from leasectl.text.printable import printable
+
 EventKind = Literal[
     "queued",  # a ticket was put
     "granted",  # all that was asked for, after a wait
@@ -57,6 +62,39 @@ class Event(NamedTuple):
     hold_seconds: float | None = None
     by: str = ""
     reason: str = ""
+
+
+class Kept(NamedTuple):
+    """Which events are kept, and which removed as further ones are written.
+
+    Args:
+        seconds: How old the oldest may be, by the clock of who writes.
+        number: How many there may be; 0: none are written.
+    """
+
+    seconds: float = KEPT_SECONDS
+    number: int = KEPT_NUMBER
+
+
+def parse_kept(text: str) -> Kept:
+    """Read what LEASECTL_KEEP_EVENTS says: an age, a number, or both: ``30d,100000``; 0 for none.
+
+    Raises:
+        InvalidRequest: It can't be meant.
+    """
+    age, comma, number = text.partition(",")
+    if not comma and age.strip() == "0":
+        return Kept(number=0)
+    try:
+        most = int(number) if comma else KEPT_NUMBER
+        if most < 0:
+            raise ValueError
+        return Kept(parse_duration(age), most)
+    except (ValueError, InvalidRequest):
+        raise InvalidRequest(
+            f'LEASECTL_KEEP_EVENTS "{printable(text)}": write an age and a number, like '
+            "30d,100000, or 0 to keep no events"
+        ) from None
 
 
 class EventFilter(NamedTuple):

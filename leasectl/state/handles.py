@@ -152,12 +152,21 @@ class Handles:
         )
         return begun
 
-    def grant(self, handle: Handle, leases: Sequence[Lease], release_at: float | None) -> None:
-        """Record what the current acquisition got, and list it in the names file."""
+    def grant(
+        self, handle: Handle, leases: Sequence[Lease], release_at: float | None, *, now: float
+    ) -> None:
+        """Record what the current acquisition got, and list it in the names file.
+
+        Args:
+            handle: As just loaded, or made, in this transaction.
+            leases: What it got.
+            release_at: When the keeper releases it; CLOCK_BOOTTIME, as the next.
+            now: In seconds.
+        """
         self._record(handle, leases)
         self._state.db.execute(
-            "UPDATE handle SET state = 'held', type = ? WHERE id = ?",
-            (handle.granted_type or handle.request.type, handle.id),
+            "UPDATE handle SET state = 'held', type = ?, granted_at = ? WHERE id = ?",
+            (handle.granted_type or handle.request.type, now, handle.id),
         )
         if release_at is not None:
             self.timers.arm(whole(handle), release_at)

@@ -105,18 +105,20 @@ def _keep_history_and_pace(db: sqlite3.Connection) -> None:
     """7 to 8: events, pools with settings, requests with a priority."""
     db.execute("ALTER TABLE handle ADD COLUMN priority INTEGER NOT NULL DEFAULT 0")
     db.execute("ALTER TABLE handle ADD COLUMN queued_at REAL")
+    db.execute("ALTER TABLE handle ADD COLUMN granted_at REAL")
     db.execute(
         "CREATE TABLE pool_setting (type TEXT PRIMARY KEY, pace_seconds REAL NOT NULL, "
         "burst INTEGER NOT NULL, aging_seconds REAL NOT NULL, paid_until REAL NOT NULL) "
         "WITHOUT ROWID"
     )
     db.execute(
-        "CREATE TABLE event (number INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, "
-        "kind TEXT NOT NULL, backend TEXT NOT NULL, type TEXT NOT NULL, handle TEXT NOT NULL, "
-        "holder TEXT NOT NULL, facts TEXT NOT NULL)"
+        "CREATE TABLE event (number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, "
+        "backend TEXT NOT NULL, type TEXT NOT NULL, names TEXT NOT NULL, fences TEXT NOT NULL, "
+        "handle TEXT NOT NULL, acquisition INTEGER NOT NULL, holder_identity TEXT NOT NULL, "
+        "count INTEGER NOT NULL, priority INTEGER NOT NULL, ticket INTEGER NOT NULL, "
+        "grant_number INTEGER NOT NULL, wait_seconds REAL, hold_seconds REAL, "
+        "ended_by TEXT NOT NULL, reason TEXT NOT NULL)"
     )
-    db.execute("CREATE INDEX event_of_pool ON event (backend, type, number)")
-    db.execute("CREATE INDEX event_of_handle ON event (handle, number)")
     db.execute("CREATE TABLE follower (pipe TEXT PRIMARY KEY, process TEXT NOT NULL) WITHOUT ROWID")
     hand_over(db)
 

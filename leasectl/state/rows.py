@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Callable, get_args
 
 from leasectl.model import (
     Handle,
@@ -20,6 +20,11 @@ from leasectl.model import (
 
 # Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
 SERVED_LABEL = "serve:client"
+# The usual `state.event.Kept`.
+KEPT_SECONDS = 30 * 86400.0
+KEPT_NUMBER = 100_000
+_EVENTS_PER_TRIMMING = 64
+
 # How schema 2 said what is `Handle.adopted_claim`. It is still written for processes of that time.
 ADOPTED_LABEL = "adopted:owner"
 
@@ -39,6 +44,101 @@ def insert(
 def _insert_into(table: str, columns: tuple[str, ...], replace: bool) -> str:
     verb = "INSERT OR REPLACE" if replace else "INSERT"
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+class EventRows:
+    """What has happened in a transaction, which is written at its end, all of it or nothing.
+
+    Args:
+        db: The database.
+
+    Attributes:
+        kept_seconds, kept_number: How old and how many are kept, as `state.event.Kept`.
+        refusal: Why some couldn't be written, until `tell_refusal`.
+        warn: Called with a line for people about that, the first time.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._rows: list[tuple[object, ...]] = []
+        self.kept_seconds = KEPT_SECONDS
+        self.kept_number = KEPT_NUMBER
+        self.refusal = ""
+        self.warn: Callable[[str], None] | None = None
+
+    def add(
+        self,
+        time: float,
+        kind: str,
+        pool_type: str,
+        names: Sequence[str] = (),
+        fences: Sequence[int] = (),
+        *,
+        backend: str = "",
+        handle: str = "",
+        acquisition: int = 0,
+        holder: str = "",
+        count: int = 1,
+        priority: int = 0,
+        ticket: int = 0,
+        grant: int = 0,
+        wait: float | None = None,
+        hold: float | None = None,
+        by: str = "",
+        reason: str = "",
+    ) -> None:
+        """Have an event be written; as `state.event.Event`, and the backend's URL, or none."""
+        self._rows.append((
+            time, kind, backend, pool_type, ",".join(names), ",".join(map(str, fences)), handle,
+            acquisition, holder, count, priority, ticket, grant, wait, hold, by, reason,
+        ))  # fmt: skip
+
+    def clear(self) -> None:
+        """Forget them: they haven't happened, or were written."""
+        self._rows.clear()
+
+    def write(self, wake: Callable[[str], bool]) -> None:
+        """Write them, if there are any, and wake who follows; if only that fails, all else stays.
+
+        Args:
+            wake: Wakes who reads a named pipe of waiters once the transaction has ended.
+        """
+        if not self._rows or not self.kept_number:
+            return
+        db = self._db
+        db.execute("SAVEPOINT events")
+        try:
+            ((last, followed),) = db.execute(_LAST_EVENT)
+            db.executemany(_INSERT_EVENT, [(n, *row) for n, row in enumerate(self._rows, last + 1)])
+            if followed or last % _EVENTS_PER_TRIMMING + len(self._rows) >= _EVENTS_PER_TRIMMING:
+                from leasectl.state.event_log import finish_writing
+
+                finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
+        except sqlite3.Error as error:
+            if not db.in_transaction:
+                raise
+            db.execute("ROLLBACK TO events")
+            self.refusal = str(error)
+        db.execute("RELEASE events")
+
+    def tell_refusal(self, path: str) -> None:
+        """Say once why events couldn't be written; outside the transaction.
+
+        Args:
+            path: Of the database.
+        """
+        refusal, self.refusal = self.refusal, ""
+        warn, self.warn = self.warn, None
+        if warn is not None:
+            warn(f"{path} takes no events ({refusal}); all else goes on without them")
+
+
+_EVENT_COLUMNS = (
+    "time, kind, backend, type, names, fences, handle, acquisition, holder_identity, count, "
+    "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason"
+)
+_INSERT_EVENT = f"INSERT INTO event (number, {_EVENT_COLUMNS}) VALUES (?{', ?' * 17})"
+_LAST_EVENT = "SELECT (SELECT coalesce(max(number), 0) FROM event), EXISTS (SELECT 1 FROM follower)"
 
 
 def encode_labels(labels: Labels) -> str:

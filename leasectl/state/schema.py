@@ -88,7 +88,8 @@ CREATE TABLE handle (
   types TEXT,                      -- all that would do, with commas; NULL where it is one
   lost_reason TEXT NOT NULL DEFAULT '',    -- who took it by force, and why
   priority INTEGER NOT NULL DEFAULT 0,
-  queued_at REAL                   -- CLOCK_BOOTTIME; NULL of who was queued by an older version
+  queued_at REAL,                  -- CLOCK_BOOTTIME; NULL of who was queued by an older version
+  granted_at REAL                  -- likewise
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
@@ -106,18 +107,26 @@ CREATE TABLE pool_setting (        -- of pools that have other than the usual
   aging_seconds REAL NOT NULL,
   paid_until REAL NOT NULL         -- CLOCK_BOOTTIME; see `leasectl.engines.pacing`
 ) WITHOUT ROWID;
-CREATE TABLE event (
-  number INTEGER PRIMARY KEY AUTOINCREMENT,
+CREATE TABLE event (               -- no index: to write is what has to be cheap, see event_log
+  number INTEGER PRIMARY KEY,      -- without gaps, and the last one is never removed
   time REAL NOT NULL,              -- wall clock
   kind TEXT NOT NULL,
-  backend TEXT NOT NULL,
+  backend TEXT NOT NULL,           -- '' for the embedded pools
   type TEXT NOT NULL,
-  handle TEXT NOT NULL,            -- '' where there is none
-  holder TEXT NOT NULL,
-  facts TEXT NOT NULL              -- the rest, as JSON
+  names TEXT NOT NULL,             -- with commas, likewise fences
+  fences TEXT NOT NULL,
+  handle TEXT NOT NULL,            -- '' where there is none, likewise the next but one
+  acquisition INTEGER NOT NULL,
+  holder_identity TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  ticket INTEGER NOT NULL,
+  grant_number INTEGER NOT NULL,
+  wait_seconds REAL,
+  hold_seconds REAL,
+  ended_by TEXT NOT NULL,
+  reason TEXT NOT NULL
 );
-CREATE INDEX event_of_pool ON event (backend, type, number);
-CREATE INDEX event_of_handle ON event (handle, number);
 CREATE TABLE follower (            -- who is woken by events
   pipe TEXT PRIMARY KEY,           -- in waiters/
   process TEXT NOT NULL

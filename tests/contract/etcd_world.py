@@ -18,6 +18,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
+from leasectl.engines.event_log import EventLog
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
@@ -38,6 +39,10 @@ class EtcdWorld:
         self._time = SharedClock()
         self._gateway, self.engine, self.pools = self._open()
         self._clients: list[_Client] = []
+
+    @property
+    def events(self) -> EventLog:
+        raise NotImplementedError  # see TO_COME
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)

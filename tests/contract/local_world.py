@@ -11,6 +11,7 @@ from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
+from leasectl.state.event_log import StateEventLog
 from leasectl.state.handles import Handles
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
@@ -32,6 +33,7 @@ class LocalWorld:
         self.state = State.open(str(directory))
         self.engine = LocalEngine(self.state, lost=self.losses.note, clock=self.clock)
         self.pools = LocalPools(self.state, lost=self.losses.note, clock=self.clock)
+        self.events = StateEventLog(self.state)
         self._clients: list[ForkedClient] = []
         self._witness = LocalWitness(self.state, lost=self.losses.note, clock=self.clock)
 

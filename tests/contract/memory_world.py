@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Callable
 
+from leasectl.engines.event_log import EventLog
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
@@ -30,6 +31,10 @@ class MemoryWorld:
         self.engine = MemoryEngine(self._store)
         self.pools = MemoryPools(self._store)
         self._clients: list[_Thread] = []
+
+    @property
+    def events(self) -> EventLog:
+        raise NotImplementedError  # see TO_COME
 
     def client(self) -> Client:
         client = _Thread(self, f"handle-{len(self._clients)}")

@@ -16,6 +16,7 @@ from typing import Callable, Protocol
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine
+from leasectl.engines.event_log import EventLog
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
@@ -92,6 +93,10 @@ class World(Protocol):
     @property
     def pools(self) -> PoolAdmin:
         """The store's pools."""
+
+    @property
+    def events(self) -> EventLog:
+        """What happened in the store."""
 
     def client(self) -> Client:
         """A new participant."""

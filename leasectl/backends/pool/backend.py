@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Callable
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
 from leasectl.engines.contract import Engine
+from leasectl.errors import NotSupported
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
     from leasectl.engines.pool_admin import PoolAdmin
 
 
@@ -26,6 +28,7 @@ class PoolBackend:
         pools: Opens the same store's pools; most commands never look at them as such.
         clock: The engine's clock.
         remote: The store isn't part of the records' transactions.
+        events: Opens the record of what happened in the same store; None where it keeps none.
     """
 
     def __init__(
@@ -36,22 +39,30 @@ class PoolBackend:
         *,
         clock: Clock,
         remote: bool = False,
+        events: Callable[[], EventLog] | None = None,
     ) -> None:
         self.url = url
         self.remote = remote
         self._engine = engine
         self._pools = pools
+        self._events = events
         self._clock = clock
 
     @property
     def pools(self) -> PoolAdmin:
         return self._pools()
 
+    @property
+    def events(self) -> EventLog:
+        if self._events is None:
+            raise NotSupported(f"backend {self.url} keeps no record of events")
+        return self._events()
+
     def atomic(self) -> AbstractContextManager[object]:
         return self._engine.atomic()
 
-    def withdraw(self, claim_key: str) -> None:
-        self._engine.withdraw(claim_key)
+    def withdraw(self, claim_key: str, why: str = "") -> None:
+        self._engine.withdraw(claim_key, why)
 
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"

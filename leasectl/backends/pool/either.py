@@ -133,11 +133,11 @@ class EitherWaiter:
         ended = [place.waiter.heard(woken) for place in self._places]
         return any(ended)
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         failure: LeaseError | None = None
         for place in self._places:
             try:
-                place.waiter.dequeue()
+                place.waiter.dequeue(why)
             except LeaseError as error:
                 failure = failure or error
         if failure is not None:
@@ -187,7 +187,7 @@ class EitherWaiter:
         winner, outlook = self._won
         for place in tuple(self._places):
             if place is not winner:
-                place.waiter.dequeue()
+                place.waiter.dequeue(f"got a lease of {winner.pool_type} instead")
                 self._places.remove(place)
         if not winner.waiter.has_place:
             raise TicketExpired(
@@ -210,7 +210,7 @@ class EitherWaiter:
         if len(self._places) == 1:
             raise reason
         if self._is_queued:
-            place.waiter.dequeue()
+            place.waiter.dequeue(str(reason))
         self._places.remove(place)
         self._warnings.append(f"not waiting for {place.pool_type} any more: {reason}")
 

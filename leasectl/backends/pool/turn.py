@@ -19,6 +19,7 @@ from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
+    Cancelled,
     CanNeverBeMet,
     Interrupted,
     InvalidRequest,
@@ -157,7 +158,7 @@ class PoolTurn:
             "this process didn't run for so long that its place in the queue is gone; it waits on, "
             "at the end"
         )
-        self._waiter.dequeue()
+        self._waiter.dequeue("its process didn't run for too long; it queues again")
         self._waiter.close()
         self._waiter = self._new_waiter(again=True)
         with self._engine.atomic():
@@ -246,7 +247,7 @@ class PoolTurn:
             elif _is_outage(reason):
                 self._journal.to_undo()  # it was waited for long enough
             else:
-                self._waiter.dequeue()
+                self._waiter.dequeue(_why(reason))
         except (LeaseError, Interrupted):
             self._journal.to_undo()
         self._journal.gave_up()
@@ -309,6 +310,15 @@ def _no_longer_possible() -> Iterator[None]:
         yield
     except InvalidRequest as reason:
         raise CanNeverBeMet(str(reason)) from reason
+
+
+def _why(reason: BaseException) -> str:
+    """Why a request was given up, for people who read of it later."""
+    if isinstance(reason, Interrupted):
+        return f"ended by signal {reason.signum}"
+    if isinstance(reason, NoLease) and not isinstance(reason, Cancelled):
+        return "its time to wait was over"
+    return str(reason) if isinstance(reason, LeaseError) else "its process ended it"
 
 
 def _is_outage(reason: BaseException) -> bool:

@@ -20,6 +20,7 @@ from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
     from leasectl.engines.pool_admin import PoolAdmin
 
 
@@ -32,6 +33,7 @@ class ProxyBackend:
         release_seconds: How long a release may take in all; None for the usual time.
         warn: As `Releases` has it.
         clock: Where times come from.
+        events: Opens the record of what happened to this directory's handles there.
     """
 
     remote = True
@@ -44,8 +46,10 @@ class ProxyBackend:
         release_seconds: float | None,
         warn: Callable[[str], None],
         clock: Clock,
+        events: Callable[[], EventLog],
     ) -> None:
         self.url = url
+        self._events = events
         self._connection = connection
         self._releases = Releases(url, connection, seconds=release_seconds, warn=warn, clock=clock)
         self._clock = clock
@@ -53,6 +57,10 @@ class ProxyBackend:
     @property
     def pools(self) -> PoolAdmin:
         raise no_pools(self.url)
+
+    @property
+    def events(self) -> EventLog:
+        return self._events()
 
     def atomic(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -63,7 +71,7 @@ class ProxyBackend:
             f"{pool_prefixes('and')} can"
         )
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
         """The process that waits gives up itself; see `Journal`."""
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class EtcdEngine:
         limited = partial(self._gateway.limited, until)
         return EtcdWaiter(ticket, self._queues, self._session, limited=limited)
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
         self._queues.withdraw(claim_key)
 
     def free(

@@ -34,14 +34,14 @@ class LocalEarlyEnds:
         self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
     ) -> tuple[str, ...]:
         """End claims that are good; returns which. The rest is as `PoolAdmin.end_early`."""
-        ended = []
-        for name, pool_type, expires in self._store.claims(claim_key, names):
-            if expires or guard is not None:
-                self._keep(claim_key, name, pool_type, guard=guard, reason=reason)
+        claims = self._store.claims(claim_key, names)
+        self._store.note_end("lost", claim_key, claims, by="force", reason=reason)
+        for row in claims:
+            if row["expires_at"] is not None or guard is not None:
+                self._keep(claim_key, row["name"], row["type"], guard=guard, reason=reason)
             else:
-                self._store.free(claim_key, [name])
-            ended.append(name)
-        return tuple(ended)
+                self._store.free(claim_key, [row["name"]], by="force")
+        return tuple(row["name"] for row in claims)
 
     def free_at_once(self, claim_key: str, names: Sequence[str]) -> tuple[str, ...]:
         """Free what was ended before and has no ttl, whoever may use it; returns which."""
@@ -99,5 +99,5 @@ class LocalEarlyEnds:
         return {row["name"]: row["expires_at"] is not None for row in rows}
 
     def _free(self, claim_key: str, names: Sequence[str]) -> None:
-        self._store.free(ENDED_MARK + claim_key, names)
+        self._store.free(ENDED_MARK + claim_key, names, by="force")
         self._state.db.executemany("DELETE FROM ended WHERE name = ?", [(name,) for name in names])

@@ -50,15 +50,17 @@ class LocalEngine:
             pipe.open()  # it takes long, and now others needn't wait for it
         return LocalWaiter(self._store, claimant, pipe, clock=self._clock)
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
+        from leasectl.engines.event_words import WITHDRAWN
+
         for pool_type, number, pipe in self._queues.tickets_of(claim_key):
-            self._queues.take_away(pool_type, number)
+            self._queues.take_away(pool_type, number, why=why or WITHDRAWN)
             self._queues.wake([pipe])
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
     ) -> tuple[str, ...]:
-        freed = self._store.free(claim_key, names)
+        freed = self._store.free(claim_key, names, by=by)
         if names is None:  # its holder has done with what was ended by force, too
             from leasectl.engines.local.early_ends import LocalEarlyEnds
 

@@ -7,14 +7,23 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
+from leasectl.engines.event_words import (
+    POOL_DELETED,
+    pool_made,
+    resources_added,
+    resources_removed,
+    settings_changed,
+)
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
 from leasectl.engines.local.early_ends import LocalEarlyEnds
+from leasectl.engines.local.giving_up import note_given_up
 from leasectl.engines.local.queues import TICKETS
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
 from leasectl.engines.pacing import after_change, next_grant_at
 from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
 from leasectl.state.directory import State
+from leasectl.state.event import EventKind
 from leasectl.state.pipes import tidy
 from leasectl.state.rows import insert, labels_for_people, parse_labels, parse_optional_process
 from leasectl.system.clock import Clock
@@ -27,10 +36,12 @@ class LocalPools:
         state: Where they are kept.
         clock: Where times come from.
         lost: Told, inside the transaction, of claims that expired or were taken by force.
+        caller: Who makes and changes them, for the record of events.
     """
 
-    def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
+    def __init__(self, state: State, *, lost: LostListener, clock: Clock, caller: str = "") -> None:
         self._state = state
+        self._caller = caller
         self._lost = lost
         self._clock = clock
         self._store = LocalStore(state, lost=lost, clock=clock)
@@ -91,59 +102,78 @@ class LocalPools:
                 (pool_type,),
             )
             if settings != NO_SETTINGS:
-                self.change_settings(pool_type, settings)
-            self.add_resources(pool_type, names)
+                self._change_settings(pool_type, settings, 0.0)
+            self._add_resources(pool_type, names)
+            self._note("pool made", pool_type, names, pool_made(len(names), settings))
 
     def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
-        with self._state.transaction() as db:
+        with self._state.transaction():
             self._store.pool(pool_type)
-            _, paid_until = self._settings(pool_type)
-            paid_until = after_change(settings, paid_until, self._clock.elapsed())
-            row = {"type": pool_type, **settings._asdict(), "paid_until": paid_until}
-            insert(db, "pool_setting", row, replace=True)
-            self._store.queues.wake_all(pool_type)
+            before, paid_until = self._settings(pool_type)
+            self._change_settings(pool_type, settings, paid_until)
+            self._note("pool changed", pool_type, (), settings_changed(before, settings))
+
+    def _change_settings(self, pool_type: str, settings: PoolSettings, paid_until: float) -> None:
+        paid_until = after_change(settings, paid_until, self._clock.elapsed())
+        row = {"type": pool_type, **settings._asdict(), "paid_until": paid_until}
+        insert(self._state.db, "pool_setting", row, replace=True)
+        self._store.queues.wake_all(pool_type)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        with self._state.transaction() as db:
+        with self._state.transaction():
             self._store.pool(pool_type)
-            for name in names:
-                taken = db.execute("SELECT type FROM resource WHERE name = ?", (name,)).fetchone()
-                if taken:
-                    raise refusals.name_taken(name, taken[0])
-                db.execute(
-                    "INSERT INTO resource (name, type, fence, lease_transitions, labels) "
-                    "VALUES (?, ?, 0, 0, '')",
-                    (name, pool_type),
-                )
-            self._resize(pool_type, len(names))
-            self._store.queues.wake_for(pool_type, names)
+            self._add_resources(pool_type, names)
+            self._note("pool changed", pool_type, names, resources_added(len(names)))
+
+    def _add_resources(self, pool_type: str, names: Sequence[str]) -> None:
+        db = self._state.db
+        for name in names:
+            taken = db.execute("SELECT type FROM resource WHERE name = ?", (name,)).fetchone()
+            if taken:
+                raise refusals.name_taken(name, taken[0])
+            db.execute(
+                "INSERT INTO resource (name, type, fence, lease_transitions, labels) "
+                "VALUES (?, ?, 0, 0, '')",
+                (name, pool_type),
+            )
+        self._resize(pool_type, len(names))
+        self._store.queues.wake_for(pool_type, names)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        with self._state.transaction() as db:
+        with self._state.transaction():
             self._store.pool(pool_type)
-            self._store.expire(pool_type)
             names = list(dict.fromkeys(names))
-            claim_keys = []
-            for name in names:
-                row = db.execute(
-                    "SELECT owner, holder_identity FROM resource WHERE name = ? AND type = ?",
-                    (name, pool_type),
-                ).fetchone()
-                if row is None:
-                    raise refusals.no_resource(pool_type, name)
-                claim_key, identity = row
-                if claim_key is not None:
-                    if not force:
-                        raise refusals.resource_held(name, identity)
-                    claim_keys.append((claim_key, name))
-            # Not before all are known to go: a refusal may be part of something that goes on.
-            for claim_key, name in claim_keys:
-                self._lost(claim_key, [name])
-            db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
-            db.executemany("DELETE FROM ended WHERE name = ?", ((name,) for name in names))
-            self._resize(pool_type, -len(names))
-            # A waiter's request may have become impossible, so all of them look again.
-            self._store.queues.wake_all(pool_type)
+            self._remove_resources(pool_type, names, force=force)
+            self._note("pool changed", pool_type, names, resources_removed(len(names)))
+
+    def _remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
+        db = self._state.db
+        self._store.expire(pool_type)
+        held: dict[str, list[str]] = {}
+        for name in names:
+            row = db.execute(
+                "SELECT owner, holder_identity FROM resource WHERE name = ? AND type = ?",
+                (name, pool_type),
+            ).fetchone()
+            if row is None:
+                raise refusals.no_resource(pool_type, name)
+            claim_key, identity = row
+            if claim_key is not None:
+                if not force:
+                    raise refusals.resource_held(name, identity)
+                held.setdefault(claim_key, []).append(name)
+        # Not before all are known to go: a refusal may be part of something that goes on.
+        for claim_key, lost in held.items():
+            claims = self._store.claims(claim_key, lost)
+            if not claim_key.startswith(ENDED_MARK):
+                self._store.note_end("lost", claim_key, claims, by="removal")
+            self._store.note_end("released", claim_key, claims, by="removal")
+            self._lost(claim_key, lost)
+        db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
+        db.executemany("DELETE FROM ended WHERE name = ?", ((name,) for name in names))
+        self._resize(pool_type, -len(names))
+        # A waiter's request may have become impossible, so all of them look again.
+        self._store.queues.wake_all(pool_type)
 
     def end_early(
         self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
@@ -161,11 +191,30 @@ class LocalPools:
             waiting = len(pool.queue)
             if not force and (pool.held or waiting):
                 raise refusals.pool_in_use(pool_type, pool.held, waiting)
-            self.remove_resources(pool_type, [r.name for r in pool.resources], force=force)
+            names = [r.name for r in pool.resources]
+            self._remove_resources(pool_type, names, force=force)
+            for entry in pool.queue:
+                note_given_up(
+                    self._state, pool_type, entry.ticket, why=POOL_DELETED, clock=self._clock
+                )
+            self._note("pool deleted", pool_type, names)
             db.execute("DELETE FROM ticket WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM suspended WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool_setting WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
+
+    def _note(
+        self, kind: EventKind, pool_type: str, names: Sequence[str], reason: str = ""
+    ) -> None:
+        self._state.events.add(
+            self._clock.wall(),
+            kind,
+            pool_type,
+            names,
+            holder=self._caller,
+            count=len(names),
+            reason=reason,
+        )
 
     def _resize(self, pool_type: str, by: int) -> None:
         self._state.write_back()  # a pool may be all that there is in the log

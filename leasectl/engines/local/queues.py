@@ -112,7 +112,7 @@ class LocalQueues:
             pipe: Its waiter's, in the folder of those.
         """
         request = claimant.request
-        db = self._state.db
+        db, now = self._state.db, self._clock.wall()
         db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
         db.execute(
             "INSERT INTO ticket (type, number, owner, holder_identity, count, since, process, pipe)"
@@ -123,10 +123,22 @@ class LocalQueues:
                 claimant.claim_key,
                 claimant.holder_identity,
                 request.count,
-                self._clock.wall(),
+                now,
                 claimant.process.encode() if claimant.process else None,
                 pipe,
             ),
+        )
+        self._state.events.add(
+            now,
+            "queued",
+            request.type,
+            () if request.name is None else (request.name,),
+            handle=claimant.claim_key,
+            acquisition=claimant.acquisition,
+            holder=claimant.holder_identity,
+            count=request.count,
+            priority=request.priority,
+            ticket=number,
         )
         if number % _TICKETS_PER_TIDYING == 0:
             tidy(self._state)
@@ -153,10 +165,22 @@ class LocalQueues:
         rows = self._state.query("SELECT type, number, pipe FROM ticket WHERE owner = ?", claim_key)
         return [(row["type"], row["number"], row["pipe"]) for row in rows]
 
-    def take_away(self, pool_type: str, number: int, claim_key: str | None = None) -> None:
-        """Delete a ticket, of that claim key or of any, and wake those whose turn that makes it."""
+    def take_away(
+        self, pool_type: str, number: int, claim_key: str | None = None, *, why: str
+    ) -> None:
+        """Delete a ticket, of that claim key or of any, and wake those whose turn that makes it.
+
+        Args:
+            pool_type: Of its queue.
+            number: Its own.
+            claim_key: Of whom alone; None for any.
+            why: It is given up, for people.
+        """
+        from leasectl.engines.local.giving_up import note_given_up
+
         for each in list(self._read("AND ticket.number = ?", pool_type, number)):
             if claim_key is None or each.claim_key == claim_key:
+                note_given_up(self._state, pool_type, number, why=why, clock=self._clock)
                 self.resume(pool_type, number)
                 self.leave(pool_type, number, each.name)
 
@@ -194,10 +218,12 @@ class LocalQueues:
 
     def remove_dead(self, ticket: Waiting) -> None:
         """Take away what a dead waiter left: its tickets, here and in other queues, its pipes."""
+        from leasectl.engines.event_words import WAITER_DIED
+
         # All of them: without its record, which goes with them, nobody would ask for the others.
         found = self.tickets_of(ticket.claim_key)
         for its_type, its_number, pipe in found:
-            self.take_away(its_type, its_number)
+            self.take_away(its_type, its_number, why=WAITER_DIED)
             unlink(self._state.waiter_pipe(pipe))
         if found:
             self._lost(ticket.claim_key, ())

@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.queues import TICKETS, LocalQueues
-from leasectl.model import Lease, Request
+from leasectl.model import Lease, ReleasedBy, Request
 from leasectl.state.directory import State
 from leasectl.state.rows import encode_labels
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Standing
+    from leasectl.state.event import EventKind
 
 # What the claim key of a claim begins with that was ended by force; no other does.
 ENDED_MARK = "!"
+# What is asked of a claim.
+_CLAIM = "name, type, owner, expires_at, fence, ticket, grant_number, holder_identity, acquire_time"
+_OF_HANDLE = "SELECT acquisition, granted_at, count, priority FROM handle WHERE id = ?"
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
 # What has expired may not have been freed yet.
 _IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
@@ -137,13 +141,20 @@ class LocalStore:
             },
         )
 
-    def free(self, claim_key: str, names: Sequence[str] | None) -> tuple[str, ...]:
+    def free(
+        self, claim_key: str, names: Sequence[str] | None, *, by: ReleasedBy
+    ) -> tuple[str, ...]:
         """Free claims, all or some; returns those that the claim key still found."""
         freed = self.claims(claim_key, names)
-        self.state.db.executemany(_FREE, [(name,) for name, _, _ in freed])
-        for pool_type in {pool_type for _, pool_type, _ in freed}:
-            self.queues.wake_for(pool_type, [name for name, of, _ in freed if of == pool_type])
-        return tuple(name for name, _, _ in freed)
+        self._free(claim_key, freed, by=by)
+        return tuple(row["name"] for row in freed)
+
+    def _free(self, claim_key: str, freed: Sequence[sqlite3.Row], *, by: ReleasedBy) -> None:
+        self.note_end("released", claim_key, freed, by=by)
+        self.state.db.executemany(_FREE, [(row["name"],) for row in freed])
+        for pool_type in {row["type"] for row in freed}:
+            names = [row["name"] for row in freed if row["type"] == pool_type]
+            self.queues.wake_for(pool_type, names)
 
     def renew(self, claim_key: str) -> tuple[str, ...]:
         """Give claims their full duration again; returns those that are left, by their fences."""
@@ -165,8 +176,8 @@ class LocalStore:
             "WHERE owner = ? AND lease_duration_seconds IS NOT NULL",
             (ttl_seconds, claim_key),
         )
-        for name, pool_type, _ in self.claims(claim_key, None):
-            self.queues.wake_for(pool_type, [name])  # it may be free sooner than they know
+        for row in self.claims(claim_key, None):
+            self.queues.wake_for(row["type"], [row["name"]])  # it may be free sooner than they know
 
     def next_expiry(self, pool_type: str) -> float | None:
         """When the next claim of a pool expires, on the elapsed clock."""
@@ -179,12 +190,12 @@ class LocalStore:
     def expire(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""
         rows = self.state.query(
-            "SELECT name, owner FROM resource WHERE type = ? AND expires_at <= ?",
+            f"SELECT {_CLAIM} FROM resource WHERE type = ? AND expires_at <= ? ORDER BY owner",
             pool_type,
             self._clock.elapsed(),
         )
-        for row in rows:
-            self._expire(row["owner"], row["name"], pool_type)
+        for claim_key in dict.fromkeys(row["owner"] for row in rows):
+            self._expire(claim_key, [row for row in rows if row["owner"] == claim_key])
 
     def standing(self, pool_type: str, ticket: int, *, name: str | None = None) -> Standing:
         """How things stand for a ticket, without a lock; NotFound when its pool has gone.
@@ -218,13 +229,9 @@ class LocalStore:
             )
         return standing
 
-    def claims(self, claim_key: str, names: Sequence[str] | None) -> list[tuple[str, str, bool]]:
-        """What a claim key still finds, after expiry; of some names or all.
-
-        Returns:
-            Of each the name, the type, and whether it expires.
-        """
-        select = "SELECT name, type, expires_at FROM resource WHERE owner = ?"
+    def claims(self, claim_key: str, names: Sequence[str] | None) -> list[sqlite3.Row]:
+        """What a claim key still finds, after expiry; of some names or all."""
+        select = f"SELECT {_CLAIM} FROM resource WHERE owner = ?"
         if names is None:
             rows = self.state.query(select, claim_key)
         else:
@@ -232,18 +239,65 @@ class LocalStore:
                 r for n in names for r in self.state.query(select + " AND name = ?", claim_key, n)
             ]
         now = self._clock.elapsed()
-        held = []
-        for row in rows:
-            if row["expires_at"] is not None and row["expires_at"] <= now:
-                self._expire(claim_key, row["name"], row["type"])
-            else:
-                held.append((row["name"], row["type"], row["expires_at"] is not None))
-        return held
+        over = [r for r in rows if r["expires_at"] is not None and r["expires_at"] <= now]
+        if not over:
+            return rows
+        self._expire(claim_key, over)
+        return [row for row in rows if row not in over]
 
-    def _expire(self, claim_key: str, name: str, pool_type: str) -> None:
-        self.state.db.execute(_FREE, (name,))
-        self.queues.wake_for(pool_type, [name])
-        if claim_key.startswith(ENDED_MARK):  # whose holder has been told
-            self.state.db.execute("DELETE FROM ended WHERE name = ?", (name,))
+    def note_end(
+        self,
+        kind: EventKind,
+        claim_key: str,
+        claims: Sequence[sqlite3.Row],
+        *,
+        by: ReleasedBy,
+        reason: str = "",
+    ) -> None:
+        """Have it be told that claims were lost, or their resources released.
+
+        Args:
+            kind: Which of that.
+            claim_key: Whose, or whose they were before they ended by force.
+            claims: As `claims` returns them.
+            by: Who or what has ended them.
+            reason: For people.
+        """
+        if not claims:
+            return
+        wall, first = self._clock.wall(), claims[0]
+        handle = claim_key.lstrip(ENDED_MARK)
+        acquisition, granted_at, count, priority = next(
+            iter(self.state.query(_OF_HANDLE, handle)), (0, None, len(claims), 0)
+        )
+        if granted_at is None:  # it holds by a grant of a version before, or of another boot
+            hold = max(0.0, wall - first["acquire_time"])
         else:
-            self._lost(claim_key, [name])
+            hold = self._clock.elapsed() - granted_at
+        self.state.events.add(
+            wall,
+            kind,
+            first["type"],
+            [row["name"] for row in claims],
+            [row["fence"] for row in claims],
+            handle=handle,
+            acquisition=acquisition,
+            holder=first["holder_identity"],
+            count=count,
+            priority=priority,
+            ticket=first["ticket"],
+            grant=first["grant_number"],
+            hold=hold,
+            by=by,
+            reason=reason,
+        )
+
+    def _expire(self, claim_key: str, claims: Sequence[sqlite3.Row]) -> None:
+        names = [row["name"] for row in claims]
+        if claim_key.startswith(ENDED_MARK):  # whose holder has been told
+            self._free(claim_key, claims, by="force")
+            self.state.db.executemany("DELETE FROM ended WHERE name = ?", [(n,) for n in names])
+        else:
+            self.note_end("lost", claim_key, claims, by="ttl")
+            self._free(claim_key, claims, by="ttl")
+            self._lost(claim_key, names)

@@ -46,6 +46,7 @@ class LocalWaiter:
         self._request = claimant.request
         self._pipe = pipe
         self._clock = clock
+        self._asked_at = clock.elapsed()
         self._watch = ProcessWatch()
         self._number: int | None = None
         self._watched: list[Process] = []  # whose end may let it have its turn
@@ -92,10 +93,12 @@ class LocalWaiter:
         self._watch.heard(woken)
         return ended
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         # A claim that was not recorded was undone with its transaction.
         if self._number is not None:
-            self._queues.take_away(self._request.type, self._number, self._claimant.claim_key)
+            self._queues.take_away(
+                self._request.type, self._number, self._claimant.claim_key, why=why
+            )
 
     def close(self) -> None:
         self._watch.close()
@@ -165,8 +168,27 @@ class LocalWaiter:
         )
         for lease in leases:
             self._store.write_claim(self._claimant.claim_key, lease)
+        self._note_grant(leases, now)
         self._queues.leave(request.type, own.number, request.name, is_more_free=is_more_free)
         return leases
+
+    def _note_grant(self, leases: Sequence[Lease], now: float) -> None:
+        claimant, request = self._claimant, self._request
+        self._store.state.events.add(
+            now,
+            "granted",
+            request.type,
+            [lease.name for lease in leases],
+            [lease.fence for lease in leases],
+            handle=claimant.claim_key,
+            acquisition=claimant.acquisition,
+            holder=claimant.holder_identity,
+            count=request.count,
+            priority=request.priority,
+            ticket=leases[0].ticket,
+            grant=leases[0].grant,
+            wait=self._clock.elapsed() - self._asked_at,
+        )
 
 
 def _ahead_of(

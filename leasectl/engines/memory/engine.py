@@ -42,7 +42,7 @@ class MemoryEngine:
     def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
         return MemoryWaiter(self._store, claimant, self._new_waker)
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
         with self._store.lock:
             self._store.send_away(self._store.places_of(claim_key))
 

@@ -110,7 +110,7 @@ class MemoryWaiter:
         self._processes.heard(woken)
         return ended
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         with self._store.lock:
             if self._place is not None:
                 with contextlib.suppress(TicketGone):

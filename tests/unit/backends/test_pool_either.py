@@ -63,9 +63,9 @@ class Waiter(MemoryWaiter):
         self._ask("claim")
         return outlook
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         self._ask("dequeue")
-        super().dequeue()
+        super().dequeue(why)
 
 
 class Engine(MemoryEngine):

@@ -53,9 +53,9 @@ class Waiter(MemoryWaiter):
             raise error
         return super().claim()
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         self._engine.asked.append("dequeue")
-        super().dequeue()
+        super().dequeue(why)
 
 
 class Engine(MemoryEngine):
@@ -80,9 +80,9 @@ class Engine(MemoryEngine):
         self.waiters.append(Waiter(self, self._memory, claimant))
         return self.waiters[-1]
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
         self.asked.append(f"withdraw {claim_key}")
-        super().withdraw(claim_key)
+        super().withdraw(claim_key, why)
 
 
 class Journal(NoJournal):

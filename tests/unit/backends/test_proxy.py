@@ -583,7 +583,12 @@ class _GoneAfterAWhile(Connection):
 def test_a_server_that_goes_after_a_long_wait_is_given_time_to_come_back() -> None:
     connection = _GoneAfterAWhile()
     backend = ProxyBackend(
-        "http://x", connection, release_seconds=1, warn=print, clock=connection.clock
+        "http://x",
+        connection,
+        release_seconds=1,
+        warn=print,
+        clock=connection.clock,
+        events=lambda: pytest.fail("nobody asks"),
     )
     claimant = Claimant("T-1", "T-1", Request("T"))
     journal = _Journal()

@@ -36,9 +36,9 @@ class Server(PoolBackend):
         self.withdrawn: list[str] = []
         self.asked: list[tuple[str, tuple[str, ...]]] = []
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
         self.withdrawn.append(claim_key)
-        super().withdraw(claim_key)
+        super().withdraw(claim_key, why)
 
     def release(self, claim_key: str, names: Sequence[str]) -> Iterator[str]:  # type: ignore[override]
         self.asked.append((claim_key, tuple(names)))

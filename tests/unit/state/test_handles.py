@@ -71,14 +71,14 @@ def held(state: State, handles: Handles, handle: Handle, *leases: Lease) -> Hand
     """Bring a handle to the state held."""
     with state.transaction():
         handles.create(handle, remote=False)
-        handles.grant(handle, leases, None)
+        handles.grant(handle, leases, None, now=0.0)
     return handles.require(handle.id)
 
 
 def released(state: State, handles: Handles, handle: Handle, *, now: float) -> None:
     with state.transaction():
         handles.create(handle, remote=False)
-        handles.grant(handle, (), None)
+        handles.grant(handle, (), None, now=0.0)
         handles.release(handle, now=now)
 
 
@@ -115,7 +115,7 @@ class TestRecords:
         leases = (a_lease("T--09", fence=1), a_lease("T--00", fence=2))
         with state.transaction():
             handles.create(handle, remote=False)
-            handles.grant(handle, leases, 77.5)
+            handles.grant(handle, leases, 77.5, now=0.0)
         read = handles.require(handle.id)
         assert (read.state, read.leases, read.release_at) == ("held", leases, 77.5)
         assert read.names == ("T--09", "T--00")
@@ -200,7 +200,7 @@ class TestAcquisitions:
         assert (handles.require(asked.id), asked.type) == (asked, None)
         assert handles.require(asked.id).request.types == ("T", "U", "V")
         with state.transaction():
-            handles.grant(asked._replace(granted_type="U"), [a_lease("U--00")], None)
+            handles.grant(asked._replace(granted_type="U"), [a_lease("U--00")], None, now=0.0)
         granted = handles.require(asked.id)
         assert (granted.type, granted.request) == ("U", wanted)
         assert handles.unannounced("V", "U") == handles.unannounced() == [granted]

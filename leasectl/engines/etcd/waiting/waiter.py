@@ -69,7 +69,7 @@ class EtcdWaiter:
         with self._limited():
             return self._queues.standing(self.ticket)
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         with self._limited():
             self._queues.dequeue(self.ticket)
 

@@ -1,0 +1,149 @@
+"""The events of one backend, as this state directory's database has them: read, and followed.
+
+They are written with what they tell of, by `rows.EventRows`; nobody is to wait for an index then,
+so whoever reads goes through all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from leasectl.state.database import unlink
+from leasectl.state.directory import State
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+from leasectl.state.pipes import listen
+from leasectl.state.rows import insert, parse_optional_process
+from leasectl.system.process import is_dead, this_process
+
+# So many are removed at once, at most, of those that are over: nobody is to wait for that.
+_TRIMMED_AT_ONCE = 512
+# Read in such pieces: who reads for long keeps the database's log from being emptied.
+_READ_AT_ONCE = 2000
+_SELECT = (
+    "SELECT number, time, kind, type, names, fences, handle, acquisition, holder_identity, count, "
+    "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason FROM event "
+    "WHERE number > :after AND backend = :backend"
+)
+_WANTED = {
+    "type": "type = :type",
+    "handle": "handle = :handle",
+    "name": "instr(',' || names || ',', ',' || :name || ',') > 0",
+    "holder": "instr(holder_identity, :holder) > 0",
+    "since": "time >= :since",
+    "until": "time <= :until",
+}
+
+
+class StateEventLog:
+    """The events of one backend, as `EventLog`.
+
+    Args:
+        state: The opened state directory.
+        backend: Its URL; empty for the embedded pools.
+    """
+
+    def __init__(self, state: State, *, backend: str = "") -> None:
+        self._state = state
+        self._backend = backend
+
+    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+        values: dict[str, object] = {k: v for k, v in wanted._asdict().items() if v is not None}
+        where = "".join(f" AND {_WANTED[each]}" for each in values)
+        sql = f"{_SELECT}{where} ORDER BY number LIMIT {_READ_AT_ONCE}"
+        values["backend"] = self._backend
+        while True:
+            rows = self._state.query(sql, **values, after=after)
+            yield from map(_event, rows)
+            if len(rows) < _READ_AT_ONCE:
+                return
+            after = rows[-1]["number"]
+
+    def last_number(self) -> int:
+        ((last,),) = self._state.query("SELECT coalesce(max(number), 0) FROM event")
+        return int(last)
+
+    def watch(self) -> StateEventWatch:
+        return StateEventWatch(self._state)
+
+
+class StateEventWatch:
+    """A named pipe that everybody wakes who writes an event here, as `EventWatch`.
+
+    Args:
+        state: The opened state directory.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._name = f"follower-{os.urandom(8).hex()}"
+        self._pipe = listen(state.waiter_pipe(self._name))
+        try:
+            with state.transaction() as db:
+                remove_dead_followers(state)
+                row = {"pipe": self._name, "process": this_process().encode()}
+                insert(db, "follower", row)
+        except BaseException:
+            self._pipe.close()
+            raise
+
+    @property
+    def fd(self) -> int:
+        return self._pipe.fd
+
+    def clear(self) -> None:
+        self._pipe.renew()
+
+    def close(self) -> None:
+        with self._state.transaction() as db:
+            db.execute("DELETE FROM follower WHERE pipe = ?", (self._name,))
+        self._pipe.close()
+
+
+def finish_writing(
+    db: sqlite3.Connection, wake: Callable[[str], bool], *, seconds: float, number: int
+) -> None:
+    """After some were written, in their transaction: wake who follows, remove what is over.
+
+    Args:
+        db: The database.
+        wake: As `rows.EventRows.write` has it.
+        seconds: How old the oldest may be.
+        number: How many are kept.
+    """
+    for pipe, process in db.execute("SELECT pipe, process FROM follower").fetchall():
+        if not wake(pipe) and is_dead(parse_optional_process(process)):
+            db.execute("DELETE FROM follower WHERE pipe = ?", (pipe,))
+    ((first, last, now),) = db.execute(
+        "SELECT (SELECT min(number) FROM event), (SELECT max(number) FROM event), "
+        "(SELECT time FROM event ORDER BY number DESC LIMIT 1)"
+    )
+    end = min(first + _TRIMMED_AT_ONCE, last)
+    ((first_young,),) = db.execute(
+        "SELECT min(number) FROM event WHERE number < ? AND time >= ?", (end, now - seconds)
+    )
+    old = end if first_young is None else first_young
+    db.execute("DELETE FROM event WHERE number < ?", (min(end, max(old, last - number + 1)),))
+
+
+def remove_dead_followers(state: State) -> None:
+    """Inside a transaction: take away what followers left that were killed."""
+    for pipe, process in state.query("SELECT pipe, process FROM follower"):
+        if is_dead(parse_optional_process(process)):
+            state.db.execute("DELETE FROM follower WHERE pipe = ?", (pipe,))
+            unlink(state.waiter_pipe(pipe))
+
+
+def _event(row: Any) -> Event:
+    (number, time, kind, pool_type, names, fences, *rest) = row
+    return Event(
+        number,
+        time,
+        kind,
+        pool_type,
+        tuple(names.split(",")) if names else (),
+        tuple(map(int, fences.split(","))) if fences else (),
+        *rest,
+    )

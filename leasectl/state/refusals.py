@@ -1,0 +1,37 @@
+"""Why a folder can't be the state directory, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from leasectl.errors import StateUnwritable
+
+
+def unfit(directory: str, found: os.stat_result) -> StateUnwritable:
+    """The error for something that is no private folder of ours.
+
+    Args:
+        directory: Its path.
+        found: What is there.
+    """
+    where = f"state directory {directory}"
+    other = "or choose another with LEASECTL_STATE_DIR"
+    if stat.S_ISLNK(found.st_mode):
+        return StateUnwritable(f"{where} is a symbolic link; remove it {other}")
+    if not stat.S_ISDIR(found.st_mode):
+        return StateUnwritable(f"{where} is not a directory; remove it {other}")
+    if found.st_uid != os.geteuid():
+        return StateUnwritable(f"{where} belongs to user {found.st_uid}; choose {other[10:]}")
+    mode = stat.S_IMODE(found.st_mode)
+    return StateUnwritable(
+        f"{where} is open to others (mode {mode:04o}); run: chmod 700 {directory}"
+    )
+
+
+def nowhere(directory: str) -> StateUnwritable:
+    """The error for a path in the current folder, where that is gone."""
+    return StateUnwritable(
+        f"state directory {directory} is to be in the current folder, which is gone; "
+        "go to another, or name it by an absolute path in LEASECTL_STATE_DIR"
+    )
