@@ -6,8 +6,8 @@ living ticket that is first, if enough is free -> else it tells what to sleep on
 tries again when it has been woken (`heard`) -> the claim takes the ticket away, and that wakes the
 next. `dequeue` leaves nothing behind, whatever has happened. All this is `contract`; who comes
 first is `ranking`, and how fast grants may come `pacing`. `pool_admin` is what makes and shows the
-pools, as `facts`, and `event_log` tells what happened in them, in `event_words`. What can't be done is refused by all
-in the same words (`refusals`).
+pools, as `facts`, and `event_log` tells what happened in them (`event_words`). What can't be done
+is refused by all in the same words (`refusals`).
 
 - `local`: jobs of one machine; tables in the state directory, in one transaction with the records.
 - `etcd`: jobs of many machines; claims end with etcd's own leases.

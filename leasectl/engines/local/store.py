@@ -271,7 +271,7 @@ class LocalStore:
             iter(self.state.query(_OF_HANDLE, handle)), (0, None, len(claims), 0)
         )
         if granted_at is None:  # it holds by a grant of a version before, or of another boot
-            hold = max(0.0, wall - first["acquire_time"])
+            hold = max(0.0, wall - (first["acquire_time"] or wall))
         else:
             hold = self._clock.elapsed() - granted_at
         self.state.events.add(
@@ -282,11 +282,11 @@ class LocalStore:
             [row["fence"] for row in claims],
             handle=handle,
             acquisition=acquisition,
-            holder=first["holder_identity"],
+            holder=first["holder_identity"] or "",
             count=count,
             priority=priority,
-            ticket=first["ticket"],
-            grant=first["grant_number"],
+            ticket=first["ticket"] or 0,
+            grant=first["grant_number"] or 0,
             hold=hold,
             by=by,
             reason=reason,

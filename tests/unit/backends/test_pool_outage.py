@@ -281,7 +281,7 @@ class TestLeaving:
     def test_a_ticket_that_cant_be_taken_away_is_left_to_the_keeper(
         self, line: Line, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def away() -> None:
+        def away(why: str) -> None:
             raise AWAY
 
         steps = line.wait()
