@@ -7,9 +7,8 @@ so whoever reads goes through all of them.
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Any
 
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
@@ -18,8 +17,6 @@ from leasectl.state.pipes import listen
 from leasectl.state.rows import insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
 
-# So many are removed at once, at most, of those that are over: nobody is to wait for that.
-_TRIMMED_AT_ONCE = 512
 # Read in such pieces: who reads for long keeps the database's log from being emptied.
 _READ_AT_ONCE = 2000
 _SELECT = (
@@ -100,32 +97,6 @@ class StateEventWatch:
         with self._state.transaction() as db:
             db.execute("DELETE FROM follower WHERE pipe = ?", (self._name,))
         self._pipe.close()
-
-
-def finish_writing(
-    db: sqlite3.Connection, wake: Callable[[str], bool], *, seconds: float, number: int
-) -> None:
-    """After some were written, in their transaction: wake who follows, remove what is over.
-
-    Args:
-        db: The database.
-        wake: As `rows.EventRows.write` has it.
-        seconds: How old the oldest may be.
-        number: How many are kept.
-    """
-    for pipe, process in db.execute("SELECT pipe, process FROM follower").fetchall():
-        if not wake(pipe) and is_dead(parse_optional_process(process)):
-            db.execute("DELETE FROM follower WHERE pipe = ?", (pipe,))
-    ((first, last, now),) = db.execute(
-        "SELECT (SELECT min(number) FROM event), (SELECT max(number) FROM event), "
-        "(SELECT time FROM event ORDER BY number DESC LIMIT 1)"
-    )
-    end = min(first + _TRIMMED_AT_ONCE, last)
-    ((first_young,),) = db.execute(
-        "SELECT min(number) FROM event WHERE number < ? AND time >= ?", (end, now - seconds)
-    )
-    old = end if first_young is None else first_young
-    db.execute("DELETE FROM event WHERE number < ?", (min(end, max(old, last - number + 1)),))
 
 
 def remove_dead_followers(state: State) -> None:
