@@ -12,7 +12,8 @@ and `status_watch` repeats; `pool_options` are those that commands on pools shar
 any table looks like, and `terminal` what it goes to: how wide, with colours or without. What `serve
 --print-env` prints is `serve_env`, and who finds that server gone is told so by `gone_server`.
 
-What `stats` and `simulate` draw on a terminal is a `picture`, with its `time_axis`.
+What `stats` and `simulate` draw on a terminal is a `picture`, with its `time_axis`;
+`plot` puts it into a file.
 
 Shells complete by `completion_scripts`, with what `completion_values` finds.
 
