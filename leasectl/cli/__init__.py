@@ -8,9 +8,10 @@ print by `output`. Who waits does so inside `waiting.reported`, which shows prog
 in one line (`waiting_line`); what was acquired is printed before it is announced (`handle_output`).
 What `release --force` says is `release_forced`. Commands of commands (`pool`) are `groups`. What
 `status` shows (`leasectl.pools.shown`), `status_table` writes, by the columns of `status_columns`,
-and `status_watch` repeats; `pool_options` are those that commands on pools share. `table` is what
-any table looks like, and `terminal` what it goes to: how wide, with colours or without. What `serve
---print-env` prints is `serve_env`, and who finds that server gone is told so by `gone_server`.
+and `status_watch` repeats; `pool_options` are those that commands on pools share, `time_options`
+those for a stretch of the past. `table` is what any table looks like, and `terminal` what it goes
+to: how wide, with colours or without. What `serve --print-env` prints is `serve_env`, and who finds
+that server gone is told so by `gone_server`.
 
 What `stats` and `simulate` draw on a terminal is a `picture`, with its `time_axis`;
 `plot` puts it into a file.
