@@ -58,6 +58,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
     from leasectl.pools.shown_json import lease_spec
 
     left = None if handle.release_at is None else handle.release_at - boottime_seconds()
+    release_at = None if left is None else rfc3339(time.time() + left)
     guard_pid = handle.guard.pid if handle.guard else None
     emit_json(
         {
@@ -70,7 +71,8 @@ def print_handle_json(service: Service, handle: Handle) -> None:
             "priority": handle.request.priority,
             "state": handle.state,
             "acquisition": handle.acquisition,
-            "release_at": None if left is None else rfc3339(time.time() + left),
+            "release_at": release_at,
+            "release_time": release_at,  # as `status` calls it
             "leases": [
                 {
                     "name": lease.name,

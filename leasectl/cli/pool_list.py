@@ -8,7 +8,7 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
 from leasectl.cli.status_table import look_of_stdout, pools_table
 from leasectl.pools.admin import PoolService
-from leasectl.pools.shown_json import pool_counts
+from leasectl.pools.shown_json import pool_counts, pool_grants
 from leasectl.text.suggestions import NO_POOLS
 
 EXAMPLE = """\b
@@ -23,11 +23,11 @@ Examples:
 @options.json_output
 @options.backend
 def command(*, wide: bool, as_json: bool, backend: str | None) -> None:
-    """List pools, and how many resources are free and held."""
+    """List pools, how many resources are free and held, and how fast they grant."""
     service = open_service(backend)
     pools = PoolService(service).show()
     if as_json:
-        counts = [{"type": pool.type, **pool_counts(pool)} for pool in pools]
+        counts = [{"type": pool.type, **pool_counts(pool), **pool_grants(pool)} for pool in pools]
         show_json({"backend": service.backend_url, "pools": counts})
     elif pools:
         show(pools_table(pools, look_of_stdout(wide=wide)))

@@ -117,9 +117,11 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
     def facts(column: Column, read: Callable[[ShownWaiter], str]) -> Facts:
         return Facts(column, tuple(map(read, waiters)))
 
+    priorities = facts(_PRIORITY, _priority_text)
     return [
         facts(_PLACE, _place_text),
         facts(_WAITED, lambda waiter: wording.since(waiter.since)),
+        *([priorities] if set(priorities.texts) != {"0"} else []),
         facts(
             _ASKS_FOR,
             lambda waiter: wording.name(waiter.name) if waiter.name else str(waiter.count),
@@ -153,6 +155,11 @@ def _holder_facts(
 
 def _place_text(waiter: ShownWaiter) -> str:
     return f"{waiter.place} suspended" if waiter.suspended else str(waiter.place)
+
+
+def _priority_text(waiter: ShownWaiter) -> str:
+    asked, now = waiter.priority, waiter.effective_priority
+    return str(asked) if now == asked else f"{asked}, now {now}"
 
 
 def _guard(shown: ShownLease) -> str:
@@ -191,6 +198,7 @@ _HELD_FOR = Column("HELD FOR", right=True, colour=_colour_of_free)
 _ENDS = Column("ENDS", shrinks=6, at_least=8, cut="end")
 _PLACE = Column("PLACE", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
 _WAITED = Column("WAITED", right=True)
+_PRIORITY = Column("PRIORITY", right=True)
 _ASKS_FOR = Column("ASKS FOR", shrinks=7, at_least=NAME_AT_LEAST)
 BUILD = Column("BUILD", shrinks=4, at_least=19)
 _HANDLE = Column("HANDLE", shrinks=5, at_least=12)

@@ -18,8 +18,11 @@ from leasectl.cli.status_columns import (
 )
 from leasectl.cli.table import BOLD, FAINT, GREEN, YELLOW, Colour, Column, Table, painted, table
 from leasectl.cli.terminal import output_width, shows_colour
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.pools.settings import describe, pace_text
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import pool_counts
+from leasectl.text.durations import format_seconds
 from leasectl.text.printable import printable
 from leasectl.text.width import Cut, shorten
 
@@ -56,6 +59,9 @@ class _Counted(Protocol):
     @property
     def type(self) -> str: ...
 
+    @property
+    def settings(self) -> PoolSettings: ...
+
 
 class _Section(NamedTuple):
     text: str
@@ -65,35 +71,71 @@ class _Section(NamedTuple):
 
 def pools_table(pools: Sequence[_Counted], look: Look) -> str:
     """One line a pool."""
-    columns = (
+    summary = _summary(pools, look)
+    return summary.text + _hint(summary.left_out, look, "pool list")
+
+
+def _summary(pools: Sequence[_Counted], look: Look) -> Table:
+    columns = [
         Column("POOL", shrinks=1, at_least=NAME_AT_LEAST),
         Column("CAPACITY", right=True),
         Column("FREE", right=True, colour=lambda text: None if text == "0" else GREEN),
         Column("HELD", right=True),
         Column("WAITING", right=True, colour=lambda text: None if text == "0" else YELLOW),
-    )
-    rows = [
-        (printable(pool.type, longest=200), *map(str, pool_counts(pool).values())) for pool in pools
     ]
-    return table(columns, rows, look.room, colour=look.colour).text
+    rows = [
+        [printable(pool.type, longest=200), *map(str, pool_counts(pool).values())] for pool in pools
+    ]
+    if any(pool.settings != NO_SETTINGS for pool in pools):
+        columns += [
+            Column("PACE", right=True, goes=2),
+            Column("BURST", right=True, goes=1),
+            Column("AGING", right=True, goes=1),
+        ]
+        rows = [[*row, *_settings_texts(pool.settings)] for row, pool in zip(rows, pools)]
+    return table(columns, rows, look.room, colour=look.colour)
+
+
+def _settings_texts(settings: PoolSettings) -> tuple[str, str, str]:
+    paced, aged = bool(settings.pace_seconds), bool(settings.aging_seconds)
+    return (
+        pace_text(settings) if paced else NOTHING,
+        str(settings.burst) if paced else NOTHING,
+        format_seconds(settings.aging_seconds) if aged else NOTHING,
+    )
 
 
 def overview_text(overview: Overview, look: Look) -> str:
     """All of an overview, for people."""
-    summary = pools_table(overview.pools, look)
-    parts = [summary]
+    summary = _summary(overview.pools, look)
+    parts = [summary.text]
     left_out: set[str] = set()
     for pool in overview.pools:
         section = _section(pool, overview.at, look)
-        if section.text:
-            is_named = len(overview.pools) == 1 and pool.type in summary
+        grants = _grants(pool, look, in_summary=not summary.left_out)
+        if grants or section.text:
+            is_named = len(overview.pools) == 1 and pool.type in summary.text
             heading = "" if is_named else _line(pool.type, look, BOLD)
-            parts.append(f"\n{heading}{section.text}")
+            between = "\n" if grants and section.text else ""
+            parts.append(f"\n{heading}{grants}{between}{section.text}")
             left_out |= section.left_out
-    if left_out:
-        hint = f"no room for {', '.join(sorted(left_out))}; all of it: leasectl status --wide"
-        parts.append(f"\n{_line(hint, look, FAINT, cut='end')}")
-    return "".join(parts)
+    return "".join(parts) + _hint(left_out, look, "status")
+
+
+def _hint(left_out: Collection[str], look: Look, command: str) -> str:
+    """What there was no room for, and how it is seen; nothing if that is nothing."""
+    if not left_out:
+        return ""
+    hint = f"no room for {', '.join(sorted(left_out))}; all of it: leasectl {command} --wide"
+    return f"\n{_line(hint, look, FAINT, cut='end')}"
+
+
+def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
+    """When a pool grants next, and how it grants, unless the summary has said that."""
+    told = [] if in_summary or pool.settings == NO_SETTINGS else [describe(pool.settings)]
+    if pool.next_grant_in_seconds:
+        told.append(f"next grant in {format_seconds(pool.next_grant_in_seconds)}")
+    return _line(f"{_INDENT}{'; '.join(told)}", look, cut="end") if told else ""
 
 
 def _section(pool: ShownPool, at: float, look: Look) -> _Section:

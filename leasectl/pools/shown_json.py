@@ -9,6 +9,7 @@ import calendar
 import time
 from typing import Any, get_args
 
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import CorruptState
 from leasectl.model import Labels, Lease
 from leasectl.pools.shown import (
@@ -41,6 +42,14 @@ def pool_counts(pool: Any) -> dict[str, int]:
     }
 
 
+def pool_grants(pool: Any) -> dict[str, float]:
+    """How a pool grants, as it is shown or as its store has it."""
+    return {
+        **pool.settings._asdict(),
+        "next_grant_in_seconds": round(pool.next_grant_in_seconds, 3),
+    }
+
+
 def encode_overview(overview: Overview) -> dict[str, object]:
     """An overview as JSON has it; `parse_overview` reads it back."""
     return {
@@ -50,6 +59,7 @@ def encode_overview(overview: Overview) -> dict[str, object]:
             {
                 "type": pool.type,
                 **pool_counts(pool),
+                **pool_grants(pool),
                 "resources": list(map(_resource_fields, pool.resources)),
                 "queue": list(map(_waiter_fields, pool.queue)),
             }
@@ -86,6 +96,7 @@ def lease_spec(lease: Lease) -> dict[str, object]:
 
 def _lease_fields(shown: ShownLease) -> dict[str, object]:
     lease, holder = shown.lease, shown.holder
+    release_time = rfc3339(shown.release_time)
     return {
         **lease_spec(lease),
         "guard_pid": shown.guard_pid,
@@ -94,10 +105,11 @@ def _lease_fields(shown: ShownLease) -> dict[str, object]:
         **_holder_fields(holder),
         "pid": shown.pid,
         "guard": shown.guard,
-        "release_time": rfc3339(shown.release_time),
+        "release_time": release_time,
         "renewed_by": shown.renewed_by,
         "labels": dict(lease.labels),
         "ended": shown.ended,
+        "release_at": release_time,  # as `cat` calls it
     }
 
 
@@ -129,6 +141,8 @@ def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
         "name": waiter.name,
         "labels": dict(waiter.labels),
         "suspended": waiter.suspended,
+        "priority": waiter.priority,
+        "effective_priority": waiter.effective_priority,
     }
 
 
@@ -156,6 +170,19 @@ def _pool(fields: Any) -> ShownPool:
         read_name(fields["type"]),
         tuple(map(_resource, fields["resources"])),
         tuple(map(_waiter, fields["queue"])),
+        _settings(fields),
+        read_number(fields.get("next_grant_in_seconds") or 0),
+    )
+
+
+def _settings(fields: Any) -> PoolSettings:
+    """How a pool grants; an older version says nothing of it."""
+    if fields.get("pace_seconds") is None:
+        return NO_SETTINGS
+    return PoolSettings(
+        read_number(fields["pace_seconds"]),
+        int(fields["burst"]),
+        read_number(fields["aging_seconds"]),
     )
 
 
@@ -203,6 +230,8 @@ def _waiter(fields: Any) -> ShownWaiter:
         pid=read_optional(int, fields["pid"]),
         labels=_labels(fields["labels"]),
         suspended=bool(fields.get("suspended")),
+        priority=int(fields.get("priority") or 0),
+        effective_priority=int(fields.get("effective_priority") or 0),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from leasectl.engines.facts import Pool
 
@@ -35,6 +36,8 @@ class Meter:
                 "resources_free", "Resources free", {p.type: p.capacity - p.held for p in pools}
             ),
             *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
+            *_waiting_by_priority(pools),
+            *_settings(pools),
             *_head("grants_total", "Grants by this server since it started", "counter"),
             *(f"leasectl_grants_total{{{_type(t)}}} {sum(c)}" for t, c in self._counts.items()),
             *_head("wait_seconds", "How long grants were waited for", "histogram"),
@@ -52,7 +55,39 @@ class Meter:
             yield f"leasectl_wait_seconds_count{{{label}}} {total}"
 
 
-def _gauge(name: str, meaning: str, values: dict[str, int]) -> list[str]:
+def _waiting_by_priority(pools: Sequence[Pool]) -> Iterable[str]:
+    name = "requests_waiting_by_priority"
+    yield from _head(name, "Requests waiting, by the priority that they asked for", "gauge")
+    for pool in pools:
+        for priority, number in sorted(Counter(each.priority for each in pool.queue).items()):
+            yield f'leasectl_{name}{{{_type(pool.type)},priority="{priority}"}} {number}'
+
+
+def _settings(pools: Sequence[Pool]) -> Iterable[str]:
+    """How pools grant."""
+    yield from _gauge(
+        "pace_seconds",
+        "Seconds for each grant, 0 without a pace",
+        {p.type: p.settings.pace_seconds for p in pools},
+    )
+    yield from _gauge(
+        "burst",
+        "Grants that may come at once before the pace counts",
+        {p.type: p.settings.burst for p in pools},
+    )
+    yield from _gauge(
+        "aging_seconds",
+        "Seconds of waiting that count as one priority, 0 for none",
+        {p.type: p.settings.aging_seconds for p in pools},
+    )
+    yield from _gauge(
+        "next_grant_seconds",
+        "Seconds until the pace allows the next grant",
+        {p.type: round(p.next_grant_in_seconds, 3) for p in pools},
+    )
+
+
+def _gauge(name: str, meaning: str, values: Mapping[str, float]) -> list[str]:
     lines = [f"leasectl_{name}{{{_type(each)}}} {value}" for each, value in values.items()]
     return [*_head(name, meaning, "gauge"), *lines]
 

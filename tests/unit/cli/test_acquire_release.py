@@ -141,6 +141,8 @@ class TestCat:
         handle = cli("acquire", "-t", "T", *args).handle
         said = json.loads(cli.ok("cat", "--handle", handle, "--format", "json"))
         (lease,) = said.pop("leases")
+        assert said["release_time"] == said["release_at"]
+        del said["release_time"]
         assert re.fullmatch(RFC3339, said.pop("release_at"))
         assert said == {
             "handle": handle,

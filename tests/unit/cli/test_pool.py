@@ -234,11 +234,12 @@ def test_pools_are_listed_with_their_numbers(cli: Cli) -> None:
         "azure--install         3     1     2        0",
         "lab                    1     1     0        0",
     ]
+    plain = {"pace_seconds": 0, "burst": 1, "aging_seconds": 0, "next_grant_in_seconds": 0}
     assert json.loads(cli.ok("pool", "list", "--json")) == {
         "backend": "local:",
         "pools": [
-            {"type": "azure--install", "capacity": 3, "free": 1, "held": 2, "waiting": 0},
-            {"type": "lab", "capacity": 1, "free": 1, "held": 0, "waiting": 0},
+            {"type": "azure--install", "capacity": 3, "free": 1, "held": 2, "waiting": 0, **plain},
+            {"type": "lab", "capacity": 1, "free": 1, "held": 0, "waiting": 0, **plain},
         ],
     }
 

@@ -138,3 +138,20 @@ class TestPriority:
     def test_a_dry_run_takes_it(self, cli: Cli) -> None:
         finished = cli("run", "T", "--priority", "5", "--backend", "none:", "--", "true")
         assert (finished.code, finished.err) == (0, "")
+
+
+class TestShown:
+    def test_a_list_shows_them_where_there_are_any(self, cli: Cli) -> None:
+        cli.pool("plain")
+        cli.pool("T")
+        cli.ok("pool", "set", "T", "--pace", "20s", "--burst", "2", "--aging", "30m")
+        assert cli.ok("pool", "list").splitlines() == [
+            "POOL   CAPACITY  FREE  HELD  WAITING  PACE  BURST  AGING",
+            "T             2     2     0        0   20s      2    30m",
+            "plain         2     2     0        0     -      -      -",
+        ]
+        found = {
+            each["type"]: each for each in json.loads(cli.ok("pool", "list", "--json"))["pools"]
+        }
+        assert [*found["T"].values()][5:] == [20, 2, 1800, 0]
+        assert [*found["plain"].values()][5:] == [0, 1, 0, 0]

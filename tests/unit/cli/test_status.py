@@ -57,7 +57,12 @@ class TestJson:
         assert list(found) == ["backend", "at", "pools"]
         assert TIME.fullmatch(found["at"])
         assert found["backend"] == "local:"
-        assert [*pool] == ["type", "capacity", "free", "held", "waiting", "resources", "queue"]
+        assert [*pool] == [
+            *("type", "capacity", "free", "held", "waiting"),
+            *("pace_seconds", "burst", "aging_seconds", "next_grant_in_seconds"),
+            *("resources", "queue"),
+        ]
+        assert [*pool.values()][5:9] == [0, 1, 0, 0]
         assert (pool["type"], pool["capacity"], pool["free"], pool["held"], pool["waiting"]) == (
             "T",
             2,
@@ -70,14 +75,16 @@ class TestJson:
             *("lease_duration_seconds", "lease_transitions", "fence", "grant", "ticket"),
             *("guard_pid", "host", "expires_in_seconds"),
             *("handle", "job", "build", "owner", "pid", "guard", "release_time", "renewed_by"),
-            *("labels", "ended"),
+            *("labels", "ended", "release_at"),
         ]
+        assert held["release_at"] == held["release_time"]
         assert TIME.fullmatch(held.pop("acquire_time"))
         assert TIME.fullmatch(held.pop("renew_time"))
         handle_id = os.path.basename(handle.strip())
         assert held.pop("holder_identity") == f"{owner}/{HOST}/{handle_id}"
         assert 0 < held.pop("expires_in_seconds") <= 30
-        released_in = seconds_of(held.pop("release_time")) - seconds_of(found["at"])
+        del held["release_time"]
+        released_in = seconds_of(held.pop("release_at")) - seconds_of(found["at"])
         assert 1190 < released_in <= 1200
         assert held == {
             "name": "a",
@@ -105,6 +112,7 @@ class TestJson:
         assert [*entry] == [
             *("ticket", "holder_identity", "count", "since", "place", "host"),
             *("handle", "job", "build", "owner", "pid", "name", "labels", "suspended"),
+            *("priority", "effective_priority"),
         ]
         assert TIME.fullmatch(entry.pop("since"))
         handle_id, user = entry["handle"], entry["owner"]
@@ -115,6 +123,8 @@ class TestJson:
             "holder_identity": f"{user}/{HOST}/{handle_id}",
             "count": 1,
             "place": 1,
+            "priority": 0,
+            "effective_priority": 0,
             "host": HOST,
             "handle": handle_id,
             "job": None,

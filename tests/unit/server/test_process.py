@@ -171,6 +171,7 @@ class TestMetrics:
     def test_they_are_what_status_says(self, cli: Cli, serve: Serve) -> None:
         cli.pool("T", "a", "b", "c")
         cli.pool("U")
+        cli.ok("pool", "set", "T", "--pace", "0.5", "--burst", "9")
         server = serve()
         cli.hold("T")
         with server.connect() as client, server.connect() as waiter:
@@ -182,13 +183,18 @@ class TestMetrics:
             'leasectl_resources_held{type="T"} 2',
             'leasectl_resources_free{type="T"} 1',
             'leasectl_requests_waiting{type="T"} 1',
+            'leasectl_requests_waiting_by_priority{type="T",priority="0"} 1',
+            'leasectl_pace_seconds{type="T"} 0.5',
+            'leasectl_burst{type="T"} 9',
+            'leasectl_aging_seconds{type="U"} 0.0',
+            'leasectl_next_grant_seconds{type="U"} 0.0',
             'leasectl_grants_total{type="T"} 1',
             'leasectl_wait_seconds_bucket{type="T",le="+Inf"} 1',
             'leasectl_wait_seconds_count{type="T"} 1',
             'leasectl_resources_free{type="U"} 2',
         } <= set(lines)
         assert "# TYPE leasectl_wait_seconds histogram" in lines
-        sample = re.compile(r'[a-z_]+\{type="[^"]+"(,le="[^"]+")?\} [0-9.]+')
+        sample = re.compile(r'[a-z_]+\{type="[^"]+"(,(le|priority)="[^"]+")?\} [0-9.]+')
         assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
 
     def test_buckets_add_up(self) -> None:

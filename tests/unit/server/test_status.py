@@ -27,6 +27,7 @@ def timeless(shown: str) -> object:
     for pool in found["pools"]:
         for resource in pool["resources"]:
             resource.pop("release_time")
+            resource.pop("release_at")
     return {**found, "at": None, "backend": None}
 
 
