@@ -7,8 +7,9 @@ what its event says, not the difference of two times.
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from leasectl.engines.facts import Pool
@@ -20,13 +21,13 @@ class Present(NamedTuple):
 
     Args:
         at: When this was; wall clock. The events have to be read afterwards.
-        capacity: Resources there are.
+        names: Of the resources there are.
         held: Since when each of them is held, wall clock, by name.
         waiting: Since when each ticket waits, wall clock, by number.
     """
 
     at: float
-    capacity: int
+    names: Set[str]
     held: Mapping[str, float]
     waiting: Mapping[int, float]
 
@@ -35,7 +36,7 @@ def present_of(pool: Pool, at: float) -> Present:
     """The same, of what an engine told at a time."""
     held = {each.name: each.lease.acquire_time for each in pool.resources if each.lease}
     waiting = {each.ticket: each.since for each in pool.queue}
-    return Present(at, pool.capacity, held, waiting)
+    return Present(at, {each.name for each in pool.resources}, held, waiting)
 
 
 class Intervals:
@@ -88,8 +89,7 @@ class Timeline:
         self.completion: float | None = None
         self._open_holds: dict[str, float] = {}
         self._open_waits: dict[tuple[str, int], tuple[int, float]] = {}
-        self._capacities: list[tuple[float, int]] = []
-        self._made_here = False
+        self._changes: list[Event] = []
         self._present: Present | None = None
 
     def add(self, event: Event) -> None:
@@ -111,7 +111,7 @@ class Timeline:
         elif kind == "lost":
             self.lost.extend([event.time] * max(1, len(event.names)))
         else:
-            self._resize(event)
+            self._changes.append(event)
 
     def settle(self, present: Present) -> None:
         """Believe the pool where its events don't say how things stand now.
@@ -151,21 +151,14 @@ class Timeline:
         yield from ((since, until) for _, since in self._open_waits.values() if since < until)
 
     def capacity_steps(self) -> list[tuple[float, int]]:
-        """From when on the pool had how many resources; nothing when nobody knows.
-
-        Before the first that is known it had as many, unless it was made then.
-        """
-        steps = list(self._capacities)
-        if self._present is not None and not steps:
-            steps = [(0.0, self._present.capacity)]
-        if not steps:
-            return []
-        earliest = steps[-1][0]
-        for n in range(len(steps) - 1, -1, -1):  # of times that don't fit, the later are right
-            earliest = min(earliest, steps[n][0])
-            steps[n] = earliest, steps[n][1]
-        before = 0 if self._made_here else steps[0][1]
-        return [(float("-inf"), before), *steps]
+        """From when on the pool had how many resources, as far as that is known; else nothing."""
+        if self._present is not None:
+            return _capacities(self._changes, self._present.names, self._present.at)
+        if self._changes and self._changes[-1].kind == "pool deleted":
+            return _capacities(self._changes, frozenset(), math.inf)
+        if self._changes and self._changes[0].kind == "pool made":
+            return _capacities(self._changes, frozenset(), -math.inf)
+        return []
 
     def _arrive(self, at: float) -> None:
         self.arrival = at if self.arrival is None else min(self.arrival, at)
@@ -204,12 +197,6 @@ class Timeline:
                 self.taken_back.append(at)
         self.completion = at if self.completion is None else max(self.completion, at)
 
-    def _resize(self, event: Event) -> None:
-        if not self._capacities:
-            self._made_here = event.kind == "pool made"
-        capacity = 0 if event.kind == "pool deleted" else event.count
-        self._capacities.append((event.time, capacity))
-
 
 def timelines(events: Iterable[Event]) -> dict[str, Timeline]:
     """Put together what happened in each pool, in one pass.
@@ -227,6 +214,34 @@ def timelines(events: Iterable[Event]) -> dict[str, Timeline]:
             timeline = found[event.type] = Timeline()
         timeline.add(event)
     return found
+
+
+def _capacities(changes: Sequence[Event], names: Set[str], at: float) -> list[tuple[float, int]]:
+    """From when on there were how many, known which there were at one time.
+
+    An event tells which resources came or went, and not which of the two: those that are there
+    afterwards came. Of times that don't fit the order, the later are right.
+    """
+    known = max((n + 1 for n, change in enumerate(changes) if change.time <= at), default=0)
+    before = set(names)
+    steps: list[tuple[float, int]] = []
+    for change in reversed(changes[:known]):
+        until = min(change.time, steps[-1][0] if steps else change.time)
+        steps.append((until, len(before)))
+        if change.kind == "pool made":
+            before = set()
+        elif change.kind == "pool changed" and before.issuperset(change.names):
+            before = before.difference(change.names)
+        else:
+            before = before.union(change.names)
+    steps.append((-math.inf, len(before)))
+    steps.reverse()
+    after = set(names)
+    for change in changes[known:]:
+        gone = change.kind == "pool deleted"
+        after = set() if gone else after.symmetric_difference(change.names)
+        steps.append((change.time, len(after)))
+    return steps
 
 
 def _waiter(event: Event) -> tuple[str, int]:

@@ -34,8 +34,7 @@ class Event(NamedTuple):
         handle: The handle's id; empty where there is none.
         acquisition: Its number; 0 where there is none.
         holder_identity: Who waits or holds; empty where there is none.
-        count: How many were asked for; of an event of a pool, how many resources it has from then
-            on, 0 once it is deleted.
+        count: How many were asked for; of an event of a pool, how many came or went.
         priority: As asked for.
         ticket: The number of the place in the queue; 0 where the backend has none.
         grant: The acquisition's number among the pool's grants; likewise.

@@ -32,8 +32,8 @@ class Log:
         facts.setdefault("type", self.type)
         self.events.append(Event(len(self.events) + 1, START + at, kind, **facts))
 
-    def pool(self, at: float, capacity: int, kind: EventKind = "pool made") -> None:
-        self.add(at, kind, count=capacity)
+    def pool(self, at: float, *names: str, kind: EventKind = "pool made") -> None:
+        self.add(at, kind, names=names, count=len(names))
 
     def queue(self, at: float, handle: str) -> None:
         self.add(at, "queued", handle=handle, acquisition=1)
@@ -71,6 +71,10 @@ def log() -> Log:
     return Log()
 
 
+def resources(number: int) -> tuple[str, ...]:
+    return tuple(f"r{n}" for n in range(number))
+
+
 def window(since: float | None, until: float | None) -> Window:
     return Window(
         None if since is None else START + since, None if until is None else START + until
@@ -78,7 +82,7 @@ def window(since: float | None, until: float | None) -> Window:
 
 
 def test_a_small_history_is_counted(log: Log) -> None:
-    log.pool(0, 2)
+    log.pool(0, *resources(2))
     log.queue(0, "a")
     log.grant(0, "a", wait=0.0)
     log.queue(10, "b")
@@ -149,7 +153,7 @@ def test_a_peak_is_the_most_grants_less_than_a_minute_apart(grants: list[float],
 
 
 def test_a_window_cuts_through_holds_and_counts_what_is_inside(log: Log) -> None:
-    log.pool(0, 1)
+    log.pool(0, *resources(1))
     log.grant(0, "a", wait=0.0)
     log.release(100, "a", hold=100.0)
     log.grant(150, "b", wait=50.0)
@@ -164,7 +168,7 @@ def test_a_window_cuts_through_holds_and_counts_what_is_inside(log: Log) -> None
 
 
 def test_who_waits_at_the_end_of_a_window_is_counted(log: Log) -> None:
-    log.pool(0, 1)
+    log.pool(0, *resources(1))
     log.queue(10, "a")
     log.grant(50, "a", wait=40.0)
     assert statistics(log.events, window(None, 20)).waiting == 1
@@ -172,16 +176,17 @@ def test_who_waits_at_the_end_of_a_window_is_counted(log: Log) -> None:
 
 
 def test_a_lease_granted_before_the_log_begins_is_held_from_its_beginning(log: Log) -> None:
-    log.pool(0, 1, "pool changed")
+    log.pool(0, kind="pool changed")
     log.release(60, "a", hold=1000.0)
-    found = statistics(log.events)
+    present = present_of(Pool("T", (Resource("a"),), ()), START + 60)
+    found = statistics(log.events, present=present)
     assert found.utilisation == 1.0
     assert found.hold == Spread(1000.0, 1000.0, 1000.0)
     assert found.makespan_seconds is None  # nobody knows when it was asked for
 
 
 def test_what_goes_on_lasts_until_the_window_ends(log: Log) -> None:
-    log.pool(0, 2)
+    log.pool(0, *resources(2))
     log.grant(0, "a")
     log.queue(50, "b")
     found = statistics(log.events, window(None, 100))
@@ -190,7 +195,7 @@ def test_what_goes_on_lasts_until_the_window_ends(log: Log) -> None:
 
 
 def test_a_clock_that_went_back_makes_no_negative_times(log: Log) -> None:
-    log.pool(0, 1)
+    log.pool(0, *resources(1))
     log.queue(1000, "a")
     log.grant(100, "a")
     log.release(50, "a")
@@ -211,7 +216,7 @@ def test_how_long_it_took_is_what_the_event_says_whatever_the_clock_did(log: Log
 
 
 def test_several_names_are_as_many_leases_and_one_grant(log: Log) -> None:
-    log.pool(0, 4)
+    log.pool(0, *resources(4))
     log.grant(0, "a", "n1", "n2", "n3", wait=0.0)
     log.release(10, "a", "n1", hold=10.0)
     log.release(20, "a", "n2", "n3", hold=20.0, by="guard")
@@ -222,7 +227,7 @@ def test_several_names_are_as_many_leases_and_one_grant(log: Log) -> None:
 
 
 def test_a_resource_has_one_holder_also_where_a_release_was_not_written(log: Log) -> None:
-    log.pool(0, 1)
+    log.pool(0, *resources(1))
     log.grant(0, "a", "n")
     log.grant(40, "b", "n")
     log.release(100, "b", "n", hold=60.0)
@@ -231,29 +236,64 @@ def test_a_resource_has_one_holder_also_where_a_release_was_not_written(log: Log
     assert found.hold == Spread(60.0, 60.0, 60.0)
 
 
+def capacities(log: Log, *there: str) -> tuple[float, ...] | None:
+    """In four steps of 50 s, as the events say; if the pool is there still, with what is in it."""
+    timeline = log.timeline()
+    if there:
+        timeline.settle(present_of(Pool("T", tuple(map(Resource, there)), ()), START + 200))
+    return series_of(timeline, window(0, 200), steps=4).capacity
+
+
 def test_the_capacity_changes_with_the_pool(log: Log) -> None:
-    log.pool(0, 1)
+    log.pool(0, "r1")
     log.grant(0, "a")
-    log.pool(50, 3, "pool changed")
+    log.pool(50, "r2", "r3", kind="pool changed")
     log.release(100, "a")
-    log.pool(150, 0, "pool deleted")
+    log.pool(100, kind="pool changed")  # its settings
+    log.pool(150, "r1", "r2", "r3", kind="pool deleted")
     found = statistics(log.events, window(None, 200))
     assert found.utilisation == pytest.approx(100 / (50 + 3 * 100))
     assert found.capacity == 0
-    assert series_of(log.timeline(), window(0, 200), steps=4).capacity == (1.0, 3.0, 3.0, 0.0)
+    assert capacities(log) == (1.0, 3.0, 3.0, 0.0)
 
 
-def test_before_the_first_change_that_is_known_the_capacity_was_the_same(log: Log) -> None:
-    log.release(10, "a", hold=10.0)
-    log.pool(50, 2, "pool changed")
-    log.grant(100, "b")
-    assert statistics(log.events, window(None, 100)).utilisation == pytest.approx(0.0)
-    assert series_of(log.timeline(), window(0, 100), steps=2).capacity == (2.0, 2.0)
+def test_whether_resources_came_or_went_is_told_by_those_that_are_there(log: Log) -> None:
+    log.pool(0, "r1", "r2")
+    log.pool(50, "r1", kind="pool changed")
+    log.pool(100, "r1", "r3", "r4", kind="pool changed")
+    log.pool(150, "r2", "r3", kind="pool changed")
+    whole = (2.0, 1.0, 4.0, 2.0)
+    assert capacities(log) == whole
+    assert capacities(log, "r1", "r4") == whole
+    del log.events[0]  # the log has been trimmed
+    assert capacities(log, "r1", "r4") == whole
+    assert capacities(log) is None
+
+
+def test_a_pool_that_was_deleted_had_what_went_with_it(log: Log) -> None:
+    log.pool(50, "r1", kind="pool changed")
+    log.pool(150, "r1", "r2", kind="pool deleted")
+    assert capacities(log) == (1.0, 2.0, 2.0, 0.0)
 
 
 def test_a_pool_that_was_made_in_the_window_had_no_capacity_before(log: Log) -> None:
-    log.pool(50, 2)
-    assert series_of(log.timeline(), window(0, 100), steps=2).capacity == (0.0, 2.0)
+    log.pool(100, "r1", "r2")
+    assert capacities(log) == (0.0, 0.0, 2.0, 2.0)
+    assert capacities(log, "r1", "r2") == (0.0, 0.0, 2.0, 2.0)
+
+
+def test_what_changed_after_the_pool_was_looked_at_counts(log: Log) -> None:
+    log.pool(250, "r2", kind="pool changed")
+    timeline = log.timeline()
+    timeline.settle(present_of(Pool("T", (Resource("r1"),), ()), START + 200))
+    assert series_of(timeline, window(0, 500), steps=2).capacity == (1.0, 2.0)
+
+
+def test_times_that_do_not_fit_the_order_are_put_into_it(log: Log) -> None:
+    log.pool(0, "r1")
+    log.pool(1000, "r2", kind="pool changed")
+    log.pool(100, "r3", kind="pool changed")  # the clock has been put right
+    assert capacities(log, "r1", "r2", "r3") == (1.0, 1.0, 3.0, 3.0)
 
 
 def test_without_events_of_the_pool_nobody_knows_the_utilisation(log: Log) -> None:
@@ -290,14 +330,14 @@ def test_what_happened_after_the_pool_was_looked_at_counts(log: Log) -> None:
 
 
 def test_the_advised_pace_is_the_hold_by_the_capacity_and_a_little_faster(log: Log) -> None:
-    log.pool(0, 50)
+    log.pool(0, *resources(50))
     log.grant(0, "a")
     log.release(1200, "a", hold=1200.0)
     assert statistics(log.events).advised_pace_seconds == pytest.approx(20.0)
 
 
 def test_the_advised_pace_heeds_how_many_each_takes(log: Log) -> None:
-    log.pool(0, 50)
+    log.pool(0, *resources(50))
     log.grant(0, "a", "n1", "n2")
     log.release(1200, "a", "n1", "n2", hold=1200.0)
     assert statistics(log.events).advised_pace_seconds == pytest.approx(40.0)
@@ -313,7 +353,7 @@ def test_pools_are_told_apart() -> None:
 
 
 def test_a_series_has_averages_and_the_peak_of_each_step(log: Log) -> None:
-    log.pool(0, 2)
+    log.pool(0, *resources(2))
     for at in (0.0, 100.0, 110.0):
         log.grant(at, f"h{at}", "n" if at == 0 else f"n{at}")
     log.release(150, "h0.0", "n", hold=150.0)
@@ -334,7 +374,7 @@ def test_in_short_steps_a_start_counts_for_a_minute(log: Log) -> None:
 
 
 def test_a_series_goes_into_json_and_adds_up(log: Log) -> None:
-    log.pool(0, 1)
+    log.pool(0, *resources(1))
     for n in range(30):
         log.grant(n * 7.3, f"h{n}", "n")
         log.release(n * 7.3 + 3.1, f"h{n}", "n", hold=3.1)
@@ -346,7 +386,7 @@ def test_a_series_goes_into_json_and_adds_up(log: Log) -> None:
 
 
 def test_a_window_before_anything_happened_has_nothing_in_it(log: Log) -> None:
-    log.pool(0, 1)
+    log.pool(0, *resources(1))
     log.grant(0, "a")
     found = statistics(log.events, window(-100, -50))
     assert (found.grants, found.held, found.utilisation) == (0, 0, None)
@@ -354,7 +394,7 @@ def test_a_window_before_anything_happened_has_nothing_in_it(log: Log) -> None:
 
 
 def busy_log(events: int) -> Iterator[Event]:
-    yield Event(0, START, "pool made", "T", count=50)
+    yield Event(0, START, "pool made", "T", resources(50))
     for n in range(events // 3):
         at, handle, name = START + 10.0 * n, f"T-{n}", f"T--{n % 50}"
         yield Event(3 * n, at, "queued", "T", handle=handle, acquisition=1)
