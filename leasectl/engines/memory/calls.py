@@ -9,7 +9,7 @@ from __future__ import annotations
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import StockedPool
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, earliest
 
 
 class Calls:
@@ -24,28 +24,32 @@ class Calls:
 
     def come(self, pool: StockedPool, place: Place) -> None:
         """A waiter looks: it runs, so its ticket counts. Those that didn't come are suspended."""
-        pool.called.pop(place, None)
+        called_at = pool.called.get(place)
+        if called_at is not None and called_at <= self._clock.elapsed():
+            del pool.called[place]
         if pool.queue.is_suspended(place):
             pool.queue.resume(place)
         latest = self._clock.elapsed() - SUSPENDED_AFTER_SECONDS
-        for each, called_at in list(pool.called.items()):
-            if called_at > latest:
-                break
+        for each in [each for each, called_at in pool.called.items() if called_at <= latest]:
+            del pool.called[each]
             if self.could_claim(pool, each):
-                del pool.called[each]
                 pool.queue.suspend(each)
                 self.call_those_behind(pool, each)
+            elif self.has_enough(pool, each):
+                self.note(pool, each)  # it isn't late before the pace lets it
 
     def next_suspension(self, pool: StockedPool) -> float | None:
         """When somebody is to look who has come by then, on the elapsed clock; None for never."""
         latest = self._clock.elapsed() - SUSPENDED_AFTER_SECONDS
-        for called_at in pool.called.values():
-            if called_at > latest:
-                return called_at + SUSPENDED_AFTER_SECONDS
-        return None
+        called_at = earliest(*(each for each in pool.called.values() if each > latest))
+        return None if called_at is None else called_at + SUSPENDED_AFTER_SECONDS
 
     def could_claim(self, pool: StockedPool, place: Place) -> bool:
-        """Tell whether it is a place's turn, and there is enough for it."""
+        """Tell whether it is a place's turn, there is enough for it, and the pace lets it."""
+        return pool.next_grant_at is None and self.has_enough(pool, place)
+
+    def has_enough(self, pool: StockedPool, place: Place) -> bool:
+        """Tell whether it is a place's turn, and there is enough for it, now or by the pace."""
         if not pool.queue.is_turn_of(place):
             return False
         if place.name is not None:
@@ -55,15 +59,24 @@ class Calls:
 
     def call(self, pool: StockedPool, place: Place) -> None:
         """Wake a waiter that may have something to claim now, and if so a witness: the next."""
-        if self.could_claim(pool, place):
-            pool.called.setdefault(place, self._clock.elapsed())
+        if self.has_enough(pool, place):
+            self.note(pool, place)
+        place.wake()
+
+    def note(self, pool: StockedPool, place: Place) -> None:
+        """From now on, or when the pace lets it, a place could claim; a witness is to see to it."""
+        if place not in pool.called:
+            pool.called[place] = pool.next_grant_at or self._clock.elapsed()
             witness = pool.queue.next_to(place)
             if witness is not None:
                 witness.wake()
-        place.wake()
 
     def call_those_behind(self, pool: StockedPool, place: Place) -> None:
         """Wake those whose turn it is as a place counts no longer, unless they must wait on."""
         for each in pool.queue.behind(place):
-            if pool.expiries or self.could_claim(pool, each):
+            if pool.expiries or self.has_enough(pool, each):
                 self.call(pool, each)
+        if pool.settings.aging_seconds:
+            follower = pool.queue.follower(place)
+            if follower is not None:
+                follower.wake()  # nobody else tells it when it becomes better than others

@@ -9,7 +9,6 @@ from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, 
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.pacing import after_change
 from leasectl.model import Process
 
 
@@ -35,16 +34,11 @@ class MemoryPools:
             if pool_type in self._store.pools:
                 raise refusals.pool_exists(pool_type)
             self._store.check_untaken(pool_type, names)
-            pool = self._store.pools[pool_type] = StockedPool(pool_type, settings)
-            self._store.add(pool, names)
+            self._store.add(self._store.new_pool(pool_type, settings), names)
 
     def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
         with self._store.lock:
-            pool = self._store.pool(pool_type)
-            now = self._store.clock.elapsed()
-            pool.paid_until = after_change(settings, pool.paid_until, now)
-            pool.settings = settings
-            pool.wake_all()
+            self._store.pool(pool_type).change(settings)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:
@@ -100,8 +94,9 @@ class MemoryPools:
         return Pool(
             pool.type,
             tuple(_resource(each, now) for each in stock),
-            tuple(_entry(each, suspended=pool.queue.is_suspended(each)) for each in pool.queue),
+            tuple(_entry(pool, each) for each in pool.queue),
             pool.settings,
+            (pool.next_grant_at or now) - now,
         )
 
 
@@ -119,7 +114,7 @@ def _resource(stock: Stock, now: float) -> Resource:
     )
 
 
-def _entry(place: Place, *, suspended: bool) -> QueueEntry:
+def _entry(pool: StockedPool, place: Place) -> QueueEntry:
     claimant = place.ticket.claimant
     request = claimant.request
     return QueueEntry(
@@ -131,5 +126,7 @@ def _entry(place: Place, *, suspended: bool) -> QueueEntry:
         pid=claimant.process.pid if claimant.process else None,
         name=request.name,
         labels=request.labels,
-        suspended=suspended,
+        suspended=pool.queue.is_suspended(place),
+        priority=place.priority,
+        effective_priority=pool.queue.effective_priority(place),
     )

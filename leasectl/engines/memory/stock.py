@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Callable
 
-from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.ranking import Ranking
+from leasectl.engines.pacing import after_change, after_grant, next_grant_at
 from leasectl.model import Claimant, Lease
 
 
@@ -35,29 +37,53 @@ class StockedPool:
     Args:
         type: Its type.
         settings: How it grants.
+        now: The elapsed clock.
+        queue: Who waits.
         stock: Its resources, by name.
         free: Those that nobody holds, least recently acquired first: ranked by their last fences.
         held: Those that somebody holds, longest held first.
         expiries: Those whose leases expire, ranked by when.
-        queue: Who waits.
-        called: Who was woken as it could claim, and hasn't come since; since when, on the elapsed
-            clock, earliest first.
+        called: Who was woken as it could claim, and hasn't come since; since when, or from when on
+            the pace lets it, on the elapsed clock.
         last_ticket: The last number that a ticket got.
         last_grant: The last number that an acquisition got.
         paid_until: What its pace has paid for, as `pacing` has it, on the elapsed clock.
     """
 
     type: str
-    settings: PoolSettings = NO_SETTINGS
+    settings: PoolSettings
+    now: Callable[[], float]
+    queue: Queue
     stock: dict[str, Stock] = field(default_factory=dict)
     free: Ranking = field(default_factory=Ranking)
     held: OrderedDict[str, Stock] = field(default_factory=OrderedDict)
     expiries: Ranking = field(default_factory=Ranking)
-    queue: Queue = field(default_factory=Queue)
     called: dict[Place, float] = field(default_factory=dict)
     last_ticket: int = 0
     last_grant: int = 0
     paid_until: float = 0.0
+
+    @property
+    def next_grant_at(self) -> float | None:
+        """When its pace allows the next grant, on the elapsed clock; None when it does so now."""
+        if not self.settings.pace_seconds:
+            return None
+        return next_grant_at(self.settings, self.paid_until, self.now())
+
+    def pay(self) -> None:
+        """Have its pace pay for a grant that it allows."""
+        if self.settings.pace_seconds:
+            self.paid_until = after_grant(self.settings, self.paid_until, self.now())
+
+    def change(self, settings: PoolSettings) -> None:
+        """Have it grant as these settings say, those who wait included."""
+        now = self.now()
+        self.paid_until = after_change(settings, self.paid_until, now)
+        self.settings = settings
+        self.queue.aging_seconds = settings.aging_seconds
+        for place, called_at in self.called.items():
+            self.called[place] = min(called_at, now)
+        self.wake_all()
 
     def wake_all(self) -> None:
         """Wake everybody in the queue."""

@@ -13,7 +13,8 @@ from typing import Callable
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener, TicketGone
 from leasectl.engines.memory.calls import Calls
-from leasectl.engines.memory.queue import Place
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.system.clock import Clock
@@ -76,6 +77,13 @@ class MemoryStore:
         return pool
 
     # Resources
+
+    def new_pool(self, pool_type: str, settings: PoolSettings) -> StockedPool:
+        """Make a pool with nothing in it."""
+        now = self.clock.elapsed
+        pool = StockedPool(pool_type, settings, now, Queue(now, settings.aging_seconds))
+        self.pools[pool_type] = pool
+        return pool
 
     def check_untaken(self, new_in: str, names: Sequence[str]) -> None:
         """Refuse a name that is in some pool, or given twice."""
@@ -226,7 +234,8 @@ class MemoryStore:
         """
         pool = self.possible(claimant)
         pool.last_ticket += 1
-        place = Place(Ticket(pool.last_ticket, claimant), self.clock.wall(), wake)
+        ticket = Ticket(pool.last_ticket, claimant)
+        place = Place(ticket, self.clock.wall(), self.clock.elapsed(), wake)
         pool.queue.append(place)
         self._waiting.setdefault(claimant.claim_key, {})[place] = pool
         return place

@@ -16,6 +16,10 @@ from leasectl.system.clock import earliest
 from leasectl.system.process_watch import ProcessWatch
 
 
+# A time that is reached only by less than rounding isn't looked for again and again.
+_LEAST_RISE_SECONDS = 0.001
+
+
 class Waker(Protocol):
     """What ends one waiter's sleep; `Wakeup` is one.
 
@@ -89,6 +93,7 @@ class MemoryWaiter:
                 others=len(pool.queue) - (self._place in pool.queue),
                 held=len(pool.held),
                 capacity=len(pool.stock),
+                next_grant_at=pool.next_grant_at,
             )
             longest = next(iter(pool.held.values()), None)
             if longest is None or longest.lease is None:
@@ -127,18 +132,28 @@ class MemoryWaiter:
         chosen = self._store.take(pool, place)
         if chosen is None:
             return None
+        pool.pay()
         self._store.leave(place)
         pool.last_grant += 1
         return tuple(self._store.grant(each, place.ticket, pool.last_grant) for each in chosen)
 
     def _outlook(self, pool: StockedPool, place: Place, *, is_head: bool) -> Outlook:
-        """What there is to wait for: resources, or those before it, who may not come."""
+        """What there is to wait for: resources, the pace, or those before it, who may not come."""
+        calls = self._store.calls
         first = pool.expiries.first() if is_head else None
         expiry = None if first is None else first[0]
         is_behind = not pool.queue.is_alone(place)
-        overdue = self._store.calls.next_suspension(pool) if is_behind else None
+        overdue = calls.next_suspension(pool) if is_behind else None
+        due = pool.next_grant_at if is_head and calls.has_enough(pool, place) else None
+        if due is not None:
+            calls.note(pool, place)
+        rise = pool.queue.next_rise(place)
+        risen = None if rise is None else pool.now() + max(rise, _LEAST_RISE_SECONDS)
         return Outlook(
-            is_head=is_head, is_behind=is_behind, look_again_at=earliest(expiry, overdue)
+            is_head=is_head,
+            is_behind=is_behind,
+            look_again_at=earliest(expiry, overdue, due, risen),
+            next_grant_at=due,
         )
 
     def _free_claimed(self, ticket: Ticket) -> None:
