@@ -42,6 +42,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "backends": (*STORES, "engines.memory", "engines.local", "engines.etcd"),
     "leases": (*STORES, "backends"),
     "pools": SERVICES,
+    # It runs the pool algorithm on pools in memory.
+    "pools.simulation": (*SERVICES, "pools", "engines.memory"),
     "run": SERVICES,
     "server": (*SERVICES, "pools", "run"),
     # It is the embedded pools' witness.

@@ -20,8 +20,8 @@ from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
+from leasectl.pools.simulation.virtual_time import VirtualTime
 from tests.kit.journal import NoJournal
-from tests.kit.virtual_time import VirtualTime
 
 # What a heap or a bisection takes more, of four times as many.
 SLIGHTLY_MORE = 1.25

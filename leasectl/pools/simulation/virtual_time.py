@@ -8,11 +8,11 @@ from typing import Callable
 
 from leasectl.backends.contract import Turn
 from leasectl.errors import LeaseError
+from leasectl.system.clock import Clock
 from leasectl.system.poll import Sleep
-from tests.kit.support import ManualClock
 
 
-class Waker:
+class VirtualWaker:
     """What wakes a turn here: no descriptor, just a number."""
 
     def __init__(self, fd: int, rung: list[int]) -> None:
@@ -32,15 +32,22 @@ class Waker:
 class VirtualTime:
     """Runs turns and whatever was arranged, in the order of their times.
 
+    What is due at the same time happens in the order in which it was arranged, so that the same
+    is the same again.
+
+    Args:
+        start: What the clock shows at first, as elapsed time, in seconds.
+        epoch: The wall clock at the elapsed time 0, in seconds since the epoch.
+
     Attributes:
         clock: What the store takes its time from.
         sleeps: How often a turn has slept.
         failures: What turns have ended with instead of leases.
     """
 
-    def __init__(self) -> None:
-        self._manual = ManualClock()
-        self.clock = self._manual.clock
+    def __init__(self, start: float = 0.0, *, epoch: float = 0.0) -> None:
+        self._now = start
+        self.clock = Clock(elapsed=lambda: self._now, wall=lambda: epoch + self._now)
         self.sleeps = 0
         self.failures: list[LeaseError] = []
         self._agenda: list[tuple[float, int, Callable[[], object]]] = []
@@ -48,13 +55,17 @@ class VirtualTime:
         self._rung: list[int] = []
         self._sleeping: dict[int, _Sleeper] = {}  # by the numbers of their wakers
 
-    def new_waker(self) -> Waker:
+    def new_waker(self) -> VirtualWaker:
         """What wakes one more waiter."""
-        return Waker(next(self._order), self._rung)
+        return VirtualWaker(next(self._order), self._rung)
 
     def after(self, seconds: float, do: Callable[[], object]) -> None:
         """Arrange for something to be done in some time."""
-        heapq.heappush(self._agenda, (self.clock.elapsed() + seconds, next(self._order), do))
+        self.at(self._now + seconds, do)
+
+    def at(self, time: float, do: Callable[[], object]) -> None:
+        """Arrange for something to be done at a time of the clock, at once if that is over."""
+        heapq.heappush(self._agenda, (time, next(self._order), do))
 
     def begin(self, turn: Turn, then: Callable[[], object]) -> None:
         """Take a turn up to its first sleep; once it has its leases, something else is done."""
@@ -68,8 +79,8 @@ class VirtualTime:
                 if number in self._sleeping:
                     self._sleeping.pop(number).resume({number})
                 continue
-            at, _, do = heapq.heappop(self._agenda)
-            self._manual.advance(max(0.0, at - self.clock.elapsed()))
+            time, _, do = heapq.heappop(self._agenda)
+            self._now = max(self._now, time)
             do()
 
     def sleep(self, sleeper: _Sleeper, wanted: Sleep) -> None:
@@ -77,25 +88,24 @@ class VirtualTime:
         self.sleeps += 1
         (number,) = wanted.fds
         self._sleeping[number] = sleeper
+        sleeper.sleep = this = self.sleeps
         if wanted.until is not None:
-            limited = self.sleeps
 
             def time_is_up() -> None:
-                if sleeper.limited == limited and self._sleeping.pop(number, None) is not None:
+                if sleeper.sleep == this and self._sleeping.pop(number, None) is not None:
                     sleeper.resume(set())
 
-            sleeper.limited = limited
-            self.after(wanted.until - self.clock.elapsed(), time_is_up)
+            self.at(wanted.until, time_is_up)
 
 
 class _Sleeper:
-    """A turn that is under way, and the number of its last sleep that has a limit."""
+    """A turn that is under way, and the number of its last sleep."""
 
     def __init__(self, time: VirtualTime, turn: Turn, then: Callable[[], object]) -> None:
         self._time = time
         self._turn = turn
         self._then = then
-        self.limited = 0
+        self.sleep = 0
 
     def resume(self, woken: set[int] | None) -> None:
         try:
