@@ -33,6 +33,7 @@ def parse_process(text: str) -> Process:
     return Process(boot_id, int(namespace), int(pid), int(start))
 
 
+HIGHEST_PRIORITY = 100
 Scope = Literal["step", "test"]
 HandleState = Literal["acquiring", "held", "released"]
 # Who or what ended a hold: a command, the delay that was asked for, the death of a guard or waiter,
@@ -52,7 +53,7 @@ class Request(NamedTuple):
         scope: ``step``, or ``test`` for leases that outlive the step.
         labels: Shown to people beside the holder.
         other_types: Types that would do as well, in order: whichever has one free first.
-        priority: The higher goes first, -100 to 100.
+        priority: The higher goes first, `HIGHEST_PRIORITY` at most, and no less than its negative.
     """
 
     type: str

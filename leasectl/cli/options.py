@@ -10,7 +10,7 @@ import click
 from leasectl.backends.kinds import KINDS, LOCAL
 from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, Word, option, word
 from leasectl.errors import InvalidRequest
-from leasectl.model import Labels, Request, Scope
+from leasectl.model import HIGHEST_PRIORITY, Labels, Request, Scope
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import check_name, check_type
 
@@ -186,7 +186,7 @@ _request_options = (
     option(
         "--priority",
         group=WAITING,
-        type=click.IntRange(-100, 100),
+        type=click.IntRange(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         default=0,
         envvar="LEASECTL_PRIORITY",
         show_envvar=True,

@@ -53,11 +53,17 @@ def did_you_mean(wanted: str, known: Sequence[str]) -> str:
     """Suggest the nearest of the known pools, or say that there are none."""
     if not known:
         return f"; {NO_POOLS}"
+    near = nearest(wanted, known)
+    hint = f'; did you mean "{near}"?' if near else ";"
+    return f"{hint} list them with: leasectl pool list"
+
+
+def nearest(wanted: str, known: Sequence[str]) -> str | None:
+    """The one of some words that was probably meant; None when none is like it."""
     import difflib
 
     near = difflib.get_close_matches(wanted, known, n=1)
-    hint = f'; did you mean "{near[0]}"?' if near else ";"
-    return f"{hint} list them with: leasectl pool list"
+    return near[0] if near else None
 
 
 def commands_meant(wanted: str, known: Sequence[str]) -> list[str]:

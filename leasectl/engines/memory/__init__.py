@@ -2,10 +2,10 @@
 
 An acquisition here: the `engine` makes a `waiter` -> that puts a ticket in the pool's `queue` ->
 not at its head it sleeps, on a descriptor, or under a bare number where one thread runs all turns
--> whoever frees something or leaves the queue wakes it -> at the head it takes from the `store`
-what was acquired least recently. One that was called and doesn't come is passed (`calls`). `pools`
-makes, changes and shows pools.
+-> whoever frees something or leaves the queue wakes it -> at the head, when the pace allows it, it
+takes from the `store` what was acquired least recently. One that was called and doesn't come is
+passed (`calls`). `pools` makes, changes and shows pools; what happens in them is in `events`.
 
 No step looks at all resources, claims or tickets: a pool (`stock`) has an index of each, those that
-are asked for their first one as a `ranking`.
+are asked for their first one as a `ranking`, tickets in a line for each priority.
 """

@@ -38,10 +38,27 @@ class Calls:
             elif self.has_enough(pool, each):
                 self.note(pool, each)  # it isn't late before the pace lets it
 
-    def next_suspension(self, pool: StockedPool) -> float | None:
-        """When somebody is to look who has come by then, on the elapsed clock; None for never."""
-        latest = self._clock.elapsed() - SUSPENDED_AFTER_SECONDS
-        called_at = earliest(*(each for each in pool.called.values() if each > latest))
+    def leave(self, pool: StockedPool, place: Place) -> None:
+        """A place has left its queue: if it was a witness, another is."""
+        pool.called.pop(place, None)
+        for each in pool.called:
+            witness = pool.queue.next_to(each)
+            if witness is not None:
+                witness.wake()
+
+    def next_suspension(self, pool: StockedPool, place: Place) -> float | None:
+        """When a place is to look who has come by then, on the elapsed clock; None for never.
+
+        For who is to come in a while, by the pace, only its witness looks, not all who wait.
+        """
+        now = self._clock.elapsed()
+        latest = now - SUSPENDED_AFTER_SECONDS
+        times = [
+            called_at
+            for each, called_at in pool.called.items()
+            if called_at > latest and (called_at <= now or pool.queue.next_to(each) is place)
+        ]
+        called_at = earliest(*times)
         return None if called_at is None else called_at + SUSPENDED_AFTER_SECONDS
 
     def could_claim(self, pool: StockedPool, place: Place) -> bool:

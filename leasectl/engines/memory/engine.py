@@ -33,8 +33,8 @@ class MemoryEngine:
     def end_session(self, claim_key: str) -> None:
         """Declare that a holder has died: its ticket and its claims go with it."""
         with self._store.lock:
-            self.withdraw(claim_key)
-            self.free(claim_key)
+            self.withdraw(claim_key, "its process ended")
+            self.free(claim_key, by="guard")
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._store.lock
@@ -44,7 +44,8 @@ class MemoryEngine:
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         with self._store.lock:
-            self._store.send_away(self._store.places_of(claim_key))
+            why = why or "released while it waited"
+            self._store.send_away(self._store.places_of(claim_key), why)
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
@@ -55,8 +56,8 @@ class MemoryEngine:
                 for stock in self._store.claims(claim_key)
                 if names is None or stock.name in names
             ]
-            for stock in (*freed, *(self._store.kept(claim_key) if names is None else ())):
-                self._store.free(stock)
+            kept = self._store.kept(claim_key) if names is None else []
+            self._store.free([*freed, *kept], by)
             return tuple(stock.name for stock in freed)
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:

@@ -34,17 +34,22 @@ class MemoryPools:
             if pool_type in self._store.pools:
                 raise refusals.pool_exists(pool_type)
             self._store.check_untaken(pool_type, names)
-            self._store.add(self._store.new_pool(pool_type, settings), names)
+            pool = self._store.new_pool(pool_type, settings)
+            self._store.add(pool, names)
+            self._store.events.changed("pool made", pool, names)
 
     def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
         with self._store.lock:
-            self._store.pool(pool_type).change(settings)
+            pool = self._store.pool(pool_type)
+            pool.change(settings)
+            self._store.events.changed("pool changed", pool, ())
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:
             pool = self._store.pool(pool_type)
             self._store.check_untaken(pool_type, names)
             self._store.add(pool, names)
+            self._store.events.changed("pool changed", pool, names)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         with self._store.lock:
@@ -58,6 +63,7 @@ class MemoryPools:
                     raise refusals.resource_held(name, stock.lease.holder_identity)
             for name in dict.fromkeys(names):
                 self._store.remove(pool.stock[name])
+            self._store.events.changed("pool changed", pool, names)
             # A waiter's request may have become impossible, so all of them look again.
             pool.wake_all()
 
@@ -66,11 +72,7 @@ class MemoryPools:
     ) -> tuple[str, ...]:
         with self._store.lock:
             wanted = [each for each in self._store.claims(claim_key) if each.name in names]
-            for stock in wanted:
-                if stock.expires_at is None:
-                    self._store.free(stock)
-                else:
-                    self._store.end_early(stock, reason)
+            self._store.end_early(wanted, reason)
             ended = tuple(stock.name for stock in wanted)
             if ended:
                 self._store.tell_lost(claim_key, ended)
@@ -84,8 +86,9 @@ class MemoryPools:
             if not force and (held or waiting):
                 raise refusals.pool_in_use(pool_type, held, waiting)
             self.remove_resources(pool_type, list(pool.stock), force=force)
-            self._store.send_away(pool.queue)
+            self._store.send_away(pool.queue, "the pool was deleted")
             del self._store.pools[pool_type]
+            self._store.events.changed("pool deleted", pool, ())
 
     def _show(self, pool: StockedPool) -> Pool:
         self._store.expire(pool)

@@ -17,8 +17,8 @@ from leasectl.model import Claimant, Lease
 class Stock:
     """A resource; ``lease`` is its last one, current while there is a claim key.
 
-    So is the claimant whose it is. Of a claim that was ended by force ``ended`` says why; its key
-    finds it no more, but it is kept for its holder.
+    So is the claimant whose it is, and since when, on the elapsed clock. Of a claim that was ended
+    by force ``ended`` says why; its key finds it no more, but it is kept for its holder.
     """
 
     pool: StockedPool
@@ -28,6 +28,7 @@ class Stock:
     expires_at: float | None = None
     claimant: Claimant | None = None
     ended: str | None = None
+    granted_at: float = 0.0
 
 
 @dataclass(eq=False)

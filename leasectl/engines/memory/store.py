@@ -12,11 +12,12 @@ from typing import Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener, TicketGone
-from leasectl.engines.memory.calls import Calls
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.memory.calls import Calls
+from leasectl.engines.memory.events import MemoryEvents
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.stock import Stock, StockedPool
-from leasectl.model import Claimant, Lease, Ticket
+from leasectl.model import Claimant, Lease, ReleasedBy, Ticket
 from leasectl.system.clock import Clock
 
 
@@ -32,6 +33,7 @@ class MemoryStore:
         clock: As given.
         pools: By type.
         calls: Who of those in their queues was called to claim.
+        events: What happened in them.
     """
 
     def __init__(self, *, clock: Clock, lost: LostListener) -> None:
@@ -39,6 +41,7 @@ class MemoryStore:
         self.clock = clock
         self.pools: dict[str, StockedPool] = {}
         self.calls = Calls(clock)
+        self.events = MemoryEvents(clock)
         self._lost = lost
         self._last_fence = 0  # one counter for all pools, so that none repeats
         self._pool_of: dict[str, StockedPool] = {}  # by the names of resources
@@ -108,8 +111,11 @@ class MemoryStore:
 
     def remove(self, stock: Stock) -> None:
         """Take a resource out of its pool; whoever holds it is told."""
-        claim_key = stock.claim_key
+        claim_key, was_told = stock.claim_key, stock.ended is not None
         if claim_key is not None:
+            if not was_told:
+                self.events.ended("lost", [stock], "removal")
+            self.events.ended("released", [stock], "removal")
             self._end(stock)
             self._lost(claim_key, [stock.name])
         stock.pool.free.drop(stock.name)
@@ -149,6 +155,7 @@ class MemoryStore:
             labels=claimant.request.labels,
         )
         stock.claim_key, stock.claimant = claimant.claim_key, claimant
+        stock.granted_at = self.clock.elapsed()
         stock.pool.held[stock.name] = stock
         self._claims.setdefault(claimant.claim_key, {})[stock.name] = stock
         self._give_full_time(stock, lease)
@@ -169,9 +176,16 @@ class MemoryStore:
                 current.append(stock)
         return current
 
-    def end_early(self, stock: Stock, reason: str) -> None:
-        """End a claim by force, but keep it for its holder."""
-        stock.ended = reason
+    def end_early(self, stocks: Sequence[Stock], reason: str) -> None:
+        """End claims of one key by force; those that expire are kept for their holder until then.
+
+        The others are free at once.
+        """
+        self.events.ended("lost", stocks, "force", reason)
+        for stock in stocks:
+            if stock.expires_at is not None:
+                stock.ended = reason
+        self.free([stock for stock in stocks if stock.expires_at is None], "force")
 
     def kept(self, claim_key: str) -> list[Stock]:
         """What was ended by force of what a claim key found."""
@@ -186,14 +200,18 @@ class MemoryStore:
             stock.pool.wake_all()  # it may be free sooner than they know
         self._give_full_time(stock, lease)
 
-    def free(self, stock: Stock) -> None:
-        """End a claim, and put its resource among the free ones."""
-        self._end(stock)
-        assert stock.lease is not None
-        stock.pool.free.put(stock.name, stock.lease.fence)
-        first = stock.pool.queue.first_for(stock.name)
-        if first is not None:
-            self.calls.call(stock.pool, first)
+    def free(self, stocks: Sequence[Stock], by: ReleasedBy) -> None:
+        """End claims of one key, and put their resources among the free ones."""
+        taken = [stock for stock in stocks if stock.ended is not None]
+        self.events.ended("released", [each for each in stocks if each.ended is None], by)
+        self.events.ended("released", taken, "force")
+        for stock in stocks:
+            self._end(stock)
+            assert stock.lease is not None
+            stock.pool.free.put(stock.name, stock.lease.fence)
+            first = stock.pool.queue.first_for(stock.name)
+            if first is not None:
+                self.calls.call(stock.pool, first)
 
     def expire(self, pool: StockedPool) -> None:
         """Free the claims of a pool whose time is over, and tell of them."""
@@ -204,7 +222,9 @@ class MemoryStore:
     def _lose(self, stock: Stock) -> None:
         claim_key, was_told = stock.claim_key, stock.ended is not None
         assert claim_key is not None
-        self.free(stock)
+        if not was_told:
+            self.events.ended("lost", [stock], "ttl")
+        self.free([stock], "ttl")
         if not was_told:
             self._lost(claim_key, [stock.name])
 
@@ -238,6 +258,7 @@ class MemoryStore:
         place = Place(ticket, self.clock.wall(), self.clock.elapsed(), wake)
         pool.queue.append(place)
         self._waiting.setdefault(claimant.claim_key, {})[place] = pool
+        self.events.queued(pool, place)
         return place
 
     def pool_of(self, place: Place) -> StockedPool:
@@ -247,11 +268,18 @@ class MemoryStore:
         except KeyError:
             raise TicketGone from None
 
-    def leave(self, place: Place) -> None:
-        """Take a ticket out of the queue that it is in, and wake those whose turn that makes it."""
+    def leave(self, place: Place, why: str | None = None) -> None:
+        """Take a ticket out of the queue that it is in, and wake those whose turn that makes it.
+
+        Args:
+            place: Where it is.
+            why: It is given up; None for one that has become leases.
+        """
         pool = self.pool_of(place)
-        pool.called.pop(place, None)
+        if why is not None:
+            self.events.gave_up(pool, place, why)
         pool.queue.remove(place)
+        self.calls.leave(pool, place)
         claim_key = place.ticket.claimant.claim_key
         of_key = self._waiting[claim_key]
         del of_key[place]
@@ -259,10 +287,10 @@ class MemoryStore:
             del self._waiting[claim_key]
         self.calls.call_those_behind(pool, place)
 
-    def send_away(self, places: Iterable[Place]) -> None:
+    def send_away(self, places: Iterable[Place], why: str) -> None:
         """Take tickets out of their queues, and wake those who wait with them."""
         for place in list(places):
-            self.leave(place)
+            self.leave(place, why)
             place.wake()
 
     def places_of(self, claim_key: str) -> Iterable[Place]:

@@ -15,7 +15,6 @@ from leasectl.model import Claimant, Lease, Process, Ticket
 from leasectl.system.clock import earliest
 from leasectl.system.process_watch import ProcessWatch
 
-
 # A time that is reached only by less than rounding isn't looked for again and again.
 _LEAST_RISE_SECONDS = 0.001
 
@@ -119,7 +118,7 @@ class MemoryWaiter:
         with self._store.lock:
             if self._place is not None:
                 with contextlib.suppress(TicketGone):
-                    self._store.leave(self._place)
+                    self._store.leave(self._place, why)
                 self._free_claimed(self._place.ticket)
 
     def close(self) -> None:
@@ -135,7 +134,9 @@ class MemoryWaiter:
         pool.pay()
         self._store.leave(place)
         pool.last_grant += 1
-        return tuple(self._store.grant(each, place.ticket, pool.last_grant) for each in chosen)
+        leases = tuple(self._store.grant(each, place.ticket, pool.last_grant) for each in chosen)
+        self._store.events.granted(pool, place, leases)
+        return leases
 
     def _outlook(self, pool: StockedPool, place: Place, *, is_head: bool) -> Outlook:
         """What there is to wait for: resources, the pace, or those before it, who may not come."""
@@ -143,7 +144,7 @@ class MemoryWaiter:
         first = pool.expiries.first() if is_head else None
         expiry = None if first is None else first[0]
         is_behind = not pool.queue.is_alone(place)
-        overdue = calls.next_suspension(pool) if is_behind else None
+        overdue = calls.next_suspension(pool, place) if is_behind else None
         due = pool.next_grant_at if is_head and calls.has_enough(pool, place) else None
         if due is not None:
             calls.note(pool, place)
@@ -159,10 +160,14 @@ class MemoryWaiter:
     def _free_claimed(self, ticket: Ticket) -> None:
         """Free what the ticket has become; other pools have tickets of the same number."""
         claimant = ticket.claimant
-        for stock in self._store.claims(claimant.claim_key):
-            is_of_pool = stock.pool.type == claimant.request.type
-            if is_of_pool and stock.lease is not None and stock.lease.ticket == ticket.number:
-                self._store.free(stock)
+        claimed = [
+            stock
+            for stock in self._store.claims(claimant.claim_key)
+            if stock.pool.type == claimant.request.type
+            and stock.lease is not None
+            and stock.lease.ticket == ticket.number
+        ]
+        self._store.free(claimed, "command")
 
     def _wake(self) -> None:
         """End its sleep; from any thread."""

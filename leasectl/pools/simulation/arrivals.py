@@ -53,7 +53,9 @@ def parse_arrivals(text: str, read: Callable[[str], str]) -> Arrivals:
     if rate:
         return _at_rate(text, float(rate[1]) / _UNIT_SECONDS[rate[2]], parse_duration(rate[3]))
     arrivals = parse_arrivals_file(read_file(text, read, FORMS), text)
-    return Arrivals(f"{_checked(len(arrivals), text)} jobs of {printable(text)}", lambda _: arrivals)
+    return Arrivals(
+        f"{_checked(len(arrivals), text)} jobs of {printable(text)}", lambda _: arrivals
+    )
 
 
 def read_file(name: str, read: Callable[[str], str], forms: str) -> str:

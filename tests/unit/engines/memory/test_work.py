@@ -15,6 +15,7 @@ import pytest
 
 from leasectl.backends.contract import Patience, Withdrawn
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
@@ -32,15 +33,16 @@ class Jobs:
 
     Args:
         capacity: Of the pool.
+        settings: How it grants.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, settings: PoolSettings = NO_SETTINGS) -> None:
         self.time = VirtualTime()
         self.granted: list[str] = []
         self.lost: list[str] = []
         store = MemoryStore(clock=self.time.clock, lost=lambda key, _: self.lost.append(key))
         pools = MemoryPools(store)
-        pools.create_pool("T", [f"T--{number}" for number in range(capacity)])
+        pools.create_pool("T", [f"T--{number}" for number in range(capacity)], settings=settings)
         engine = MemoryEngine(store, new_waker=self.time.new_waker)
         self.backend = PoolBackend("memory:", engine, lambda: pools, clock=self.time.clock)
 
@@ -63,6 +65,37 @@ def all_at_once(jobs: int) -> None:
         world.start(f"job-{number}", Request("T"), hold=60)
     world.time.run()
     assert world.granted == [f"job-{number}" for number in range(jobs)]
+
+
+def paced(jobs: int) -> None:
+    """All ask at once, and there is enough, but not at once."""
+    world = Jobs(capacity=jobs, settings=PoolSettings(pace_seconds=20, burst=2))
+    for number in range(jobs):
+        world.start(f"job-{number}", Request("T"), hold=60)
+    world.time.run()
+    assert world.granted == [f"job-{number}" for number in range(jobs)]
+    assert world.time.clock.elapsed() == (jobs - 2) * 20 + 60
+
+
+def by_priority(jobs: int) -> None:
+    """All ask at once for the few that there are, some with more right than others."""
+    world = Jobs(capacity=1)
+    world.start("first", Request("T"), hold=60)
+    for number in range(jobs):
+        world.start(f"{number % 5}-{number:04d}", Request("T", priority=-(number % 5)), hold=60)
+    world.time.run()
+    assert world.granted == ["first", *sorted(world.granted[1:])]
+
+
+def aging(jobs: int) -> None:
+    """The same, but who has waited for long counts for more."""
+    world = Jobs(capacity=1, settings=PoolSettings(aging_seconds=600))
+    world.start("first", Request("T"), hold=60)
+    for number in range(jobs):
+        ask = Request("T", priority=-(number % 5))
+        world.time.after(number, partial(world.start, f"{number}", ask, hold=60))
+    world.time.run()
+    assert len(world.granted) == 1 + jobs
 
 
 def as_many_as_jobs(jobs: int) -> None:
@@ -134,7 +167,10 @@ def instructions(work: Callable[[], None]) -> int:
     return done
 
 
-@pytest.mark.parametrize("load", [all_at_once, as_many_as_jobs, by_name, expiring, giving_up])
+LOADS = (all_at_once, paced, by_priority, aging, as_many_as_jobs, by_name, expiring, giving_up)
+
+
+@pytest.mark.parametrize("load", LOADS)
 def test_four_times_the_jobs_are_four_times_the_work(load: Callable[[int], None]) -> None:
     instructions(lambda: load(10))  # Python 3.12 counts none where it traces for the first time
     few, many = (instructions(lambda: load(jobs)) for jobs in (100, 400))  # noqa: B023

@@ -1,0 +1,148 @@
+"""What happened in the pools of one process: the newest events, in its memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from leasectl.engines.memory.queue import Place
+from leasectl.engines.memory.stock import Stock, StockedPool
+from leasectl.model import Claimant, Lease, ReleasedBy
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind
+from leasectl.system.clock import Clock
+from leasectl.system.wakeup import Wakeup
+
+
+class MemoryEvents:
+    """The log of one process's pools, as `EventLog`. Whoever writes holds the store's lock.
+
+    Args:
+        clock: Where times come from.
+        keep: How many events are kept at most, the newest; None for all.
+    """
+
+    def __init__(self, clock: Clock, *, keep: int | None = None) -> None:
+        self._clock = clock
+        self._events: deque[Event] = deque(maxlen=keep)
+        self._last_number = 0
+        self._watches: list[MemoryEventWatch] = []
+
+    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+        # A copy, so that more may be written while somebody reads; the numbers leave none out.
+        first = self._last_number - len(self._events) + 1
+        found = list(islice(self._events, max(0, after + 1 - first), None))
+        return iter(found) if wanted == ALL_EVENTS else filter(wanted.wants, found)
+
+    def last_number(self) -> int:
+        return self._last_number
+
+    def watch(self) -> MemoryEventWatch:
+        watch = MemoryEventWatch(self._watches)
+        self._watches.append(watch)
+        return watch
+
+    # What is written
+
+    def queued(self, pool: StockedPool, place: Place) -> None:
+        """A ticket was put."""
+        self._add_of("queued", pool, place)
+
+    def granted(self, pool: StockedPool, place: Place, leases: Sequence[Lease]) -> None:
+        """A ticket became leases."""
+        self._add_of(
+            "granted",
+            pool,
+            place,
+            names=tuple(lease.name for lease in leases),
+            fences=tuple(lease.fence for lease in leases),
+            grant=leases[0].grant,
+            wait_seconds=self._clock.elapsed() - place.put_at,
+        )
+
+    def gave_up(self, pool: StockedPool, place: Place, why: str) -> None:
+        """A ticket has ended without a grant."""
+        waited = self._clock.elapsed() - place.put_at
+        self._add_of("gave up", pool, place, wait_seconds=waited, reason=why)
+
+    def ended(
+        self, kind: EventKind, stocks: Iterable[Stock], by: ReleasedBy, reason: str = ""
+    ) -> None:
+        """Leases were lost or released; those of one grant are one event."""
+        together: dict[tuple[str, int], list[Stock]] = {}
+        for stock in stocks:
+            if stock.lease is not None:
+                together.setdefault((stock.pool.type, stock.lease.grant), []).append(stock)
+        for alike in together.values():
+            self._add_end(kind, alike, by, reason)
+
+    def changed(
+        self, kind: EventKind, pool: StockedPool, names: Sequence[str], reason: str = ""
+    ) -> None:
+        """A pool was made, changed or deleted."""
+        self._add(kind, pool.type, names=tuple(names), count=len(pool.stock), reason=reason)
+
+    def _add_end(self, kind: EventKind, stocks: list[Stock], by: ReleasedBy, reason: str) -> None:
+        first = stocks[0]
+        assert first.lease is not None
+        assert first.claimant is not None
+        self._add(
+            kind,
+            first.pool.type,
+            first.claimant,
+            names=tuple(stock.name for stock in stocks),
+            fences=tuple(stock.lease.fence for stock in stocks if stock.lease is not None),
+            ticket=first.lease.ticket,
+            grant=first.lease.grant,
+            hold_seconds=self._clock.elapsed() - first.granted_at,
+            by=by,
+            reason=reason,
+        )
+
+    def _add_of(self, kind: EventKind, pool: StockedPool, place: Place, **more: object) -> None:
+        if place.name is not None:
+            more.setdefault("names", (place.name,))
+        self._add(kind, pool.type, place.ticket.claimant, ticket=place.ticket.number, **more)
+
+    def _add(
+        self,
+        kind: EventKind,
+        pool_type: str,
+        claimant: Claimant | None = None,
+        **more: object,
+    ) -> None:
+        """Write an event at the end, and wake who follows."""
+        self._last_number += 1
+        if claimant is not None:
+            handle, _, acquisition = claimant.claim_key.partition("/")
+            more["handle"] = handle
+            more["acquisition"] = int(acquisition) if acquisition.isdecimal() else 0
+            more["holder_identity"] = claimant.holder_identity
+            more["count"], more["priority"] = claimant.request.count, claimant.request.priority
+        wall = self._clock.wall()
+        self._events.append(Event(self._last_number, wall, kind, pool_type, **more))  # type: ignore[arg-type]
+        for watch in self._watches:
+            watch.wakeup.set()
+
+
+class MemoryEventWatch:
+    """Who follows the events, as `EventWatch`.
+
+    Args:
+        watches: All of them.
+    """
+
+    def __init__(self, watches: list[MemoryEventWatch]) -> None:
+        self.wakeup = Wakeup()
+        self._watches = watches
+
+    @property
+    def fd(self) -> int:
+        return self.wakeup.fd
+
+    def clear(self) -> None:
+        self.wakeup.clear()
+
+    def close(self) -> None:
+        self._watches.remove(self)
+        self.wakeup.close()
