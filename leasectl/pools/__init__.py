@@ -14,4 +14,6 @@ What happened in a pool `history` reads, and what came of that tell the others: 
 together from when to when each thing lasted, `statistics` has the numbers of a window of time,
 `series` how things went over time. `expected_wait` estimates how long somebody who waits will wait
 yet.
+
+What would happen to jobs that come to a pool is found out in `simulation`.
 """

@@ -21,7 +21,6 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
 }
 # What a world doesn't keep yet: an order by priority and ageing, a pace, or events.
 TO_COME: dict[str, set[str]] = {
-    "memory": {"events", "order", "pace"},
     "local": {"order", "pace"},
     "etcd": {"events", "order", "pace"},
 }

@@ -29,6 +29,7 @@ class Calls:
             del pool.called[place]
         if pool.queue.is_suspended(place):
             pool.queue.resume(place)
+            self.join(pool, place)
         latest = self._clock.elapsed() - SUSPENDED_AFTER_SECONDS
         for each in [each for each, called_at in pool.called.items() if called_at <= latest]:
             del pool.called[each]
@@ -37,6 +38,11 @@ class Calls:
                 self.call_those_behind(pool, each)
             elif self.has_enough(pool, each):
                 self.note(pool, each)  # it isn't late before the pace lets it
+
+    def join(self, pool: StockedPool, place: Place) -> None:
+        """A place counts from now on; some of those who don't count as much look when they will."""
+        for each in pool.queue.below(place):
+            each.wake()
 
     def leave(self, pool: StockedPool, place: Place) -> None:
         """A place has left its queue: if it was a witness, another is."""
@@ -63,7 +69,15 @@ class Calls:
 
     def could_claim(self, pool: StockedPool, place: Place) -> bool:
         """Tell whether it is a place's turn, there is enough for it, and the pace lets it."""
-        return pool.next_grant_at is None and self.has_enough(pool, place)
+        if pool.next_grant_at is not None or not self.has_enough(pool, place):
+            return False
+        return not self.leaves_time_to_better(pool, place)
+
+    def leaves_time_to_better(self, pool: StockedPool, place: Place) -> bool:
+        """Tell whether the next grant is a better one's that has enough, for another name."""
+        if not pool.settings.pace_seconds:
+            return False
+        return any(self.has_enough(pool, each) for each in pool.queue.better_than(place))
 
     def has_enough(self, pool: StockedPool, place: Place) -> bool:
         """Tell whether it is a place's turn, and there is enough for it, now or by the pace."""
@@ -90,7 +104,8 @@ class Calls:
 
     def call_those_behind(self, pool: StockedPool, place: Place) -> None:
         """Wake those whose turn it is as a place counts no longer, unless they must wait on."""
-        for each in pool.queue.behind(place):
+        is_paced = bool(pool.settings.pace_seconds)
+        for each in pool.queue.behind(place, whatever_name=is_paced):
             if pool.expiries or self.has_enough(pool, each):
                 self.call(pool, each)
         if pool.settings.aging_seconds:

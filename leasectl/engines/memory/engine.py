@@ -33,7 +33,7 @@ class MemoryEngine:
     def end_session(self, claim_key: str) -> None:
         """Declare that a holder has died: its ticket and its claims go with it."""
         with self._store.lock:
-            self.withdraw(claim_key, "its process ended")
+            self._store.send_away(self._store.places_of(claim_key), "its process ended")
             self.free(claim_key, by="guard")
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -42,10 +42,9 @@ class MemoryEngine:
     def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
         return MemoryWaiter(self._store, claimant, self._new_waker)
 
-    def withdraw(self, claim_key: str, why: str = "") -> None:
+    def withdraw(self, claim_key: str) -> None:
         with self._store.lock:
-            why = why or "released while it waited"
-            self._store.send_away(self._store.places_of(claim_key), why)
+            self._store.send_away(self._store.places_of(claim_key), "released while it waited")
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"

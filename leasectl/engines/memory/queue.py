@@ -96,17 +96,34 @@ class Queue:
     def next_rise(self, place: Place) -> float | None:
         """In how many seconds a place counts for more, and may so become better than others.
 
-        None for never, and for those who have a better one of their own priority before them.
+        None for never, for those who have a better one of their own priority before them, and as
+        long as nobody of a higher one is there.
         """
-        lines = self._competing.get(place.name, {})
-        if not self.aging_seconds or lines.get(place.priority, [0])[0] != place.ticket.number:
+        if not self.aging_seconds or not self._is_first(place):
+            return None
+        names = self._competing if place.name is None else (None, place.name)
+        higher = (each for name in names for each in self._competing.get(name, ()))
+        if not any(each > place.priority for each in higher):
             return None
         return next_rise(self._waited(place), self.aging_seconds)
+
+    def below(self, place: Place) -> Iterator[Place]:
+        """Those who are to look when they count for more, now that a place has come."""
+        if self.aging_seconds and self._is_first(place):
+            names = self._competing if place.name is None else (None, place.name)
+            for name in names:
+                for priority, line in self._competing.get(name, {}).items():
+                    if priority < place.priority:
+                        yield self._places[line[0]]
 
     def follower(self, place: Place) -> Place | None:
         """Of the same priority and for the same name, who is first now that a place has left."""
         line = self._competing.get(place.name, {}).get(place.priority)
         return self._places[line[0]] if line and line[0] > place.ticket.number else None
+
+    def _is_first(self, place: Place) -> bool:
+        line = self._competing.get(place.name, {}).get(place.priority)
+        return line is not None and line[0] == place.ticket.number
 
     def _waited(self, place: Place) -> float:
         return self._now() - place.put_at
@@ -144,29 +161,38 @@ class Queue:
         """Tell whether no better place could use anything that this one could."""
         if place.name is not None:
             return self.is_turn_of(place)
-        firsts = map(self._first_of, self._competing)
-        return not any(each is not None and self._is_better(each, place) for each in firsts)
+        return next(self.better_than(place), None) is None
 
     def kept_from(self, place: Place) -> frozenset[str]:
         """The names that better places wait for; for one without a name whose turn it is."""
         if place.name is not None or len(self._competing) <= 1:
             return frozenset()
-        firsts = ((name, self._first_of(name)) for name in self._competing if name)
-        return frozenset(name for name, each in firsts if each and self._is_better(each, place))
+        return frozenset(each.name for each in self.better_than(place) if each.name is not None)
 
     def first_for(self, name: str) -> Place | None:
         """The best place that could use a resource."""
         return self._best(self._rivals_for(name))
 
-    def behind(self, place: Place) -> Iterator[Place]:
+    def better_than(self, place: Place) -> Iterator[Place]:
+        """The best for each name that are better than a place."""
+        for name in self._competing:
+            first = self._first_of(name)
+            if first is not None and self._is_better(first, place):
+                yield first
+
+    def behind(self, place: Place, *, whatever_name: bool) -> Iterator[Place]:
         """Those whose turn may be next when a place has left, or counts no longer.
 
         The best for each name, of those that it alone may have kept from it, and the first behind
         it that could use any.
+
+        Args:
+            place: It has left, or counts no longer.
+            whatever_name: It kept the pool's time from those for other names, too.
         """
         rank = self._rank(place)
         plain = self._next_of(self._competing.get(None, {}), rank)
-        if place.name is not None:
+        if place.name is not None and not whatever_name:
             names = [place.name]
         else:
             names = [name for name in self._competing if name]

@@ -257,6 +257,7 @@ class MemoryStore:
         ticket = Ticket(pool.last_ticket, claimant)
         place = Place(ticket, self.clock.wall(), self.clock.elapsed(), wake)
         pool.queue.append(place)
+        self.calls.join(pool, place)
         self._waiting.setdefault(claimant.claim_key, {})[place] = pool
         self.events.queued(pool, place)
         return place

@@ -114,11 +114,11 @@ class MemoryWaiter:
         self._processes.heard(woken)
         return ended
 
-    def dequeue(self, why: str = "") -> None:
+    def dequeue(self) -> None:
         with self._store.lock:
             if self._place is not None:
                 with contextlib.suppress(TicketGone):
-                    self._store.leave(self._place, why)
+                    self._store.leave(self._place, "")
                 self._free_claimed(self._place.ticket)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class MemoryWaiter:
         calls = self._store.calls
         first = pool.expiries.first() if is_head else None
         expiry = None if first is None else first[0]
-        is_behind = not pool.queue.is_alone(place)
+        is_behind = not pool.queue.is_alone(place) or calls.leaves_time_to_better(pool, place)
         overdue = calls.next_suspension(pool, place) if is_behind else None
         due = pool.next_grant_at if is_head and calls.has_enough(pool, place) else None
         if due is not None:

@@ -57,8 +57,8 @@ def new_place(number: int, chance: random.Random, now: float) -> Place:
     return Place(Ticket(number, claimant), 0.0, now, lambda: None)
 
 
-def plain_place(number: int) -> Place:
-    claimant = Claimant(f"h{number}", f"job/{number}", Request("T", priority=1))
+def plain_place(number: int, *, priority: int = 1) -> Place:
+    claimant = Claimant(f"h{number}", f"job/{number}", Request("T", priority=priority))
     return Place(Ticket(number, claimant), 0.0, 0.0, lambda: None)
 
 
@@ -101,17 +101,21 @@ def test_it_agrees_with_sorting_whatever_is_done(aging: float) -> None:
             assert queue.is_suspended(place) == (place in model.suspended)
             behind = [each for each in in_order if model.rank(each) > model.rank(place)]
             assert queue.next_to(place) == (behind[0] if behind else None)
-            if place.name is None and queue.is_turn_of(place):
+            counts = place not in model.suspended
+            if counts and place.name is None and queue.is_turn_of(place):
                 assert queue.kept_from(place) == {each.name for each in better}
 
 
-def test_only_who_is_first_of_its_priority_has_to_look_when_it_counts_for_more() -> None:
+def test_only_who_is_first_of_its_priority_looks_when_it_will_count_for_more() -> None:
     model = Model(10.0)
     queue = Queue(lambda: model.now, 10.0)
-    first, second = plain_place(1), plain_place(2)
+    first, second, better = plain_place(1), plain_place(2), plain_place(3, priority=2)
     queue.append(first)
     queue.append(second)
     model.now = 4.0
+    assert queue.next_rise(first) is None  # nobody is there that it could overtake
+    queue.append(better)
+    assert list(queue.below(better)) == [first]
     assert queue.next_rise(first) == 6.0
     assert queue.next_rise(second) is None
     queue.remove(first)
