@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Callable
 
-from leasectl.engines.event_log import EventLog
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
@@ -30,11 +29,8 @@ class MemoryWorld:
         self._store = MemoryStore(clock=self.time.clock, lost=self._note_lost)
         self.engine = MemoryEngine(self._store)
         self.pools = MemoryPools(self._store)
+        self.events = self._store.events
         self._clients: list[_Thread] = []
-
-    @property
-    def events(self) -> EventLog:
-        raise NotImplementedError  # see TO_COME
 
     def client(self) -> Client:
         client = _Thread(self, f"handle-{len(self._clients)}")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Callable
 
+from leasectl.engines.event_words import WAITER_DIED, WITHDRAWN
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter, Waker
 from leasectl.model import Claimant, ReleasedBy
@@ -33,7 +34,7 @@ class MemoryEngine:
     def end_session(self, claim_key: str) -> None:
         """Declare that a holder has died: its ticket and its claims go with it."""
         with self._store.lock:
-            self._store.send_away(self._store.places_of(claim_key), "its process ended")
+            self.withdraw(claim_key, WAITER_DIED)
             self.free(claim_key, by="guard")
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -42,9 +43,9 @@ class MemoryEngine:
     def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
         return MemoryWaiter(self._store, claimant, self._new_waker)
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str = "") -> None:
         with self._store.lock:
-            self._store.send_away(self._store.places_of(claim_key), "released while it waited")
+            self._store.send_away(self._store.places_of(claim_key), why or WITHDRAWN)
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"

@@ -80,7 +80,7 @@ class MemoryEvents:
         self, kind: EventKind, pool: StockedPool, names: Sequence[str], reason: str = ""
     ) -> None:
         """A pool was made, changed or deleted."""
-        self._add(kind, pool.type, names=tuple(names), count=len(pool.stock), reason=reason)
+        self._add(kind, pool.type, names=tuple(names), count=len(names), reason=reason)
 
     def _add_end(self, kind: EventKind, stocks: list[Stock], by: ReleasedBy, reason: str) -> None:
         first = stocks[0]
@@ -114,9 +114,8 @@ class MemoryEvents:
         """Write an event at the end, and wake who follows."""
         self._last_number += 1
         if claimant is not None:
-            handle, _, acquisition = claimant.claim_key.partition("/")
-            more["handle"] = handle
-            more["acquisition"] = int(acquisition) if acquisition.isdecimal() else 0
+            more["handle"] = claimant.claim_key.partition("/")[0]
+            more["acquisition"] = claimant.acquisition
             more["holder_identity"] = claimant.holder_identity
             more["count"], more["priority"] = claimant.request.count, claimant.request.priority
         wall = self._clock.wall()

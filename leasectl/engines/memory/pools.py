@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.engines import refusals
+from leasectl.engines.event_words import (
+    POOL_DELETED,
+    pool_made,
+    resources_added,
+    resources_removed,
+    settings_changed,
+)
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
@@ -36,20 +43,21 @@ class MemoryPools:
             self._store.check_untaken(pool_type, names)
             pool = self._store.new_pool(pool_type, settings)
             self._store.add(pool, names)
-            self._store.events.changed("pool made", pool, names)
+            self._store.events.changed("pool made", pool, names, pool_made(len(names), settings))
 
     def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
         with self._store.lock:
             pool = self._store.pool(pool_type)
+            before = pool.settings
             pool.change(settings)
-            self._store.events.changed("pool changed", pool, ())
+            self._store.events.changed("pool changed", pool, (), settings_changed(before, settings))
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:
             pool = self._store.pool(pool_type)
             self._store.check_untaken(pool_type, names)
             self._store.add(pool, names)
-            self._store.events.changed("pool changed", pool, names)
+            self._store.events.changed("pool changed", pool, names, resources_added(len(names)))
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         with self._store.lock:
@@ -61,9 +69,9 @@ class MemoryPools:
                 stock = pool.stock[name]
                 if stock.claim_key is not None and stock.lease is not None and not force:
                     raise refusals.resource_held(name, stock.lease.holder_identity)
-            for name in dict.fromkeys(names):
-                self._store.remove(pool.stock[name])
-            self._store.events.changed("pool changed", pool, names)
+            names = list(dict.fromkeys(names))
+            self._store.remove([pool.stock[name] for name in names])
+            self._store.events.changed("pool changed", pool, names, resources_removed(len(names)))
             # A waiter's request may have become impossible, so all of them look again.
             pool.wake_all()
 
@@ -85,10 +93,11 @@ class MemoryPools:
             held, waiting = len(pool.held), len(pool.queue)
             if not force and (held or waiting):
                 raise refusals.pool_in_use(pool_type, held, waiting)
-            self.remove_resources(pool_type, list(pool.stock), force=force)
-            self._store.send_away(pool.queue, "the pool was deleted")
+            names = list(pool.stock)
+            self._store.remove(list(pool.stock.values()))
+            self._store.send_away(pool.queue, POOL_DELETED)
             del self._store.pools[pool_type]
-            self._store.events.changed("pool deleted", pool, ())
+            self._store.events.changed("pool deleted", pool, names)
 
     def _show(self, pool: StockedPool) -> Pool:
         self._store.expire(pool)

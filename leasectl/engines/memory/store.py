@@ -109,18 +109,19 @@ class MemoryStore:
             if place is not None:
                 self.calls.call(pool, place)
 
-    def remove(self, stock: Stock) -> None:
-        """Take a resource out of its pool; whoever holds it is told."""
-        claim_key, was_told = stock.claim_key, stock.ended is not None
-        if claim_key is not None:
-            if not was_told:
-                self.events.ended("lost", [stock], "removal")
-            self.events.ended("released", [stock], "removal")
-            self._end(stock)
-            self._lost(claim_key, [stock.name])
-        stock.pool.free.drop(stock.name)
-        del stock.pool.stock[stock.name]
-        del self._pool_of[stock.name]
+    def remove(self, stocks: Sequence[Stock]) -> None:
+        """Take resources out of their pool; whoever holds one is told."""
+        held = [stock for stock in stocks if stock.claim_key is not None]
+        self.events.ended("lost", [each for each in held if each.ended is None], "removal")
+        self.events.ended("released", held, "removal")
+        for stock in stocks:
+            claim_key = stock.claim_key
+            if claim_key is not None:
+                self._end(stock)
+                self._lost(claim_key, [stock.name])
+            stock.pool.free.drop(stock.name)
+            del stock.pool.stock[stock.name]
+            del self._pool_of[stock.name]
 
     # Claims
 

@@ -114,11 +114,11 @@ class MemoryWaiter:
         self._processes.heard(woken)
         return ended
 
-    def dequeue(self) -> None:
+    def dequeue(self, why: str = "") -> None:
         with self._store.lock:
             if self._place is not None:
                 with contextlib.suppress(TicketGone):
-                    self._store.leave(self._place, "")
+                    self._store.leave(self._place, why)
                 self._free_claimed(self._place.ticket)
 
     def close(self) -> None:
