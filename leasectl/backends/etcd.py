@@ -48,9 +48,21 @@ def open_backend(url: str, opening: Opening) -> Backend:
         pause=signals.pause,
     )
     opened = open_etcd(
-        url, gateway, state_id=opening.state.state_id(), lost=opening.lost, clock=opening.clock
+        url,
+        gateway,
+        state_id=opening.state.state_id(),
+        lost=opening.lost,
+        clock=opening.clock,
+        caller=opening.caller,
     )
-    return PoolBackend(url, opened.engine, lambda: opened.pools, clock=opening.clock, remote=True)
+    return PoolBackend(
+        url,
+        opened.engine,
+        lambda: opened.pools,
+        clock=opening.clock,
+        remote=True,
+        events=lambda: opened.events,
+    )
 
 
 def open_renewals(

@@ -16,6 +16,7 @@ class Call(NamedTuple):
         method: What is done with it.
         only_now: It must not be carried out later, after whoever asks may have died. Its body is
             sent when the server says that it is there: RFC 9110, 10.1.1, ``Expect: 100-continue``.
+        longest_silence_seconds: For how long nothing more of the answer may come; None for ever.
     """
 
     url: str
@@ -23,6 +24,7 @@ class Call(NamedTuple):
     headers: Mapping[str, str] = {}
     method: str = "POST"
     only_now: bool = False
+    longest_silence_seconds: float | None = None
 
 
 class Answer(NamedTuple):

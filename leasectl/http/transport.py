@@ -190,7 +190,8 @@ class Sending:
             headers["Expect"] = "100-continue"
             headers["Content-Length"] = str(len(call.body))
             content = self._once_heard(call.body)
-        extensions = {"timeout": self._transport.timeout, "trace": self._trace}
+        timeout = {**self._transport.timeout, "read": call.longest_silence_seconds}
+        extensions = {"timeout": timeout, "trace": self._trace}
         return httpx.Request(
             call.method, call.url, headers=headers, content=content, extensions=extensions
         )

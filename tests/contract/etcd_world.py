@@ -11,6 +11,8 @@ from pathlib import Path
 
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS, EtcdEngine
+from leasectl.engines.etcd.event_log import EtcdEventLog
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import put, read_all
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, number_in
@@ -18,7 +20,6 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
-from leasectl.engines.event_log import EventLog
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
@@ -38,11 +39,8 @@ class EtcdWorld:
         self._keys = Keys(f"/test/{secrets.token_hex(8)}", "world")
         self._time = SharedClock()
         self._gateway, self.engine, self.pools = self._open()
+        self.events = EtcdEventLog(self._gateway, self._keys)
         self._clients: list[_Client] = []
-
-    @property
-    def events(self) -> EventLog:
-        raise NotImplementedError  # see TO_COME
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)
@@ -113,10 +111,12 @@ class EtcdWorld:
     def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools]:
         clock = self._time.clock
         gateway = Gateway(self._server.endpoints, clock=clock)
-        claims = EtcdClaims(gateway, self._keys, lost=self._losses.note, clock=clock)
-        engine = EtcdEngine(gateway, self._keys, claims, clock=clock)
+        events = EtcdEvents(gateway, self._keys, clock=clock)
+        claims = EtcdClaims(gateway, self._keys, events, lost=self._losses.note, clock=clock)
+        engine = EtcdEngine(gateway, self._keys, events, claims, clock=clock)
         lost = self._losses.note
-        return gateway, engine, EtcdPools(gateway, self._keys, claims, lost=lost, clock=clock)
+        pools = EtcdPools(gateway, self._keys, events, claims, lost=lost, clock=clock)
+        return gateway, engine, pools
 
 
 class _Client(ForkedClient):

@@ -196,7 +196,8 @@ class TestNoGrant:
         assert gave_up.reason == "released while it waited"
         assert round(gave_up.wait_seconds or 0.0) == 3
 
-    def test_who_died_gave_up(self, world: World) -> None:
+    def test_who_died_gave_up(self, request: pytest.FixtureRequest, world: World) -> None:
+        skip_if_to_come(request, "events of the dead")
         make_pool(world, 1)
         holder, dead = world.client(), world.client()
         holder.acquire(ONE)

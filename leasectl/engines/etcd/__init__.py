@@ -8,7 +8,12 @@ and has a watch wake the waiter; at the head of the queue `claims` makes of the 
 transaction, a claim. `renewals` gives that its full time again (`ttl_changes` another ttl),
 `claims` gives it back, or frees what has run out, and `early_ends` keeps what etcd ended too early
 for as long as its holder may believe in it, which is also how `forced_ends` takes a claim away.
-`pools` makes and changes pools, `shown` tells what is in them.
+`withdrawals` takes tickets away that become nothing. `pools` makes and changes pools,
+`pool_removals` takes them away, `shown` tells what is in them.
+
+Each step writes what it did with what it does: `event_facts` says it, `events` adds it to the
+transaction as `event_records` has it, in one of the `event_buckets` that go one by one, and
+`event_log` reads it. `claim_ends` is the end of a claim, which all others come to.
 
 Whatever they ask is asked of whichever member answers: `gateway`. From a URL to all that lead
 `address` and `opening`; `probe` asks whether it would do.

@@ -8,23 +8,19 @@ But not before the time that its last renewal gave it, as `EarlyEnds` has it.
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd import event_facts
+from leasectl.engines.etcd.claim_ends import ClaimEnds
 from leasectl.engines.etcd.early_ends import EarlyEnds
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
-    Json,
     KeyValue,
-    absent,
     created_at,
     delete,
-    delete_all,
-    grouped,
-    present,
     put,
     read,
     read_all,
@@ -33,9 +29,8 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in, number_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import ClaimView, QueueView, claim_reads, parse_claim_view
-from leasectl.engines.etcd.records import Claim, Free, encode_claim, encode_free, parse_claim
-from leasectl.errors import BackendUnreachable
-from leasectl.model import Ticket
+from leasectl.engines.etcd.records import Claim, Free, encode_claim, parse_claim
+from leasectl.model import ReleasedBy, Ticket
 from leasectl.system.clock import Clock, earliest
 
 
@@ -57,15 +52,26 @@ class EtcdClaims:
     Args:
         gateway: The cluster.
         keys: Where things are in it.
+        events: Of which there is one for each that is made, and for its end.
         lost: Told, by whoever notices, of claims that expired or were taken by force.
         clock: Where times come from.
     """
 
-    def __init__(self, gateway: Gateway, keys: Keys, *, lost: LostListener, clock: Clock) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        keys: Keys,
+        events: EtcdEvents,
+        *,
+        lost: LostListener,
+        clock: Clock,
+    ) -> None:
         self._gateway = gateway
         self._keys = keys
+        self._events = events
         self._lost = lost
         self._clock = clock
+        self._ends = ClaimEnds(gateway, keys, events, clock=clock)
         self._early = EarlyEnds(gateway, keys, clock=clock)
         self._made: dict[str, tuple[str, Claim]] = {}  # by name: its pool, and its last claim here
 
@@ -76,6 +82,8 @@ class EtcdClaims:
         renewed: float,
         view: QueueView,
         chosen: Sequence[Free],
+        *,
+        waited: float,
     ) -> Claim | None:
         """Make a claim of a ticket.
 
@@ -85,6 +93,7 @@ class EtcdClaims:
             renewed: When that etcd lease was last kept alive, wall clock, in seconds.
             view: What was seen, of a pool that is there.
             chosen: What to claim.
+            waited: Since the request was made, in seconds.
 
         Returns:
             The claim; None when the ticket, the pool or one of those chosen has changed.
@@ -118,7 +127,8 @@ class EtcdClaims:
         for index, free in enumerate(chosen):
             then.append(delete(free.key))
             then.append(put(keys.resource(pool_type, free.name), str(index)))
-        outcome = self._gateway.commit(guards, grouped(then), [read(held)])
+        event = event_facts.granted(ticket, claim, waited=waited)
+        outcome = self._events.commit(guards, then, [read(held)], events=[event])
         if outcome.succeeded:
             made = claim._replace(revision=outcome.revision)
         else:
@@ -129,20 +139,34 @@ class EtcdClaims:
         self._made.update((name, (pool_type, made)) for name in made.names)
         return made
 
-    def free(self, claim_key: str, names: Sequence[str] | None = None) -> tuple[str, ...]:
+    def free(
+        self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy
+    ) -> tuple[str, ...]:
         """As `Engine.free`."""
-        freed = self._free_as_made(claim_key, frozenset(names or ()))
+        freed = self._free_as_made(claim_key, frozenset(names or ()), by)
         if freed:
             return tuple(name for _, name in sorted(freed))
         for claim_id in self.index(claim_key):
             wanted = None if names is None else frozenset(names)
-            freed += self.give_back(claim_id, wanted)
+            freed += self.give_back(claim_id, wanted, by=by)
         return tuple(name for _, name in sorted(freed))
 
     def give_back(
-        self, claim_id: ClaimId, names: frozenset[str] | None = None
+        self,
+        claim_id: ClaimId,
+        names: frozenset[str] | None = None,
+        *,
+        by: ReleasedBy,
+        reason: str = "",
     ) -> list[tuple[int, str]]:
-        """Free a claim, all of it or some; returns what was its own, with the fences."""
+        """Free a claim, all of it or some; returns what was its own, with the fences.
+
+        Args:
+            claim_id: Which.
+            names: Of it; None for all.
+            by: Who ends it, for the record of events.
+            reason: Likewise; who does it by force.
+        """
         while True:
             view = self._look(claim_id)
             if view.held is None:
@@ -154,12 +178,17 @@ class EtcdClaims:
                 return []
             gone = frozenset(claim.names) if names is None else names & frozenset(claim.names)
             freed = [(f, name) for f, name in zip(claim.fences, claim.names) if name in gone]
-            if not freed or self._end(claim_id, claim, view.held, gone, is_alive=True):
+            if not freed or self._ends.end(
+                claim_id, claim, view.held, gone, is_alive=True, by=by, reason=reason
+            ):
                 return freed
 
     def index(self, claim_key: str) -> tuple[ClaimId, ...]:
         """The claims that are found by a claim key, in the order of their ids."""
-        (found,) = self._gateway.read(read_all(self._keys.all_owned(claim_key))).answers
+        found, now = self._gateway.read(
+            read_all(self._keys.all_owned(claim_key)), self._events.read_now()
+        ).answers
+        self._events.note_now(now.first)
         return tuple(map(claim_id_in, found.items))
 
     def claim_keys(self) -> list[str]:
@@ -201,29 +230,17 @@ class EtcdClaims:
             until = self._early.kept_until(claim_id, claim, view)
             if until is not None:
                 return until
-        if self._end(claim_id, claim, view.held, frozenset(claim.names), is_alive=False):
+        names = frozenset(claim.names)
+        by: ReleasedBy = "force" if claim.ended else "ttl"
+        if self._ends.end(
+            claim_id, claim, view.held, names, is_alive=False, by=by, reason=claim.ended
+        ):
             self._lost(self._keys.claim_key_of(claim.claim_key), claim.names)
         return None
 
-    def rewrite(self, pool_type: str, rest: Claim) -> list[Json]:
-        """What makes of a claim what is left of it, in a transaction."""
-        keys, claim_id = self._keys, ClaimId(pool_type, rest.etcd_lease_id)
-        if rest.names:
-            return [put(keys.held(*claim_id), encode_claim(rest))]
-        return [
-            delete(keys.held(*claim_id)),
-            delete(keys.alive(*claim_id)),
-            delete(keys.renewed(*claim_id)),
-            delete_all(keys.gone(*claim_id)),
-            delete(keys.owned(keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
-        ]
-
-    def revoke(self, etcd_lease_id: int) -> None:
-        """End an etcd lease that nothing is attached to; if that fails it ends by itself."""
-        with contextlib.suppress(BackendUnreachable):
-            self._gateway.revoke(etcd_lease_id)
-
-    def _free_as_made(self, claim_key: str, names: frozenset[str]) -> list[tuple[int, str]]:
+    def _free_as_made(
+        self, claim_key: str, names: frozenset[str], by: ReleasedBy
+    ) -> list[tuple[int, str]]:
         """Free what was claimed here at one time, as if nothing had happened to it since.
 
         Returns:
@@ -237,7 +254,7 @@ class EtcdClaims:
             return []
         held = KeyValue(self._keys.held(pool_type, claim.etcd_lease_id), "", 0, claim.revision)
         claim_id = ClaimId(pool_type, claim.etcd_lease_id)
-        is_freed = self._end(claim_id, claim, held, names, is_alive=True)
+        is_freed = self._ends.end(claim_id, claim, held, names, is_alive=True, by=by)
         return [each for each in zip(claim.fences, claim.names) if is_freed and each[1] in names]
 
     def _look(self, claim_id: ClaimId) -> ClaimView:
@@ -266,48 +283,3 @@ class EtcdClaims:
             holder_pid=claimant.holder_pid,
             release_after_seconds=claimant.request.release_after_seconds,
         )
-
-    def _end(
-        self,
-        claim_id: ClaimId,
-        claim: Claim,
-        held: KeyValue,
-        names: frozenset[str],
-        *,
-        is_alive: bool,
-    ) -> bool:
-        """Put a claim's resources back among the free ones, if it is still as it was read.
-
-        Whether an earlier try did that whose answer was lost, or somebody else, is told by a key
-        that goes with the etcd lease. For what has none, it is told by what is left of the claim.
-        """
-        keys, rest = self._keys, claim.without(names)
-        alive = keys.alive(*claim_id)
-        marks = is_alive and claim.lease_duration_seconds is not None
-        mark = keys.ended(*claim_id, secrets.token_hex(8))
-        freed = [
-            put(
-                keys.free(claim_id.pool_type, each, name),
-                encode_free(claim.holder_identity, changes),
-            )
-            for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
-            if name in names
-        ]
-        outcome = self._gateway.commit(
-            [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
-            [
-                *freed,
-                *self.rewrite(claim_id.pool_type, rest),
-                *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if marks else []),
-            ],
-            [read(held.key), read(mark)],
-        )
-        done = outcome.succeeded
-        if outcome.repeated and not done:
-            left, marked = (found.first for found in outcome.answers)
-            gone = left is None or names.isdisjoint(parse_claim(left).names)
-            done = marked is not None if marks else gone
-        # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
-        if done and not rest.names and claim.lease_duration_seconds is not None:
-            self.revoke(claim.etcd_lease_id)
-        return done

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.queues import EtcdQueues
@@ -35,19 +36,22 @@ class EtcdEngine:
     Args:
         gateway: The cluster.
         keys: Where things are in it.
+        events: Of what happens here.
         claims: The claims in it.
         clock: Where times come from.
     """
 
     undoes = False
 
-    def __init__(self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, clock: Clock) -> None:
+    def __init__(
+        self, gateway: Gateway, keys: Keys, events: EtcdEvents, claims: EtcdClaims, *, clock: Clock
+    ) -> None:
         self._gateway = gateway
         self._keys = keys
         self._claims = claims
         self._clock = clock
         self._renewals = EtcdRenewals(gateway, keys, claims, clock=clock)
-        self._queues = EtcdQueues(gateway, keys, claims, self._renewals, clock=clock)
+        self._queues = EtcdQueues(gateway, keys, events, claims, self._renewals, clock=clock)
         self._session = WaitSession(gateway, clock)
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -66,12 +70,12 @@ class EtcdEngine:
         return EtcdWaiter(ticket, self._queues, self._session, limited=limited)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
-        self._queues.withdraw(claim_key)
+        self._queues.withdraw(claim_key, why)
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
     ) -> tuple[str, ...]:
-        return self._claims.free(claim_key, names)
+        return self._claims.free(claim_key, names, by=by)
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         if ttl_seconds is None:

@@ -13,14 +13,18 @@ import math
 from collections.abc import Sequence
 
 from leasectl.engines.contract import LostListener
+from leasectl.engines.etcd import event_facts
+from leasectl.engines.etcd.claim_ends import revoke_unused, rewrite_claim
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.early_ends import ROUNDED_SECONDS
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import KeyValue, present, put, read, unchanged
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import claim_reads, parse_claim_view
 from leasectl.engines.etcd.records import Claim, encode_claim, parse_claim
+from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
 
 _LONGEST_REASON = 1000
@@ -45,15 +49,26 @@ class EtcdForcedEnds:
     Args:
         gateway: The cluster.
         keys: Where things are in it.
+        events: Of which there is one for what is taken at once.
         claims: Those claims.
         lost: Told of what was taken.
+        clock: Where times come from.
     """
 
     def __init__(
-        self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, lost: LostListener
+        self,
+        gateway: Gateway,
+        keys: Keys,
+        events: EtcdEvents,
+        claims: EtcdClaims,
+        *,
+        lost: LostListener,
+        clock: Clock,
     ) -> None:
         self._gateway = gateway
         self._keys = keys
+        self._events = events
+        self._clock = clock
         self._claims = claims
         self._lost = lost
 
@@ -80,7 +95,10 @@ class EtcdForcedEnds:
             if not taken:
                 return []
             if claim.lease_duration_seconds is None:
-                return [name for _, name in self._claims.give_back(claim_id, frozenset(taken))]
+                freed = self._claims.give_back(
+                    claim_id, frozenset(taken), by="force", reason=reason
+                )
+                return [name for _, name in freed]
             seen = [kv for kv in (view.held, pool.first, view.renewed) if kv is not None]
             if self._take(claim_id, claim, frozenset(taken), seen, reason):
                 return taken
@@ -104,14 +122,17 @@ class EtcdForcedEnds:
         kept = keys.gone_kept(*ended_id, keeping_id)
         dates = [kv for kv in seen if kv.key == keys.renewed(*claim_id)]
         owned = keys.owned(keys.claim_key_of(claim.claim_key), ended_id.etcd_lease_id)
+        loss = event_facts.lost(
+            pool_type, claim, names, by="force", now=self._clock.wall(), reason=reason
+        )
         try:
-            outcome = self._gateway.commit(
+            outcome = self._events.commit(
                 [
                     present(keys.alive(*claim_id)),
                     *(unchanged(kv.key, kv.mod_revision) for kv in seen),
                 ],
                 [
-                    *self._claims.rewrite(pool_type, rest),
+                    *rewrite_claim(self._keys, pool_type, rest),
                     put(keys.held(*ended_id), encode_claim(ended)),
                     put(owned, encode_owned(pool_type, reason)),
                     *(put(keys.renewed(*ended_id), kv.value) for kv in dates),
@@ -120,12 +141,13 @@ class EtcdForcedEnds:
                     put(keys.pool(pool_type), ""),  # wakes the head, which is to wait for the end
                 ],
                 [read(keys.held(*ended_id))],
+                events=[loss],
             )
         except EtcdLeaseGone:  # it has taken too long
             return False
         is_taken = outcome.succeeded or any(found.first for found in outcome.answers)
         if not is_taken:
-            self._claims.revoke(keeping_id)
+            revoke_unused(self._gateway, keeping_id)
         elif not rest.names:
-            self._claims.revoke(claim.etcd_lease_id)
+            revoke_unused(self._gateway, claim.etcd_lease_id)
         return is_taken

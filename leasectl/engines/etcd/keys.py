@@ -20,6 +20,9 @@ key                                     stands for                              
 ``owned/<state id>/<claim key>/<id>``   that claim is found by that claim key        no
 ``ticket/<type>/<id>``                  a position in the queue                      always
 ``waiting/<state id>/<claim key>/<id>`` so is that ticket                            always
+``event/<bucket>/<type>/<token>``       something that happened                      always
+``bucket/now``                          the bucket that events are written to now    always
+``bucket/kept/<bucket>``                a bucket of events that are kept             always
 ======================================= ============================================ ==========
 
 A fence is 128 times the revision of the claim plus the resource's index in it; etcd's revision is
@@ -136,6 +139,26 @@ class Keys:
 
     def waiting(self, claim_key: str, etcd_lease_id: int) -> str:
         return f"{self.all_waiting(claim_key)}{etcd_lease_id:016x}"
+
+    def events(self) -> str:
+        return f"{self.prefix}event/"
+
+    def events_in(self, bucket: str, pool_type: str | None = None) -> str:
+        """Where the events of a bucket are, all of them or those of one pool."""
+        of_pool = "" if pool_type is None else f"{pool_type}/"
+        return f"{self.events()}{bucket}/{of_pool}"
+
+    def event(self, bucket: str, pool_type: str, token: str) -> str:
+        return f"{self.events_in(bucket, pool_type)}{token}"
+
+    def bucket_now(self) -> str:
+        return f"{self.prefix}bucket/now"
+
+    def buckets(self) -> str:
+        return f"{self.prefix}bucket/kept/"
+
+    def bucket(self, bucket: str) -> str:
+        return f"{self.buckets()}{bucket}"
 
     def with_state_id(self, claim_key: str) -> str:
         """A claim key with the state id that makes it unique, as it is written down."""

@@ -10,6 +10,8 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import EtcdEngine
+from leasectl.engines.etcd.event_log import EtcdEventLog
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
@@ -25,6 +27,7 @@ class Opened(NamedTuple):
     gateway: Gateway
     engine: EtcdEngine
     pools: EtcdPools
+    events: EtcdEventLog
 
 
 def open_gateway(
@@ -66,7 +69,13 @@ def open_gateway(
 
 
 def open_etcd(
-    url: str, gateway: Gateway, *, state_id: str, lost: LostListener, clock: Clock
+    url: str,
+    gateway: Gateway,
+    *,
+    state_id: str,
+    lost: LostListener,
+    clock: Clock,
+    caller: str = "",
 ) -> Opened:
     """Open the pools that a URL names; nothing is asked of the cluster yet.
 
@@ -76,8 +85,11 @@ def open_etcd(
         state_id: Names where claim keys are unique.
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
+        caller: Who makes and changes pools, for the record of events.
     """
     keys = Keys(parse_etcd_url(url).prefix, state_id)
-    claims = EtcdClaims(gateway, keys, lost=lost, clock=clock)
-    engine = EtcdEngine(gateway, keys, claims, clock=clock)
-    return Opened(gateway, engine, EtcdPools(gateway, keys, claims, lost=lost, clock=clock))
+    events = EtcdEvents(gateway, keys, clock=clock)
+    claims = EtcdClaims(gateway, keys, events, lost=lost, clock=clock)
+    engine = EtcdEngine(gateway, keys, events, claims, clock=clock)
+    pools = EtcdPools(gateway, keys, events, claims, lost=lost, clock=clock, caller=caller)
+    return Opened(gateway, engine, pools, EtcdEventLog(gateway, keys))

@@ -10,20 +10,19 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
+from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.claims import EtcdClaims, Reaped
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     absent,
     count,
-    delete,
     present,
     put,
     read,
-    read_all,
 )
-from leasectl.engines.etcd.key_values import claim_id_in
-from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.records import (
     Claim,
@@ -36,6 +35,7 @@ from leasectl.engines.etcd.records import (
 from leasectl.engines.etcd.renewals import EtcdRenewals
 from leasectl.engines.etcd.shown import ShownPools, pool_types
 from leasectl.engines.etcd.ticket import EtcdTicket
+from leasectl.engines.etcd.withdrawals import EtcdWithdrawals
 from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, Request
@@ -50,6 +50,7 @@ class EtcdQueues:
     Args:
         gateway: The cluster.
         keys: Where things are in it.
+        events: Of which there is one for each ticket, and for each that becomes nothing.
         claims: The claims in it.
         renewals: Of these claims.
         clock: Where times come from.
@@ -59,6 +60,7 @@ class EtcdQueues:
         self,
         gateway: Gateway,
         keys: Keys,
+        events: EtcdEvents,
         claims: EtcdClaims,
         renewals: EtcdRenewals,
         *,
@@ -66,9 +68,11 @@ class EtcdQueues:
     ) -> None:
         self._gateway = gateway
         self._keys = keys
+        self._events = events
         self._claims = claims
         self._renewals = renewals
         self._clock = clock
+        self._withdrawals = EtcdWithdrawals(gateway, keys, events, clock=clock)
         self._shown = ShownPools(gateway, keys, clock=clock)
 
     def check(self, own: EtcdTicket) -> None:
@@ -100,19 +104,19 @@ class EtcdQueues:
         """As `Waiter.standing`."""
         return self._shown.standing(own.request.type, own.ticket.number, name=own.request.name)
 
-    def dequeue(self, own: EtcdTicket) -> None:
+    def dequeue(self, own: EtcdTicket, why: str) -> None:
         """As `Waiter.dequeue`."""
-        claim_key = own.claimant.claim_key
+        claim_key, now = own.claimant.claim_key, self._clock.wall()
         if not own.is_put:
-            self.withdraw(claim_key)  # it may be there, and nobody told us
-        elif not self._drop_ticket(own.claim_id, claim_key):
-            self._claims.give_back(own.claim_id)
+            self.withdraw(claim_key, why)  # it may be there, and nobody told us
+            return
+        event = event_facts.gave_up(own.ticket, now=now, waited=own.waited, why=why)
+        if not self._withdrawals.drop(own.claim_id, claim_key, own.ticket.number, [event]):
+            self._claims.give_back(own.claim_id, by="command")
 
-    def withdraw(self, claim_key: str) -> None:
+    def withdraw(self, claim_key: str, why: str) -> None:
         """As `Engine.withdraw`."""
-        (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
-        for kv in found.items:
-            self._drop_ticket(claim_id_in(kv), claim_key)
+        self._withdrawals.withdraw(claim_key, why)
 
     # Claiming at the head
 
@@ -156,7 +160,9 @@ class EtcdQueues:
     ) -> tuple[Lease, ...] | None:
         renewed = own.renewed
         try:
-            claim = self._claims.make(own.ticket, own.etcd_lease_id, renewed, view, chosen)
+            claim = self._claims.make(
+                own.ticket, own.etcd_lease_id, renewed, view, chosen, waited=own.waited
+            )
         except EtcdLeaseGone:
             raise self._overdue(own) from None
         except BackendUnreachable:
@@ -167,7 +173,7 @@ class EtcdQueues:
     def _granted(self, own: EtcdTicket, claim: Claim, renewed: float) -> tuple[Lease, ...]:
         expires = claim.lease_duration_seconds is not None
         if expires and own.is_overdue:  # the answer took its time; somebody may have it by now
-            self._claims.give_back(own.claim_id)
+            self._claims.give_back(own.claim_id, by="command")
             raise self._overdue(own)
         return claim.leases(renewed)
 
@@ -208,11 +214,13 @@ class EtcdQueues:
 
     def _check_possible(self, request: Request) -> None:
         keys = self._keys
-        pool, resources, named = self._gateway.read(
+        pool, resources, named, now = self._gateway.read(
             read(keys.pool(request.type)),
             count(keys.resources(request.type)),
             read(keys.resource(request.type, request.name or "")),
+            self._events.read_now(),
         ).answers
+        self._events.note_now(now.first)
         if pool.first is None or pool.first.value:
             raise self._no_pool(request.type)
         if resources.count < request.count:
@@ -237,17 +245,18 @@ class EtcdQueues:
         key = keys.ticket(pool_type, own.etcd_lease_id)
         own.note_sent(self._clock.elapsed())
         self._gateway.grant(own.etcd_lease_id, own.ttl_seconds)
-        unique_key = keys.with_state_id(claimant.claim_key)
-        record = encode_ticket(claimant, unique_key, self._clock.wall())
+        unique_key, now = keys.with_state_id(claimant.claim_key), self._clock.wall()
+        record = encode_ticket(claimant, unique_key, now)
         waiting = keys.waiting(claimant.claim_key, own.etcd_lease_id)
         try:
-            outcome = self._gateway.commit(
+            outcome = self._events.commit(
                 [absent(key), present(keys.pool(pool_type))],
                 [
                     put(key, record, etcd_lease_id=own.etcd_lease_id),
                     put(waiting, pool_type, etcd_lease_id=own.etcd_lease_id),
                 ],
                 [read(key)],
+                events=[event_facts.queued(claimant, now=now)],
             )
         except EtcdLeaseGone:
             raise self._overdue(own) from None
@@ -257,17 +266,3 @@ class EtcdQueues:
         if found.first is None:
             raise self._no_pool(pool_type)
         return found.first.create_revision  # put by an earlier try, whose answer was lost
-
-    def _drop_ticket(self, claim_id: ClaimId, claim_key: str) -> bool:
-        """Take a ticket away, then its etcd lease: only if it hasn't become a claim on that."""
-        keys = self._keys
-        outcome = self._gateway.commit(
-            [absent(keys.held(*claim_id))],
-            [
-                delete(keys.ticket(*claim_id)),
-                delete(keys.waiting(claim_key, claim_id.etcd_lease_id)),
-            ],
-        )
-        if outcome.succeeded:
-            self._claims.revoke(claim_id.etcd_lease_id)
-        return outcome.succeeded

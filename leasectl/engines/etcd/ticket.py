@@ -52,7 +52,7 @@ class EtcdTicket:
         self.is_unsure = False
         self._keys = keys
         self._clock = clock
-        self._sent_at = clock.elapsed()
+        self._made_at = self._sent_at = clock.elapsed()
         self._number: int | None = None
         self._unused: QueueView | None = None  # what was seen when it came to the head
         self._too_little: QueueView | None = None  # what was seen there last
@@ -78,6 +78,11 @@ class EtcdTicket:
         """What it is called in the queue, once it has been put."""
         assert self._number is not None, "it isn't known yet"
         return Ticket(self._number, self.claimant)
+
+    @property
+    def waited(self) -> float:
+        """How long ago the request was made, in seconds."""
+        return self._clock.elapsed() - self._made_at
 
     def note_put(self, number: int) -> None:
         """It has been put, and got that number."""

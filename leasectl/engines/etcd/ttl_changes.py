@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from leasectl.engines.etcd.claim_ends import revoke_unused, rewrite_claim
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
@@ -59,7 +60,7 @@ class EtcdTtlChanges:
         moved = claim._replace(etcd_lease_id=new_id, lease_duration_seconds=ttl_seconds)
         self._gateway.grant(new_id, math.ceil(ttl_seconds))
         is_moved = self._commit(claim_id, claim_key, claim, moved, view.held, renewed)
-        self._claims.revoke(claim.etcd_lease_id if is_moved else new_id)
+        revoke_unused(self._gateway, claim.etcd_lease_id if is_moved else new_id)
         return is_moved
 
     def _commit(
@@ -77,7 +78,7 @@ class EtcdTtlChanges:
             outcome = self._gateway.commit(
                 [unchanged(held.key, held.mod_revision), present(keys.alive(*claim_id))],
                 [
-                    *self._claims.rewrite(pool_type, claim.without(frozenset(claim.names))),
+                    *rewrite_claim(self._keys, pool_type, claim.without(frozenset(claim.names))),
                     put(new_held, encode_claim(moved)),
                     put(keys.alive(pool_type, new_id), "", etcd_lease_id=new_id),
                     put(keys.renewed(pool_type, new_id), str(renewed)),

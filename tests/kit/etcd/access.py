@@ -13,6 +13,8 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import EtcdEngine
+from leasectl.engines.etcd.event_log import EtcdEventLog
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.engines.etcd.key_values import etcd_lease_id_in
@@ -20,6 +22,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.facts import Pool
 from leasectl.model import Claimant, Lease, Request
+from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 from tests.kit.etcd.relay import Relay
 from tests.kit.journal import NoJournal
@@ -40,6 +43,7 @@ class Access:
         seconds: How long a request may take.
         pause: Sleeps between two rounds of all members.
         lost: Told of losses that are noticed here; by default they are only kept.
+        kept: Which events are kept.
 
     Attributes:
         lost: Who was told of which loss here.
@@ -54,14 +58,17 @@ class Access:
         seconds: float = 10.0,
         pause: Callable[[float], object] = lambda _: time.sleep(0.001),
         lost: LostListener | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.lost: list[tuple[str, tuple[str, ...]]] = []
         lost = lost or self._note
         self.keys = Keys(prefix, state_id)
         self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
-        claims = EtcdClaims(self.gateway, self.keys, lost=lost, clock=CLOCK)
-        self.engine = EtcdEngine(self.gateway, self.keys, claims, clock=CLOCK)
-        self.pools = EtcdPools(self.gateway, self.keys, claims, lost=lost, clock=CLOCK)
+        events = EtcdEvents(self.gateway, self.keys, clock=CLOCK, kept=kept)
+        claims = EtcdClaims(self.gateway, self.keys, events, lost=lost, clock=CLOCK)
+        self.engine = EtcdEngine(self.gateway, self.keys, events, claims, clock=CLOCK)
+        self.pools = EtcdPools(self.gateway, self.keys, events, claims, lost=lost, clock=CLOCK)
+        self.events = EtcdEventLog(self.gateway, self.keys)
         self.backend = PoolBackend("etcd:", self.engine, lambda: self.pools, clock=CLOCK)
 
     def acquire(

@@ -19,12 +19,13 @@ Json = Mapping[str, Any]
 
 
 class KeyValue(NamedTuple):
-    """A key as etcd has it. The revisions are etcd's."""
+    """A key as etcd has it. The revisions are etcd's; attached to no etcd lease is 0."""
 
     key: str
     value: str
     create_revision: int
     mod_revision: int
+    etcd_lease_id: int = 0
 
 
 class Found(NamedTuple):
@@ -104,6 +105,12 @@ def read_last_created(prefix: str, *, before: int) -> Json:
     return {"request_range": {**span, **order, "max_create_revision": str(before - 1)}}
 
 
+def read_created_after(prefix: str, revision: int) -> Json:
+    """Read the keys that were created after a revision."""
+    span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
+    return {"request_range": {**span, "min_create_revision": str(revision + 1)}}
+
+
 def count(prefix: str) -> Json:
     """Count keys by prefix."""
     span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
@@ -125,11 +132,12 @@ def delete(key: str) -> Json:
 def grouped(operations: Sequence[Json]) -> Sequence[Json]:
     """As many writes as a transaction takes in groups: each is a transaction inside, unguarded.
 
-    What they read isn't among the answers. Fewer are left as they are.
+    What they read isn't among the answers. Fewer are left as they are. A group takes as many as the
+    comparisons of the whole leave of what one transaction takes, so the groups are small.
     """
     if len(operations) <= MOST_OPERATIONS:
         return operations
-    size = MOST_OPERATIONS // 2
+    size = MOST_OPERATIONS // 4
     groups = (operations[start : start + size] for start in range(0, len(operations), size))
     return [{"request_txn": {"success": list(group)}} for group in groups]
 
@@ -168,6 +176,12 @@ def not_attached(key: str) -> Json:
     return {"key": encode(key), "target": "LEASE", "result": "EQUAL", "lease": "0"}
 
 
+def none_created_after(prefix: str, revision: int) -> Json:
+    """Guard: no key with that prefix has been created since."""
+    wanted = {"target": "CREATE", "result": "LESS", "create_revision": str(revision + 1)}
+    return {"key": encode(prefix), "range_end": encode(end_of(prefix)), **wanted}
+
+
 def absent(key: str) -> Json:
     """Guard: the key isn't there."""
     return created_at(key, 0)
@@ -202,6 +216,7 @@ def parse_key_value(kv: Json) -> KeyValue:
         decode(kv.get("value", "")),
         int(kv.get("create_revision", 0)),
         int(kv["mod_revision"]),
+        int(kv.get("lease", 0)),
     )
 
 

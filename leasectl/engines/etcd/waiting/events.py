@@ -32,13 +32,14 @@ class WatchLine(NamedTuple):
     events: tuple[KeyValue, ...]
 
 
-def encode_watches(revisions: Mapping[Watched, int]) -> str:
+def encode_watches(revisions: Mapping[Watched, int], *, has_progress: bool = False) -> str:
     """One stream for several watches, each from right after its revision.
 
-    The gateway reads one request after the other, and etcd begins the watches in that order.
+    The gateway reads one request after the other, and etcd begins the watches in that order. With
+    progress a member says now and then where it is, also when nothing happens.
     """
     return "".join(
-        json.dumps({"create_request": _create(watched, revision + 1)})
+        json.dumps({"create_request": _create(watched, revision + 1, has_progress)})
         for watched, revision in revisions.items()
     )
 
@@ -71,9 +72,11 @@ def parse_line(line: str) -> WatchLine:
         raise NoAnswer(f"no event: {error!r}") from error
 
 
-def _create(watched: Watched, start_revision: int) -> dict[str, Any]:
+def _create(watched: Watched, start_revision: int, has_progress: bool) -> dict[str, Any]:
     unwanted = ("NOPUT",) * (not watched.puts) + ("NODELETE",) * (not watched.deletes)
-    request = {"key": encode(watched.key), "start_revision": str(start_revision)}
+    request: dict[str, Any] = {"key": encode(watched.key), "start_revision": str(start_revision)}
     if watched.is_prefix:
         request["range_end"] = encode(end_of(watched.key))
+    if has_progress:
+        request["progress_notify"] = True
     return {**request, "filters": list(unwanted)}

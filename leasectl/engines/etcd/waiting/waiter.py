@@ -71,7 +71,7 @@ class EtcdWaiter:
 
     def dequeue(self, why: str = "") -> None:
         with self._limited():
-            self._queues.dequeue(self.ticket)
+            self._queues.dequeue(self.ticket, why)
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
         # Nothing is missed before: a watch starts at the revision of the look before it.

@@ -32,10 +32,13 @@ class EtcdWatch:
 
     Args:
         gateway: The cluster.
+        longest_silence_seconds: How long a member may say nothing, which is asked then to say
+            something in any case; None where it is found out otherwise that it hangs.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, *, longest_silence_seconds: float | None = None) -> None:
         self._gateway = gateway
+        self._longest_silence_seconds = longest_silence_seconds
         self._changed = threading.Condition()
         # Under the lock of _changed:
         self._listeners = Listeners()
@@ -135,7 +138,9 @@ class EtcdWatch:
         """Tell listeners what comes on the stream, until it has to be made anew."""
         headers = self._gateway.headers(client, member, _HEADERS_SECONDS)
         url = self._gateway.endpoints[member] + "/v3/watch"
-        stream = client.stream(Call(url, encode_watches(revisions).encode(), headers))
+        silence = self._longest_silence_seconds
+        body = encode_watches(revisions, has_progress=silence is not None).encode()
+        stream = client.stream(Call(url, body, headers, longest_silence_seconds=silence))
         with self._changed:
             if self._generation != generation:
                 return

@@ -41,6 +41,11 @@ def whole_story(access: Access) -> None:
     assert access.engine.free("me") == (NAMES[1],)
 
 
+def story_of(access: Access) -> list[tuple[str, list[str], str]]:
+    """What is told of it: what happened, to which resources, by whom."""
+    return [(event.kind, list(event.names), event.by) for event in access.events.read()]
+
+
 def end_early(access: Access, *names: str) -> None:
     assert access.pools.end_early("me", names, guard=None, reason="by an admin") == names
 
@@ -60,6 +65,17 @@ class TestLostAnswers:
             whole_story(through)
             number = len(between.paths) - first
             assert (through.lost, keys_left(direct), direct.held()) == ([], [], []), losing
+            assert story_of(direct)[1:] == [
+                ("queued", [], ""),
+                ("granted", NAMES[:3], ""),
+                ("released", NAMES[:1], "command"),
+                ("released", NAMES[1:3], "command"),
+                ("queued", [NAMES[1]], ""),
+                ("granted", [NAMES[1]], ""),
+                ("queued", [], ""),
+                ("gave up", [], ""),
+                ("released", [NAMES[1]], "command"),
+            ], losing
         assert number > 20
 
     def test_whichever_answer_is_lost_a_pool_is_changed_once(
@@ -81,8 +97,19 @@ class TestLostAnswers:
             assert through.lost == [("me", (NAMES[0],))], losing
             through.pools.delete_pool("T", force=False)
             number = len(between.paths) - first
-            (found,) = direct.gateway.read(read_all(direct.keys.prefix)).answers
-            assert found.items == (), losing
+            (found,) = direct.gateway.read(read_all(direct.keys.prefix, keys_only=True)).answers
+            kinds = {kv.key[len(direct.keys.prefix) :].split("/")[0] for kv in found.items}
+            assert kinds == {"event", "bucket"}, losing
+            assert story_of(direct) == [
+                ("pool made", NAMES, ""),
+                ("queued", NAMES[:1], ""),
+                ("granted", NAMES[:1], ""),
+                ("pool changed", ["T--4", "T--5"], ""),
+                ("lost", NAMES[:1], "removal"),
+                ("released", NAMES[:1], "removal"),
+                ("pool changed", [NAMES[1], NAMES[0]], ""),
+                ("pool deleted", names, ""),
+            ], losing
         assert number > 12
 
     def test_whichever_answer_is_lost_what_is_taken_by_force_is_taken_once_and_kept(
@@ -105,6 +132,13 @@ class TestLostAnswers:
             assert direct.held() == NAMES[:3]
             direct.engine.free("me")
             assert (keys_left(direct), direct.held()) == ([], []), losing
+            taken, more, *freed = story_of(direct)[3:]
+            assert taken == ("lost", NAMES[:1], "force"), losing
+            assert more == ("lost", NAMES[1:3], "force"), losing
+            assert sorted(freed) == [
+                ("released", NAMES[:1], "force"),
+                ("released", NAMES[1:3], "force"),
+            ], losing
         assert number >= 10
 
     def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:

@@ -1,0 +1,125 @@
+"""The end of a claim in etcd, or of a part of it: one transaction, however often it is tried."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+
+from leasectl.engines.etcd import event_facts
+from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import (
+    Json,
+    KeyValue,
+    absent,
+    delete,
+    delete_all,
+    present,
+    put,
+    read,
+    unchanged,
+)
+from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.records import Claim, encode_claim, encode_free, parse_claim
+from leasectl.errors import BackendUnreachable
+from leasectl.model import ReleasedBy
+from leasectl.system.clock import Clock
+
+
+class ClaimEnds:
+    """Ends claims below one prefix of a cluster.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        events: Of which there is one for each end.
+        clock: Where times come from.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys, events: EtcdEvents, *, clock: Clock) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._events = events
+        self._clock = clock
+
+    def end(
+        self,
+        claim_id: ClaimId,
+        claim: Claim,
+        held: KeyValue,
+        names: frozenset[str],
+        *,
+        is_alive: bool,
+        by: ReleasedBy,
+        reason: str = "",
+    ) -> bool:
+        """Put a claim's resources back among the free ones, if it is still as it was read.
+
+        Whether an earlier try did that whose answer was lost, or somebody else, is told by a key
+        that goes with the etcd lease. For what has none, it is told by what is left of the claim.
+
+        Args:
+            claim_id: Which.
+            claim: As it was read.
+            held: Where it was read.
+            names: Some of its names, or all.
+            is_alive: Whether it was good then.
+            by: Who ends it, for the record of events.
+            reason: Likewise; who does it by force, and why.
+
+        Returns:
+            Whether that has been done.
+        """
+        keys, rest = self._keys, claim.without(names)
+        alive = keys.alive(*claim_id)
+        marks = is_alive and claim.lease_duration_seconds is not None
+        mark = keys.ended(*claim_id, secrets.token_hex(8))
+        freed = [
+            put(
+                keys.free(claim_id.pool_type, each, name),
+                encode_free(claim.holder_identity, changes),
+            )
+            for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
+            if name in names
+        ]
+        outcome = self._events.commit(
+            [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
+            [
+                *freed,
+                *rewrite_claim(keys, claim_id.pool_type, rest),
+                *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if marks else []),
+            ],
+            [read(held.key), read(mark)],
+            events=event_facts.ended(
+                claim_id.pool_type, claim, names, by=by, now=self._clock.wall(), reason=reason
+            ),
+        )
+        done = outcome.succeeded
+        if outcome.repeated and not done:
+            left, marked = (found.first for found in outcome.answers)
+            gone = left is None or names.isdisjoint(parse_claim(left).names)
+            done = marked is not None if marks else gone
+        # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
+        if done and not rest.names and claim.lease_duration_seconds is not None:
+            revoke_unused(self._gateway, claim.etcd_lease_id)
+        return done
+
+
+def rewrite_claim(keys: Keys, pool_type: str, rest: Claim) -> list[Json]:
+    """What makes of a claim what is left of it, in a transaction."""
+    claim_id = ClaimId(pool_type, rest.etcd_lease_id)
+    if rest.names:
+        return [put(keys.held(*claim_id), encode_claim(rest))]
+    return [
+        delete(keys.held(*claim_id)),
+        delete(keys.alive(*claim_id)),
+        delete(keys.renewed(*claim_id)),
+        delete_all(keys.gone(*claim_id)),
+        delete(keys.owned(keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
+    ]
+
+
+def revoke_unused(gateway: Gateway, etcd_lease_id: int) -> None:
+    """End an etcd lease that nothing is attached to; if that fails it ends by itself."""
+    with contextlib.suppress(BackendUnreachable):
+        gateway.revoke(etcd_lease_id)

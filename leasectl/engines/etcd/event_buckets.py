@@ -1,0 +1,210 @@
+"""Buckets of events in etcd: what is attached to one etcd lease, and so goes at once.
+
+A bucket is written to until it is full or old, then the next is made: its name is a revision of
+etcd, so that names sort as the buckets were made. Whoever writes an event makes sure, by a guard,
+that its bucket is the one of now, so all events of a bucket are older than any of the next. A
+bucket's etcd lease lasts as long as events are to be kept. Etcd begins that time anew when another
+member comes to lead; so whoever makes a bucket also ends the oldest, when there are too many events
+or they are too old by its clock; but few at a time, as its clock may be wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.requests import (
+    Found,
+    KeyValue,
+    count,
+    put,
+    read,
+    read_all,
+    unchanged,
+)
+from leasectl.engines.etcd.key_values import name_in, read_time, unreadable
+from leasectl.engines.etcd.keys import Keys
+from leasectl.errors import CorruptState, LeaseError
+from leasectl.state.event import Kept
+from leasectl.system.clock import Clock
+from leasectl.text.fields import MALFORMED
+
+# Of what is kept, in time and in number: the more there are, the more exact, and the more often
+# somebody has to make one.
+_BUCKETS = 32
+_SMALLEST = 16  # events
+_DIGITS = 20  # of a name
+_MOST_ENDED_FOR_NUMBER, _MOST_ENDED_FOR_AGE = 8, 2
+
+
+class Bucket(NamedTuple):
+    """A bucket, as the key says that names it.
+
+    Args:
+        name: Its name, which sorts after all before it.
+        made: When it was made, wall clock, in seconds.
+        kept: For how long its events are kept, and how many.
+        etcd_lease_id: What its events are attached to; 0 for what can't be written to.
+        create_revision: Of the key: all events in the buckets before are older.
+    """
+
+    name: str
+    made: float
+    kept: Kept
+    etcd_lease_id: int
+    create_revision: int
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether events can be attached to it."""
+        return self.etcd_lease_id != 0
+
+    @property
+    def span_seconds(self) -> float:
+        """For how long it is written to."""
+        return self.kept.seconds / _BUCKETS
+
+    @property
+    def size(self) -> int:
+        """How many events it takes."""
+        return max(self.kept.number // _BUCKETS, _SMALLEST)
+
+
+def encode_bucket(name: str, made: float, kept: Kept) -> str:
+    """Write a bucket; `parse_bucket` reads it back."""
+    return json.dumps({"bucket": name, "made": made, **kept._asdict()})
+
+
+def parse_bucket(kv: KeyValue) -> Bucket:
+    """Read a key below ``bucket/``.
+
+    Raises:
+        CorruptState: Nobody of ours has written it so.
+    """
+    try:
+        record = json.loads(kv.value)
+        name = record["bucket"]
+        if not (len(name) == _DIGITS and name.isdecimal() and name.isascii()):
+            raise ValueError("a bucket has no name")
+        kept = Kept(read_time(record["seconds"]), int(record["number"]))
+        return Bucket(name, read_time(record["made"]), kept, kv.etcd_lease_id, kv.create_revision)
+    except MALFORMED as error:
+        raise unreadable(kv, error) from error
+
+
+class EventBuckets:
+    """The buckets below one prefix of a cluster, for who writes events.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        kept: For how long events are kept, and how many; None for as it was before.
+        clock: Where times come from.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys, *, kept: Kept | None, clock: Clock) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._kept = kept
+        self._clock = clock
+
+    def is_old(self, bucket: Bucket) -> bool:
+        """Tell whether a bucket has been written to for long enough."""
+        return self._clock.wall() - bucket.made > bucket.span_seconds
+
+    def follow(self, seen: KeyValue | None) -> KeyValue | None:
+        """Make the next bucket, if that is called for, and end the oldest.
+
+        Args:
+            seen: The bucket of now, as it was just read; None where there is none.
+
+        Returns:
+            The bucket of now.
+
+        Raises:
+            LeaseError: It couldn't be made.
+        """
+        bucket = usable_bucket(seen)
+        events = self._keys.events()
+        own = events if bucket is None else self._keys.events_in(bucket.name)
+        outcome = self._gateway.read(
+            read(self._keys.bucket_now()),
+            count(own),
+            count(events),
+            read_all(self._keys.buckets()),
+        )
+        now, in_it, in_all, all_buckets = outcome.answers
+        if now.first != seen:
+            return now.first
+        if bucket is not None and in_it.count < bucket.size and not self.is_old(bucket):
+            return seen
+        kept = self._kept or (bucket.kept if bucket else Kept())
+        made = self._make(seen, outcome.revision, kept)
+        with contextlib.suppress(LeaseError):  # whoever makes the next goes on
+            self._end_oldest(readable_buckets(all_buckets), kept, in_all.count)
+        return made
+
+    def _make(self, seen: KeyValue | None, revision: int, kept: Kept) -> KeyValue | None:
+        keys, etcd_lease_id = self._keys, new_etcd_lease_id()
+        name = f"{revision:0{_DIGITS}d}"
+        record = encode_bucket(name, self._clock.wall(), kept)
+        self._gateway.grant(etcd_lease_id, math.ceil(kept.seconds * (1 + 1 / _BUCKETS)))
+        now, before = keys.bucket_now(), 0 if seen is None else seen.mod_revision
+        with contextlib.suppress(EtcdLeaseGone):  # it has taken too long
+            outcome = self._gateway.commit(
+                [unchanged(now, before)],
+                [
+                    put(now, record, etcd_lease_id=etcd_lease_id),
+                    put(keys.bucket(name), record, etcd_lease_id=etcd_lease_id),
+                    read(now),
+                ],
+                [read(now)],
+            )
+            (found,) = outcome.answers
+            if found.first is None or found.first.etcd_lease_id != etcd_lease_id:
+                self._gateway.revoke(etcd_lease_id)  # somebody else was first
+            return found.first
+        return None
+
+    def _end_oldest(self, buckets: Sequence[Bucket], kept: Kept, number: int) -> None:
+        """End buckets that are too many or too old; never the last, to which somebody may write."""
+        oldest = [each for each in buckets[:-1] if each.is_usable][:_MOST_ENDED_FOR_NUMBER]
+        if not oldest:
+            return
+        counts = self._gateway.read(
+            *(count(self._keys.events_in(each.name)) for each in oldest)
+        ).answers
+        followers = (each.made for each in buckets[1:])
+        for index, (bucket, found, end) in enumerate(zip(oldest, counts, followers)):
+            is_over = number - found.count >= kept.number
+            is_old = index < _MOST_ENDED_FOR_AGE and self._clock.wall() - end > kept.seconds
+            if not is_over and not is_old:
+                return
+            self._gateway.revoke(bucket.etcd_lease_id)
+            number -= found.count
+
+
+def usable_bucket(kv: KeyValue | None) -> Bucket | None:
+    """The bucket of now, if events can be written to it."""
+    if kv is None:
+        return None
+    with contextlib.suppress(CorruptState):
+        bucket = parse_bucket(kv)
+        return bucket if bucket.is_usable else None
+    return None
+
+
+def readable_buckets(found: Found) -> list[Bucket]:
+    """The buckets that there are, the oldest first, but for what somebody else wrote there."""
+    buckets = []
+    for kv in found.items:
+        with contextlib.suppress(CorruptState):
+            bucket = parse_bucket(kv)
+            if bucket.name == name_in(kv):
+                buckets.append(bucket)
+    return buckets

@@ -1,0 +1,96 @@
+"""Events in etcd as they are read: bucket by bucket, whose order is that of the events in them.
+
+Nothing is written to a bucket any more once there is another. So whoever reads them one after the
+other has all events in their order, although time goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from leasectl.engines.etcd.event_buckets import Bucket, readable_buckets
+from leasectl.engines.etcd.event_records import parse_event, revision_before
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import (
+    KeyValue,
+    read_all,
+    read_created_after,
+    read_last_created,
+)
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.event_log import EventWatch
+from leasectl.errors import CorruptState
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+
+# What clocks may differ by, of those who write.
+_SLACK_SECONDS = 3600.0
+
+
+class EtcdEventLog:
+    """The events below one prefix of a cluster, as `EventLog`.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys) -> None:
+        self._gateway = gateway
+        self._keys = keys
+
+    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+        """As `EventLog.read`; what somebody else has written there is left out.
+
+        Which buckets have none from ``since`` on, or none until ``until``, is told by the dates at
+        which they were made, with room for clocks that are wrong by an hour.
+        """
+        seen = revision_before(after)
+        for bucket in _chosen(self._buckets(), wanted, seen):
+            prefix = self._keys.events_in(bucket.name, wanted.type)
+            asked = read_created_after(prefix, seen) if after else read_all(prefix)
+            (found,) = self._gateway.read(asked).answers
+            for event in sorted(_readable(found.items)):
+                if event.number > after and wanted.wants(event):
+                    yield event
+
+    def last_number(self) -> int:
+        listed = self._gateway.read(read_all(self._keys.buckets()))
+        for bucket in reversed(readable_buckets(listed.answers[0])):
+            prefix = self._keys.events_in(bucket.name)
+            (last,) = self._gateway.read(
+                read_last_created(prefix, before=listed.revision + 1)
+            ).answers
+            if last.first is not None:
+                seen = last.first.create_revision - 1
+                (found,) = self._gateway.read(read_created_after(prefix, seen)).answers
+                return max((each.number for each in _readable(found.items)), default=0)
+        return 0
+
+    def watch(self) -> EventWatch:
+        from leasectl.engines.etcd.waiting.event_watch import EtcdEventWatch
+
+        return EtcdEventWatch(self._gateway, self._keys)
+
+    def _buckets(self) -> list[Bucket]:
+        (found,) = self._gateway.read(read_all(self._keys.buckets())).answers
+        return readable_buckets(found)
+
+
+def _chosen(buckets: Sequence[Bucket], wanted: EventFilter, seen: int) -> Iterator[Bucket]:
+    """Those that may have wanted events of revisions after the one that was seen last."""
+    for bucket, following in zip(buckets, (*buckets[1:], None)):
+        if following is not None:
+            if following.create_revision <= seen + 1:
+                continue
+            if wanted.since is not None and following.made + _SLACK_SECONDS < wanted.since:
+                continue
+        if wanted.until is not None and bucket.made - _SLACK_SECONDS > wanted.until:
+            continue
+        yield bucket
+
+
+def _readable(items: Sequence[KeyValue]) -> Iterator[Event]:
+    for kv in items:
+        with contextlib.suppress(CorruptState):
+            yield parse_event(kv)
