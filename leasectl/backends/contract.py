@@ -94,6 +94,7 @@ class Progress(NamedTuple):
         longest_held_seconds: For how long that is.
         next_grant_in_seconds: Until the pool's pace allows the next grant; None when it does so
             now, and where that can't be told.
+        pace_seconds: Of the pool; 0 for none, and where that isn't told.
     """
 
     waited_seconds: float
@@ -103,6 +104,7 @@ class Progress(NamedTuple):
     longest_holder: str | None = None
     longest_held_seconds: float = 0.0
     next_grant_in_seconds: float | None = None
+    pace_seconds: float = 0.0
 
 
 class Patience(NamedTuple):

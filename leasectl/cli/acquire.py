@@ -105,7 +105,9 @@ def command(
             ends = interrupts(trap, guard)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
             with wait_limit(wait_seconds):
-                with reported(request, wait_seconds, ends, quiet=quiet) as waiting:
+                with reported(
+                    request, wait_seconds, ends, events=lambda: service.events, quiet=quiet
+                ) as waiting:
                     handle = acquire(
                         service,
                         request,

@@ -51,7 +51,13 @@ def command(
             ends = interrupts(trap, record.guard)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
             with wait_limit(wait_seconds):
-                with reported(record.request, wait_seconds, ends, quiet=quiet) as waiting:
+                with reported(
+                    record.request,
+                    wait_seconds,
+                    ends,
+                    events=lambda: service.backend_of(record).events,
+                    quiet=quiet,
+                ) as waiting:
                     held = reacquire(service, record.id, patience=waiting.patience)
                     waiting.got(held)
                 print_and_announce(service, held, trap, "json" if as_json else "handle")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,10 @@ from leasectl.run.plan import OnLost, Plan
 from leasectl.run.runner import Runner
 from leasectl.system.signals import die_of
 from leasectl.text.printable import printable
+
+if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
+    from leasectl.leases.service import Service
 
 EXAMPLE = """\b
 Example:
@@ -167,9 +171,18 @@ def command(
         environ=dict(os.environ),
     )
     try:
-        with reported(request, wait_seconds, (), quiet=quiet) as waiting:
+        opened: list[Service] = []
+
+        def events() -> EventLog | None:
+            return opened[0].events if opened else None
+
+        def open_once() -> Service:
+            opened.append(open_service(backend))
+            return opened[0]
+
+        with reported(request, wait_seconds, (), events=events, quiet=quiet) as waiting:
             runner = Runner(
-                lambda: open_service(backend),
+                open_once,
                 plan,
                 before_acquire=lambda ends: sleep_jitter(jitter_seconds, ends, quiet=quiet),
                 warn=waiting.warn,

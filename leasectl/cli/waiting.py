@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.backends.kinds import either
@@ -23,8 +22,13 @@ from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import listed
 
+if TYPE_CHECKING:
+    from leasectl.cli.waiting_facts import Events, WaitingFacts
+
 TERMINAL_REPORT_SECONDS = 1.0
 LOG_REPORT_SECONDS = 60.0
+# Long enough to be read.
+_TURN_SECONDS = 4.0
 
 
 class Waiting(NamedTuple):
@@ -44,7 +48,12 @@ class Waiting(NamedTuple):
 
 @contextmanager
 def reported(
-    request: Request, wait_seconds: float | None, interrupts: Sequence[Interrupt], *, quiet: bool
+    request: Request,
+    wait_seconds: float | None,
+    interrupts: Sequence[Interrupt],
+    *,
+    events: Events,
+    quiet: bool,
 ) -> Iterator[Waiting]:
     """Wait inside with what this gives; the progress is shown meanwhile.
 
@@ -52,9 +61,10 @@ def reported(
         request: What is waited for.
         wait_seconds: For how long at most; None for no limit.
         interrupts: What ends the wait.
+        events: As `WaitingFacts` has it.
         quiet: Show nothing, and so never wake up to do so.
     """
-    reporter = _Reporter(request, wait_seconds)
+    reporter = _Reporter(request, wait_seconds, events)
     patience = Patience(
         wait_seconds=wait_seconds,
         interrupts=tuple(interrupts),
@@ -78,11 +88,14 @@ class _Reporter:
     Args:
         request: What is waited for.
         wait_seconds: For how long at most; None for no limit.
+        events: As `WaitingFacts` has it.
     """
 
-    def __init__(self, request: Request, wait_seconds: float | None) -> None:
+    def __init__(self, request: Request, wait_seconds: float | None, events: Events) -> None:
         self._request = request
         self._wait_seconds = wait_seconds
+        self._events = events
+        self._told: WaitingFacts | None = None
         self._since: float | None = None  # when the wait began that was shown
         self.is_live = sys.stderr.isatty() and _obeys_escapes()
         self._shown = False
@@ -113,58 +126,33 @@ class _Reporter:
         self.clear()
         note(text)
 
+    def _facts(self) -> WaitingFacts:
+        if self._told is None:
+            from leasectl.cli.waiting_facts import WaitingFacts
+
+            self._told = WaitingFacts(self._request, self._wait_seconds, self._events)
+        return self._told
+
     def report(self, progress: Progress) -> None:
         if self._since is None:
             self._since = boottime_seconds() - progress.waited_seconds
-        parts = self._parts(progress)
+        parts = self._facts().tell(progress)
         if not self.is_live:
-            note(", ".join(parts))
+            note(", ".join(each.text for each in parts))
             return
         from leasectl.cli.waiting_line import fit_line
 
         with contextlib.suppress(OSError):  # the terminal is gone
             columns = os.get_terminal_size(2).columns or 80
-            line = fit_line(parts, either(self._request.types), max(20, columns - 1))
+            width, turn = max(20, columns - 1), int(progress.waited_seconds / _TURN_SECONDS)
+            line = fit_line(parts, either(self._request.types), width, turn=turn)
             self._shown = _draw(line)
-
-    def _parts(self, progress: Progress) -> list[str]:
-        types = either(self._request.types)
-        waited = f"waited {format_duration(progress.waited_seconds)}"
-        if progress.position is None:
-            parts = [f"waiting for {types}: {waited}"]
-        else:
-            parts = [
-                f"waiting for {types}: place {progress.position}",
-                f"{progress.held}/{progress.capacity} held",
-                waited,
-            ]
-            rule = _held_back_by(self._request, progress)
-            if rule is not None and progress.held < progress.capacity:
-                parts.append(rule)
-        if self._wait_seconds is not None:
-            left = max(0.0, self._wait_seconds - progress.waited_seconds)
-            parts.append(f"gives up in {format_duration(math.ceil(left))}")
-        if progress.longest_holder is not None:
-            held = format_duration(progress.longest_held_seconds)
-            parts.append(f"longest {held} by {progress.longest_holder}")
-        return parts
 
 
 def _obeys_escapes() -> bool:
     from leasectl.cli.terminal import obeys_escapes
 
     return obeys_escapes(2)
-
-
-def _held_back_by(request: Request, progress: Progress) -> str | None:
-    """Which rule keeps a request from what is free."""
-    if progress.position != 1:
-        return "first come, first served"
-    if request.name is not None:
-        return f"only {request.name} will do"
-    if request.count > 1:
-        return f"all {request.count} at once, or none"
-    return None
 
 
 def _named(names: Sequence[str]) -> str:

@@ -3,49 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leasectl.text.width import cells, shorten
 
 # Less of a text than this says nothing.
 _SUBJECT_AT_LEAST = 16
 _LEAD = "waiting for "
-_LAST_AT_LEAST = 13
-# How long it has been and may yet be is what people look for.
-_ALWAYS = ("waited ", "gives up ")
 
 
-def fit_line(parts: Sequence[str], subject: str, width: int) -> str:
+class Told(NamedTuple):
+    """One thing that is told of a wait.
+
+    Args:
+        text: What is said.
+        goes: Where room is short, what is told goes in this order, 1 first; 0 stays.
+        short: What is said then before it goes; None for nothing shorter.
+    """
+
+    text: str
+    goes: int = 0
+    short: str | None = None
+
+
+def fit_line(parts: Sequence[Told], subject: str, width: int, *, turn: int = 0) -> str:
     """Join what is told of a wait, in one line of a terminal.
 
-    What is waited for is cut first; then the words before it go, and what is told last is cut or
-    goes, until the rest fits.
+    What is waited for is cut first; then the words before it go, and then what may go, whole. What
+    goes first of all takes its turn in place of the others.
 
     Args:
         parts: What is told; the first is "waiting for", the subject and what may follow, and stays.
         subject: What is waited for.
         width: Cells that the line may take.
+        turn: Counts up while the line is shown; each third shows what would have gone first.
     """
-    line = ", ".join(parts)
+    line = _joined([each.text for each in parts])
     if cells(line) <= width:
         return line
-    head, *rest = parts
-    shortest = head.replace(subject, shorten(subject, _SUBJECT_AT_LEAST), 1)
-    needed = rest if rest and rest[-1].startswith(_ALWAYS) else rest[:-1]
-    if _total([shortest, *needed]) > width:
-        head, shortest = head[len(_LEAD) :], shortest[len(_LEAD) :]
-    while _total([shortest, *rest]) > width:
-        room = width - _total([shortest, *rest[:-1], ""])
-        if room >= _LAST_AT_LEAST and not rest[-1].startswith(_ALWAYS):
-            rest[-1] = shorten(rest[-1], room, cut="end")
-            break
-        missed_least = [each for each in rest if not each.startswith(_ALWAYS)][-1:]
-        if not missed_least:
-            break
-        rest.remove(*missed_least)
-    room = cells(subject) + width - _total([head, *rest])
-    head = head.replace(subject, shorten(subject, max(room, _SUBJECT_AT_LEAST)), 1)
-    return shorten(", ".join([head, *rest]), width, cut="end")
+    said = [each.short or each.text for each in parts]
+    full, shortest = said[0], said[0].replace(subject, shorten(subject, _SUBJECT_AT_LEAST), 1)
+    if cells(_joined([shortest, *said[1:]])) > width:
+        full, shortest = full[len(_LEAD) :], shortest[len(_LEAD) :]
+    kept = _kept(parts, [shortest, *said[1:]], width, first_goes_last=turn % 3 == 2)
+    rest = [said[n] for n in kept[1:]]
+    room = cells(subject) + width - cells(_joined([full, *rest]))
+    head = full.replace(subject, shorten(subject, max(room, _SUBJECT_AT_LEAST)), 1)
+    return shorten(_joined([head, *rest]), width, cut="end")
 
 
-def _total(parts: Sequence[str]) -> int:
-    return cells(", ".join(parts))
+def _kept(
+    parts: Sequence[Told], said: Sequence[str], width: int, *, first_goes_last: bool
+) -> list[int]:
+    """The positions of what there is room for."""
+    kept = list(range(len(parts)))
+    going = sorted((n for n in kept if parts[n].goes), key=lambda n: parts[n].goes)
+    if first_goes_last:
+        going = going[1:] + going[:1]
+    for position in going:
+        if cells(_joined([said[n] for n in kept])) <= width:
+            break
+        kept.remove(position)
+    # What went early may have been longer than what went after it.
+    for position in reversed(going):
+        again = sorted({*kept, position})
+        if cells(_joined([said[n] for n in again])) <= width:
+            kept = again
+    return kept
+
+
+def _joined(said: Sequence[str]) -> str:
+    return ", ".join(said)

@@ -97,6 +97,7 @@ class Standing(NamedTuple):
         longest_since: When that was acquired, wall clock, in seconds; 0 for nobody.
         next_grant_at: When the pool's pace allows the next grant, on the elapsed clock; None when
             it does so now, and where that can't be told.
+        pace_seconds: Of the pool; 0 for none, and where that isn't told.
     """
 
     position: int
@@ -106,6 +107,7 @@ class Standing(NamedTuple):
     longest_holder: str | None = None
     longest_since: float = 0.0
     next_grant_at: float | None = None
+    pace_seconds: float = 0.0
 
 
 class Pool(NamedTuple):

@@ -300,6 +300,7 @@ class PoolTurn:
             longest_held_seconds=held_seconds,
             waited_seconds=self._clock.elapsed() - self._start,
             next_grant_in_seconds=self._until_next_grant(now),
+            pace_seconds=now.pace_seconds,
         )
 
 

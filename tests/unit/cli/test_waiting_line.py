@@ -6,7 +6,13 @@ import signal
 
 import pytest
 
-from leasectl.cli.waiting_line import fit_line
+from leasectl.backends.contract import Progress
+from leasectl.cli.waiting_facts import WaitingFacts
+from leasectl.cli.waiting_line import Told, fit_line
+from leasectl.engines.event_log import EventLog
+from leasectl.errors import BackendUnreachable
+from leasectl.model import Request
+from leasectl.state.event import Event, EventFilter
 from leasectl.text.width import cells
 from tests.kit.support import Cli
 from tests.kit.terminal import CTRL_C, terminal
@@ -16,14 +22,26 @@ HOLDER = (
     "periodic-ci-openshift-release-master-nightly-4.19-e2e-azure-ovn-upgrade/1894762183746583552"
     f"/e2e-azure-ovn-upgrade-ipi-install-install/{TYPE}-aB3xYz"
 )
+BUILD = "1894762183746583552"
 TIMES = ("waited 12m3s", "gives up in 17m57s")
 
 
-def told(subject: str, *, place: bool = True, longest: bool = True) -> list[str]:
+def told(
+    subject: str, *, place: bool = True, longest: bool = True, likely: bool = False
+) -> list[Told]:
+    waited, gives_up = Told(TIMES[0]), Told(TIMES[1], goes=5)
     if not place:
-        return [f"waiting for {subject}: {TIMES[0]}", TIMES[1]]
-    parts = [f"waiting for {subject}: place 3", "4/4 held", *TIMES]
-    return [*parts, f"longest 1h12m by {HOLDER}"] if longest else parts
+        return [Told(f"waiting for {subject}: {TIMES[0]}"), gives_up]
+    parts = [Told(f"waiting for {subject}: place 3"), Told("4/4 held", goes=3), waited]
+    if likely:
+        parts.append(Told("likely 20m more", goes=4))
+    parts.append(gives_up)
+    by = Told(f"longest 1h12m by {HOLDER}", goes=1, short=f"longest 1h12m by {BUILD}")
+    return [*parts, by] if longest else parts
+
+
+def whole(parts: list[Told]) -> str:
+    return ", ".join(part.text for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +52,9 @@ def told(subject: str, *, place: bool = True, longest: bool = True) -> list[str]
         (
             119,
             "waiting for openshif…a-slice: place 3, 4/4 held, waited 12m3s, gives up in 17m57s, "
-            "longest 1h12m by periodic-ci-opensh…",
+            f"longest 1h12m by {BUILD}",
         ),
-        (1000, ", ".join(told(TYPE))),
+        (1000, whole(told(TYPE))),
     ],
 )
 def test_with_real_names(width: int, line: str) -> None:
@@ -60,7 +78,85 @@ def test_it_fits_and_says_how_long(subject: str, place: bool, longest: bool) -> 
 
 def test_what_fits_is_left_alone() -> None:
     parts = told("lab", longest=False)
-    assert fit_line(parts, "lab", len(", ".join(parts))) == ", ".join(parts)
+    assert fit_line(parts, "lab", len(whole(parts))) == whole(parts)
+
+
+def test_at_80_columns_who_holds_longest_has_its_turn_and_is_whole() -> None:
+    lines = [fit_line(told(TYPE, likely=True), TYPE, 79, turn=turn) for turn in range(4)]
+    times = "openshift…ota-slice: place 3, waited 12m3s, likely 20m more, gives up in 17m57s"
+    holder = f"openshift…ta-slice: place 3, waited 12m3s, longest 1h12m by {BUILD}"
+    assert lines == [times, times, holder, times]
+    parts = [part for part in told("azure--install", likely=True) if part.text != TIMES[1]]
+    assert fit_line(parts, "azure--install", 79, turn=2) == (
+        f"azure--install: place 3, waited 12m3s, longest 1h12m by {BUILD}"
+    )
+
+
+class Events:
+    """As many holds of the same time as there are."""
+
+    def __init__(self, seconds: float, number: int) -> None:
+        self._released = Event(1, 0.0, "released", "T", hold_seconds=seconds)
+        self._number = number
+        self.reads = 0
+
+    def last_number(self) -> int:
+        return self._number
+
+    def read(self, wanted: EventFilter, *, after: int = 0) -> list[Event]:
+        self.reads += 1
+        return [self._released] * self._number
+
+
+class TestWhatIsTold:
+    PROGRESS = Progress(
+        5.0,
+        position=2,
+        held=4,
+        capacity=4,
+        longest_holder=HOLDER,
+        longest_held_seconds=600.0,
+    )
+
+    def tell(
+        self, progress: Progress, request: Request | None = None, events: object = None
+    ) -> list[str]:
+        facts = WaitingFacts(request or Request("T"), None, lambda: events)  # type: ignore[arg-type, return-value]
+        return [part.text for part in facts.tell(progress)][:-1]
+
+    def test_how_long_it_is_likely_to_be_by_what_was_held_lately(self) -> None:
+        said = self.tell(self.PROGRESS, events=Events(1200.0, 9))
+        assert said == ["waiting for T: place 2", "4/4 held", "waited 5s", "likely 13m more"]
+        for progress, request, events in (
+            (self.PROGRESS, None, None),
+            (self.PROGRESS, None, Events(1200.0, 0)),
+            (self.PROGRESS, Request("T", name="T--01"), Events(1200.0, 9)),
+            (self.PROGRESS, Request("T", other_types=("U",)), Events(1200.0, 9)),
+            (Progress(5.0), None, Events(1200.0, 9)),
+        ):
+            assert not [each for each in self.tell(progress, request, events) if "likely" in each]
+
+    def test_who_waits_for_the_pace_is_told_when_that_is_over(self) -> None:
+        free = self.PROGRESS._replace(position=1, held=2, next_grant_in_seconds=13.2)
+        assert self.tell(free, events=Events(1200.0, 9))[3:] == ["next grant in 14s"]
+        # Behind others the pace is one thing of several.
+        behind = free._replace(position=3, pace_seconds=60.0)
+        assert self.tell(behind, events=Events(1200.0, 9))[3:] == [
+            "next grant in 14s",
+            "likely 10m more",
+        ]
+
+    def test_events_are_read_seldom_and_no_failure_of_that_is_the_waits(self) -> None:
+        events = Events(1200.0, 9)
+        facts = WaitingFacts(Request("T"), None, lambda: events)  # type: ignore[arg-type, return-value]
+        for _ in range(50):
+            facts.tell(self.PROGRESS)
+        assert events.reads == 1
+
+        def away() -> EventLog:
+            raise BackendUnreachable("away")
+
+        assert len(WaitingFacts(Request("T"), None, away).tell(self.PROGRESS)) == 4
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
