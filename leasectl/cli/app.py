@@ -41,6 +41,7 @@ COMMANDS = (
     "renew",
     "cat",
     "status",
+    "stats",
     "pool",
     "serve",
     "init",

@@ -32,6 +32,7 @@ _FRAME = _LABEL + 1
 _LEAST_BESIDE = 60  # cells, for three pictures side by side
 _LEAST_BARS = 8
 _HEIGHT_ALONE, _HEIGHT_BESIDE = 5, 4
+_LEAST_SHOWN = 0.02  # who is granted at once has waited, too, for an instant
 
 Span = tuple[str, "Colour | None"]
 Line = tuple[Span, ...]
@@ -163,7 +164,7 @@ class _Frame(NamedTuple):
         yield ((" " * _FRAME, None), (chart.title, None))
         for level in range(self.height - 1, -1, -1):
             label = _short(chart.top) if level == self.height - 1 else "0" if level == 0 else ""
-            bars = "".join(self._cell(value / chart.top, level) for value in chart.values)
+            bars = "".join(self._cell(value, chart.top, level) for value in chart.values)
             yield ((f"{label:>{_LABEL}}{self.charset.side}", None), (bars, chart.colour))
         marks = time_marks(
             series.since,
@@ -173,11 +174,11 @@ class _Frame(NamedTuple):
         )
         yield from self._axis([(self._column(mark, series), mark.label) for mark in marks])
 
-    def _cell(self, share: float, level: int) -> str:
-        """What a column shows at one height, of a value that is a share of the top."""
+    def _cell(self, value: float, top: int, level: int) -> str:
+        """What a column shows at one height."""
         steps = len(self.charset.bars)
-        filled = math.ceil(share * self.height * steps - 1e-9) if share > 0 else 0
-        here = min(steps, filled - level * steps)
+        share = value / top if value >= _LEAST_SHOWN else 0.0
+        here = min(steps, math.ceil(share * self.height * steps - 1e-9) - level * steps)
         return self.charset.bars[here - 1] if here > 0 else " "
 
     def _column(self, mark: Mark, series: Series) -> int:
@@ -191,7 +192,8 @@ class _Frame(NamedTuple):
                 axis[column] = self.charset.mark
                 labels += " " * begins + label
         yield ((" " * _LABEL + self.charset.corner + "".join(axis), None),)
-        yield ((" " * _FRAME + labels, None),)
+        if labels:
+            yield ((" " * _FRAME + labels, None),)
 
 
 def _top(values: Sequence[float]) -> int:

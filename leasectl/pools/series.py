@@ -83,47 +83,46 @@ class _Scale(NamedTuple):
     def width(self) -> float:
         return (self.until - self.since) / self.steps
 
-    def step_of(self, at: float) -> int:
-        """Which step a time is in; that it is in one at all is known."""
-        if not self.width:
-            return 0
-        return min(self.steps - 1, max(0, int((at - self.since) / self.width)))
-
     def means(self, intervals: Iterable[tuple[float, float, int]]) -> tuple[float, ...]:
         """How much there was in each step, on average, of what lasts for a time and has a size."""
-        if not self.width:
-            return (0.0,) * self.steps
-        within = [0.0] * self.steps  # of those that begin or end there
-        change = [0] * (self.steps + 1)  # of those that last all of it
+        steps, width, since = self.steps, self.width, self.since
+        if not width:
+            return (0.0,) * steps
+        # Of each interval all steps from its first on have the whole of it, from its last on none;
+        # those two have a part. What ends with the scale ends in a step of its own.
+        whole, part = [0] * (steps + 2), [0.0] * (steps + 1)
         for begin, end, size in intervals:
-            begin, end = max(begin, self.since), min(end, self.until)
-            if begin >= end:
+            first_at = (begin - since) / width if begin > since else 0.0
+            last_at = (end - since) / width
+            if last_at > steps:
+                last_at = float(steps)
+            if first_at >= last_at:
                 continue
-            first, last = self.step_of(begin), self.step_of(end)
-            if first == last:
-                within[first] += size * (end - begin) / self.width
-                continue
-            within[first] += size * (first + 1 - (begin - self.since) / self.width)
-            within[last] += size * ((end - self.since) / self.width - last)
-            change[first + 1] += size
-            change[last] -= size
+            first, last = int(first_at), int(last_at)
+            whole[first + 1] += size
+            whole[last] -= size
+            part[first] += size * (first + 1 - first_at)
+            part[last] += size * (last_at - last)
         return tuple(
-            round(max(0.0, whole + part), 6) for whole, part in zip(accumulate(change), within)
+            round(max(0.0, a + b), 6) for _, a, b in zip(range(steps), accumulate(whole), part)
         )
 
 
 def _starts(timeline: Timeline, scale: _Scale) -> tuple[int, ...]:
+    since, until, steps, width = *scale, scale.width
     grants = sorted(timeline.grants)
-    found = [0] * scale.steps
+    found = [0] * (steps + 1)
     for at, number in zip(grants, starts_within(grants)):
-        if scale.since <= at <= scale.until:
-            step = scale.step_of(at)
-            found[step] = max(found[step], number)
-    if scale.width >= PEAK_SECONDS:
+        if since <= at <= until:
+            step = int((at - since) / width) if width else 0
+            if number > found[step]:
+                found[step] = number
+    found[steps - 1] = max(found.pop(), found[steps - 1])  # of the last instant
+    if width >= PEAK_SECONDS:
         return tuple(found)
     # In short steps a minute goes on beyond the step of its grant.
-    for step in range(scale.steps):
-        begin = scale.since + step * scale.width
+    for step in range(steps):
+        begin = since + step * width
         minute = bisect_right(grants, begin) - bisect_right(grants, begin - PEAK_SECONDS)
         found[step] = max(found[step], minute)
     return tuple(found)
