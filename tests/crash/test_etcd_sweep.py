@@ -25,12 +25,14 @@ from leasectl.leases.announce import announce
 from leasectl.leases.release import finish, release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
+from leasectl.state.event import EventFilter, Kept
 from tests.crash.sweeping import Sweep
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import Claim, broken_invariants
 from tests.kit.killing import kill_at
 from tests.kit.loading import load_everything
+from tests.kit.story import story_of
 from tests.kit.support import eventually
 
 # So many that no command waits for what the dead still have.
@@ -39,6 +41,8 @@ TTL_SECONDS = 2.0
 MOST_REQUESTS = 60
 NO_WAIT = Patience(wait_seconds=0)
 WANTED = ("-q", "-t", "T", "-c", "2", "--ttl", "2s")
+# Of which others are written to every so often: what kills meet as well.
+KEPT = Kept(32 * 4.0, 100_000)
 STRIDE = 25  # of some thousand calls into the system; another part of them on each Python
 
 
@@ -72,6 +76,7 @@ class EtcdSweep:
 
     def __init__(self, hosts: Hosts, folder: Path) -> None:
         self._hosts = hosts
+        hosts.keep_events(KEPT)
         self.sweep = Sweep(hosts.new(), folder, backend=hosts.url, capacity=CAPACITY)
         self._killed: dict[str, str] = {}  # by the ids of their handles: when
 
@@ -147,9 +152,21 @@ class EtcdSweep:
             assert active == self.sweep.kept, [self._killed.get(each) for each in active]
             handle = acquire(service, Request("T", count=CAPACITY), patience=NO_WAIT)
             finish(service, handle)
+        self._check_story()
         checks = json.loads(self.sweep.cli("doctor", "--json").out)["checks"]
         assert [each for each in checks if each["status"] == "fail"] == []
         print(f"{self.sweep.kills} kills")
+
+    def _check_story(self) -> None:
+        """No grant without its event, nor the reverse; each came to one end, and nothing else did.
+
+        A waiter that died leaves no event by itself where etcd ends its ticket.
+        """
+        events = list(self._hosts.access.events.read(EventFilter(type="T")))
+        story = story_of(events)
+        assert (story.broken, story.held) == ([], {}), self._killed
+        grants = [event.grant for event in events if event.kind == "granted"]
+        assert grants == list(range(1, self._hosts.access.grants() + 1)), self._killed
 
     def _broken(self) -> list[str]:
         pool = self._hosts.access.pool()

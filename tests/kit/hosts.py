@@ -14,7 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from leasectl.engines.etcd.event_buckets import EventBuckets
 from leasectl.engines.etcd.keys import Keys
+from leasectl.state.event import Kept
+from leasectl.system.clock import Clock
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli, Started, eventually
@@ -49,6 +52,11 @@ class Hosts:
     def pool(self, *names: str, pool_type: str = "T") -> None:
         """Make a pool."""
         self.access.pools.create_pool(pool_type, names)
+
+    def keep_events(self, kept: Kept) -> None:
+        """Say how long events are kept, to all who don't say so themselves; before the first."""
+        buckets = EventBuckets(self.access.gateway, self.access.keys, kept=kept, clock=Clock())
+        buckets.follow(None)
 
     def new(self, *, through: str | None = None, **env: str) -> Cli:
         """One more state directory.

@@ -139,15 +139,17 @@ class EventBuckets:
             read_all(self._keys.buckets()),
         )
         now, in_it, in_all, all_buckets = outcome.answers
-        if now.first != seen:
+        bucket = usable_bucket(now.first)
+        if bucket is not None and (now.first != seen or self._has_room(bucket, in_it.count)):
             return now.first
-        if bucket is not None and in_it.count < bucket.size and not self.is_old(bucket):
-            return seen
         kept = self._kept or (bucket.kept if bucket else Kept())
-        made = self._make(seen, outcome.revision, kept)
+        made = self._make(now.first, outcome.revision, kept)
         with contextlib.suppress(LeaseError):  # whoever makes the next goes on
             self._end_oldest(readable_buckets(all_buckets), kept, in_all.count)
         return made
+
+    def _has_room(self, bucket: Bucket, number: int) -> bool:
+        return number < bucket.size and not self.is_old(bucket)
 
     def _make(self, seen: KeyValue | None, revision: int, kept: Kept) -> KeyValue | None:
         keys, etcd_lease_id = self._keys, new_etcd_lease_id()

@@ -16,7 +16,7 @@ from leasectl.engines.etcd.engine import EtcdEngine
 from leasectl.engines.etcd.event_log import EtcdEventLog
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.engines.etcd.gateway.requests import read, read_all
 from leasectl.engines.etcd.key_values import etcd_lease_id_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
@@ -110,6 +110,11 @@ class Access:
 
     def queue(self) -> list[str]:
         return [entry.claim_key for entry in self.pool().queue]
+
+    def grants(self) -> int:
+        """How many there have been in the pool."""
+        (found,) = self.gateway.read(read(self.keys.grants("T"))).answers
+        return int(found.first.value) if found.first else 0
 
     def etcd_lease_ids(self) -> list[int]:
         """Of the claims in the pool, in their order."""
