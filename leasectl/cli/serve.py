@@ -129,7 +129,8 @@ def command(
 
     token = None if token_file is None else read_token(token_file, named_by="--token-file")
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
-    service = open_service(backend or os.environ.get("LEASECTL_BACKEND") or LOCAL, for_many=True)
+    served = backend or os.environ.get("LEASECTL_BACKEND") or LOCAL
+    service = open_service(served, for_many=True)
     service.pools.pools()  # refused by backends that have none
     bound = listen(*address)
     url = url_of(bound)
@@ -143,13 +144,15 @@ def command(
         emit(f"{url}\n")
         _let_go_of_stdout()
         if not quiet:
-            note(f"serving {service.backend_url} of {service.state.directory} at {url}")
+            what = f"{service.backend_url} of {service.state.directory}"
+            note(f"serving {what} at {url}; its page: {url}/")
 
     serve(
         service,
         bound,
         acquire_seconds=acquire_seconds,
         token=token,
+        open_another=lambda: open_service(served, for_many=True),
         probe=open_probe(service.backend_url, settings(), clock=Clock()),
         ready=ready,
         warn=note if background is None else Log(service.state.path("serve.log"), Clock()).write,

@@ -2,14 +2,13 @@
 
 ``POST /lease/acquire?type=T&count=N`` and ``POST /lease/release`` with ``{"names": [...]}``. What
 is ours beside that: an `Idempotency-Key` is sent back to say that it was heeded; a release of no
-names with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``; and
-``GET /leasectl/v1/status``, for one pool with ``?type=T``: what ``leasectl status --json`` shows.
+names with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``;
+``GET /leasectl/v1/status``, for one pool with ``?type=T``: what ``leasectl status --json`` shows;
+and the page at ``/``.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import json
 import re
 from collections.abc import Awaitable, Mapping
@@ -25,11 +24,14 @@ from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.request import LARGEST_COUNT
 from leasectl.pools.admin import PoolService
 from leasectl.pools.shown_json import encode_overview
+from leasectl.server.bearer_token import BearerToken
 from leasectl.server.connection import SCOPE_KEY, ClientConnection
 from leasectl.server.grants import LONGEST_KEY, is_key
 from leasectl.server.health import Health
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
+from leasectl.server.page.routes import CHANGES, PAGE, Page
+from leasectl.server.request_body import read_body
 from leasectl.server.responses import GrantResponse, LeaseResponse, names_response, quoted, refusal
 from leasectl.server.served_leases import NotReleased, ServedLeases
 from leasectl.text.naming import LONGEST_TYPE, is_name
@@ -43,7 +45,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(
-    leases: ServedLeases, meter: Meter, health: Health, *, token: str | None, notices: Notices
+    leases: ServedLeases,
+    meter: Meter,
+    health: Health,
+    page: Page,
+    *,
+    token: BearerToken | None,
+    notices: Notices,
 ) -> ASGIApp:
     """Make the ASGI application.
 
@@ -51,21 +59,26 @@ def make_app(
         leases: What does the work.
         meter: What ``/metrics`` shows beside the pools.
         health: What ``/healthz`` tells.
+        page: What a person sees at ``/``; it knows itself who may.
         token: Clients have to show it as a bearer token; None: no need.
         notices: What the server's operator is told by.
     """
     api = _Api(leases, meter, health, notices)
 
-    def at(path: str, method: str, handler: Handler, *, open_: bool = False) -> Route:
-        return Route(path, _Endpoint(method, handler, None if open_ else token, notices))
+    def at(path: str, *, open_: bool = False, **handlers: Handler) -> Route:
+        return Route(path, _Endpoint(handlers, None if open_ else token, notices))
+
+    signing = {"POST": page.change} if token is not None else {}
 
     return Router(
         [
-            at("/lease/acquire", "POST", api.acquire),
-            at("/lease/release", "POST", api.release),
-            at("/metrics", "GET", api.metrics),
-            at(STATUS, "GET", api.status),
-            at("/healthz", "GET", api.healthz, open_=True),
+            at("/lease/acquire", POST=api.acquire),
+            at("/lease/release", POST=api.release),
+            at("/metrics", GET=api.metrics),
+            at(STATUS, GET=api.status),
+            at("/healthz", GET=api.healthz, open_=True),
+            at(PAGE, GET=page.show, **signing, open_=True),
+            at(CHANGES, GET=page.changes, open_=True),
         ],
         redirect_slashes=False,
         default=refusal(404, "404 page not found"),
@@ -73,11 +86,12 @@ def make_app(
 
 
 class _Endpoint:
-    """One path: its method, who may use it, and what an error of the server looks like."""
+    """One path: its methods, who may use it, and what an error of the server looks like."""
 
-    def __init__(self, method: str, handler: Handler, token: str | None, notices: Notices) -> None:
-        self._method = method
-        self._handler = handler
+    def __init__(
+        self, handlers: Mapping[str, Handler], token: BearerToken | None, notices: Notices
+    ) -> None:
+        self._handlers = handlers
         self._token = token
         self._notices = notices
 
@@ -86,16 +100,18 @@ class _Endpoint:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        if request.method not in (self._method, "HEAD" if self._method == "GET" else ""):
+        handler = self._handlers.get("GET" if request.method == "HEAD" else request.method)
+        if handler is None:
+            allowed = " or ".join(self._handlers)
             return refusal(
                 405,
-                f"Method {request.method} not allowed, {self._method} requests only.",
-                {"Allow": self._method},
+                f"Method {request.method} not allowed, {allowed} requests only.",
+                {"Allow": ", ".join(self._handlers)},
             )
-        if self._token is not None and not _shows(request, self._token):
+        if self._token is not None and not self._token.is_shown_by(request):
             return refusal(401, "bearer token required", {"WWW-Authenticate": "Bearer"})
         try:
-            return await self._handler(request)
+            return await handler(request)
         except LeaseError as error:
             self._notices.failed(_name(request), error)
             return refusal(503, str(error))
@@ -107,11 +123,6 @@ class _Endpoint:
 
 def _name(request: Request) -> str:
     return f"{request.method} {request.url.path}"
-
-
-def _shows(request: Request, token: str) -> bool:
-    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(shown.encode(), token.encode())
 
 
 class _Api:
@@ -165,7 +176,7 @@ class _Api:
         if key is not None and not is_key(key):
             return _bad_key()
         try:
-            names = _parse_names(await _body(request))
+            names = _parse_names(await read_body(request, longest_bytes=LONGEST_BODY_BYTES))
         except ValueError as error:
             return refusal(400, f"unmarshal request body: {error}")
         answer = self._release(request, names, key)
@@ -222,30 +233,6 @@ def _why_not(error: LeaseError) -> tuple[int, str]:
 
 def _bad_key() -> LeaseResponse:
     return refusal(400, f"{IDEMPOTENCY_KEY} is not 1 to {LONGEST_KEY} printable ASCII characters")
-
-
-async def _body(request: Request) -> bytes:
-    """The whole body.
-
-    Raises:
-        ValueError: It is too long, or its client went away before it was there.
-    """
-    connection: ClientConnection = request.scope[SCOPE_KEY]
-    reading = asyncio.ensure_future(_read(request))
-    await asyncio.wait((reading, connection.gone), return_when=asyncio.FIRST_COMPLETED)
-    if not reading.done():
-        reading.cancel()
-        raise ValueError("unexpected EOF")
-    return reading.result()
-
-
-async def _read(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LONGEST_BODY_BYTES:
-            raise ValueError(f"more than {LONGEST_BODY_BYTES} bytes")
-    return body
 
 
 def _parse_names(body: bytes) -> list[str]:

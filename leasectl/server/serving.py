@@ -17,11 +17,16 @@ from starlette.types import ASGIApp
 from leasectl.errors import CantListen
 from leasectl.leases.service import Service
 from leasectl.server.api import make_app
+from leasectl.server.bearer_token import BearerToken
 from leasectl.server.connection import ClientConnection
 from leasectl.server.health import Health
 from leasectl.server.keeper_watch import KeeperWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
+from leasectl.server.page.editions import Editions
+from leasectl.server.page.live import Live
+from leasectl.server.page.routes import Page
+from leasectl.server.page.sign_in import SignIn
 from leasectl.server.served_leases import ServedLeases
 from leasectl.system.clock import Clock
 
@@ -79,6 +84,7 @@ def serve(
     *,
     acquire_seconds: float,
     token: str | None,
+    open_another: Callable[[], Service],
     probe: Callable[[], None] | None,
     ready: Callable[[], None],
     warn: Callable[[str], None],
@@ -90,6 +96,7 @@ def serve(
         bound: A listening socket.
         acquire_seconds: How long a request may wait for its lease.
         token: What clients must show; None: nothing.
+        open_another: Opens the same service for another thread, which calls it.
         probe: Finds out whether the backend works, as `open_probe` makes it.
         ready: Called as soon as requests are answered.
         warn: Called with a line for the server's operator.
@@ -107,8 +114,11 @@ def serve(
         notices=notices,
         keeper_watch=watch,
     )
-    app = make_app(leases, meter, Health(service.state, probe), token=token, notices=notices)
-    asyncio.run(_serve(app, bound, leases, watch, ready, notices))
+    shown = None if token is None else BearerToken(token)
+    live = Live(Editions(open_another, needs_token=token is not None), now=clock.elapsed)
+    page = Page(live, SignIn(shown, port=bound.getsockname()[1], clock=clock))
+    app = make_app(leases, meter, Health(service.state, probe), page, token=shown, notices=notices)
+    asyncio.run(_serve(app, bound, leases, watch, live, ready, notices))
 
 
 async def _serve(
@@ -116,6 +126,7 @@ async def _serve(
     bound: socket.socket,
     leases: ServedLeases,
     watch: KeeperWatch,
+    live: Live,
     ready: Callable[[], None],
     notices: Notices,
 ) -> None:
@@ -125,6 +136,7 @@ async def _serve(
         server.force_exit = server.should_exit
         server.should_exit = True
         leases.close()
+        live.end()
 
     def failed(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # Such as too many open files, which asyncio tells once for each place in the backlog.
@@ -141,6 +153,7 @@ async def _serve(
     watch.look()
     await server.serve(sockets=[bound])
     watch.close()
+    await live.close()
 
 
 def _most_clients() -> int:
