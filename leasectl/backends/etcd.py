@@ -5,7 +5,7 @@ What asks a cluster is imported where it is asked: an address is looked at witho
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend, ClaimWatch, Opening
 from leasectl.engines.etcd.address import parse_etcd_url
@@ -13,6 +13,10 @@ from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
 from leasectl.system import signals
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.state.directory import State
+    from leasectl.state.event import Kept
 
 # What any request may take in all, unless somebody has said how long a release may.
 _REQUEST_SECONDS = 10.0
@@ -54,6 +58,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
         lost=opening.lost,
         clock=opening.clock,
         caller=opening.caller,
+        kept=_kept(opening.state),
     )
     return PoolBackend(
         url,
@@ -63,6 +68,14 @@ def open_backend(url: str, opening: Opening) -> Backend:
         remote=True,
         events=lambda: opened.events,
     )
+
+
+def _kept(state: State) -> Kept | None:
+    """Which events are kept; None where nobody has said other than usual."""
+    from leasectl.state.event import Kept
+
+    kept = Kept(state.events.kept_seconds, state.events.kept_number)
+    return None if kept == Kept() else kept
 
 
 def open_renewals(

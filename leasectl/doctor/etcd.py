@@ -33,6 +33,7 @@ def checks(url: str, settings: Settings) -> list[Check]:
         Check("etcd access", lambda: access(address, settings)),
         Check("etcd members", lambda: members(opened)),
         Check("etcd pools", lambda: pools(opened)),
+        Check("etcd events", lambda: events(opened)),
         Check("etcd writing", lambda: write_access(opened, address.prefix)),
     ]
 
@@ -96,6 +97,12 @@ def pools(opened: Opened) -> Finding:
     found = opened.pools.pools()
     held, waiting = sum(pool.held for pool in found), sum(len(pool.queue) for pool in found)
     return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
+
+
+def events(opened: Opened) -> Finding:
+    """How much of etcd's space do the events take?"""
+    number, size = opened.events.volume()
+    return Finding(OK, f"{counted(number, 'event')} kept, about {size / 1e6:.1f} MB")
 
 
 def write_access(opened: Opened, prefix: str) -> Finding:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from leasectl.engines.etcd.event_buckets import Bucket, readable_buckets
 from leasectl.engines.etcd.event_records import parse_event, revision_before
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     KeyValue,
+    count,
     read_all,
     read_created_after,
     read_last_created,
@@ -25,6 +27,19 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter
 
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0
+_SAMPLE = 100  # events
+
+
+class Volume(NamedTuple):
+    """How much is kept.
+
+    Args:
+        number: Of events.
+        size_bytes: Of them all, roughly: as if all were like those in a sample.
+    """
+
+    number: int
+    size_bytes: int
 
 
 class EtcdEventLog:
@@ -66,6 +81,13 @@ class EtcdEventLog:
                 (found,) = self._gateway.read(read_created_after(prefix, seen)).answers
                 return max((each.number for each in _readable(found.items)), default=0)
         return 0
+
+    def volume(self) -> Volume:
+        """How many there are, and how large."""
+        events = self._keys.events()
+        counted, sample = self._gateway.read(count(events), read_all(events, limit=_SAMPLE)).answers
+        sizes = [len(kv.key.encode()) + len(kv.value.encode()) for kv in sample.items]
+        return Volume(counted.count, counted.count * sum(sizes) // max(1, len(sizes)))
 
     def watch(self) -> EventWatch:
         from leasectl.engines.etcd.waiting.event_watch import EtcdEventWatch

@@ -18,6 +18,7 @@ from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.http.settings import Settings
 from leasectl.http.tls import client_context, client_files
 from leasectl.http.trust import Trust
+from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
 
@@ -76,6 +77,7 @@ def open_etcd(
     lost: LostListener,
     clock: Clock,
     caller: str = "",
+    kept: Kept | None = None,
 ) -> Opened:
     """Open the pools that a URL names; nothing is asked of the cluster yet.
 
@@ -86,9 +88,10 @@ def open_etcd(
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
         caller: Who makes and changes pools, for the record of events.
+        kept: Which events are kept; None for as whoever was here before said.
     """
     keys = Keys(parse_etcd_url(url).prefix, state_id)
-    events = EtcdEvents(gateway, keys, clock=clock)
+    events = EtcdEvents(gateway, keys, clock=clock, kept=kept)
     claims = EtcdClaims(gateway, keys, events, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, events, claims, clock=clock)
     pools = EtcdPools(gateway, keys, events, claims, lost=lost, clock=clock, caller=caller)

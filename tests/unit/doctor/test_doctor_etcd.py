@@ -42,6 +42,7 @@ def test_a_cluster_that_works_is_fine(cli: Cli, url: str) -> None:
     assert found["etcd members"]["status"] == "ok"
     assert found["etcd members"]["what"].startswith("1 of 1 answer, etcd 3.")
     assert found["etcd pools"]["what"] == "1 pool, 1 held, 0 waiting"
+    assert found["etcd events"]["what"] == "3 events kept, about 0.0 MB"
     assert found["etcd claims"]["what"] == "1 claim of this state directory, as recorded"
 
 
