@@ -76,15 +76,15 @@ class RecordJournal:
 
     def enqueuing(self) -> None:
         with self._service.state.transaction():
+            now = self._clock.elapsed()
             if self._again is None:
-                now = self._clock.elapsed()
                 purge(self._service.state, now=now, limit=_PURGED_PER_ACQUIRE)
-                self._handles.create(self.handle, remote=self._remote)
+                self._handles.create(self.handle, remote=self._remote, now=now)
             else:
                 current = self._handles.require(self.handle.id)
                 self._again(current)
                 self.handle = self._handles.begin_again(
-                    current, this_process(), remote=self._remote
+                    current, this_process(), remote=self._remote, now=now
                 )
 
     def arrived(self, name: str) -> Lease | None:

@@ -110,24 +110,27 @@ class Handles:
         )
         return found[0] if found else None
 
-    def create(self, handle: Handle, *, remote: bool) -> None:
+    def create(self, handle: Handle, *, remote: bool, now: float | None = None) -> None:
         """Record a new request; its names file comes with the grant.
 
         Args:
             handle: The request.
             remote: What it gets lives on a server.
+            now: CLOCK_BOOTTIME, seconds, where it is queued now; None where it isn't.
         """
         row = rows.encode_handle(handle)
+        row["queued_at"] = now
         row["watched"] = is_watched(handle, remote=remote)
         rows.insert(self._state.db, "handle", row)
 
-    def begin_again(self, handle: Handle, waiter: Process, *, remote: bool) -> Handle:
+    def begin_again(self, handle: Handle, waiter: Process, *, remote: bool, now: float) -> Handle:
         """Start the next acquisition of a handle: nothing that was armed before applies to it.
 
         Args:
             handle: As just loaded, in this transaction.
             waiter: The process that acquires.
             remote: What it gets lives on a server.
+            now: CLOCK_BOOTTIME, seconds.
         """
         self._clear(handle.id)
         self._unlink_pipes_of_the_dead(handle)
@@ -147,8 +150,8 @@ class Handles:
         self._state.db.execute(
             "UPDATE handle SET state = 'acquiring', acquisition = ?, waiter = ?, "
             "runner = NULL, released_at = NULL, lost = 0, lost_reason = '', lost_replies = 0, "
-            "cancelled = 0, unconfirmed = 0, watched = ? WHERE id = ?",
-            (begun.acquisition, waiter.encode(), is_watched(begun, remote=remote), begun.id),
+            "cancelled = 0, unconfirmed = 0, watched = ?, queued_at = ? WHERE id = ?",
+            (begun.acquisition, waiter.encode(), is_watched(begun, remote=remote), now, begun.id),
         )
         return begun
 

@@ -112,6 +112,14 @@ def _keep_history_and_pace(db: sqlite3.Connection) -> None:
         "WITHOUT ROWID"
     )
     db.execute(
+        "CREATE TABLE ranked_ticket (type TEXT NOT NULL, number INTEGER NOT NULL, "
+        "owner TEXT NOT NULL, priority INTEGER NOT NULL, queued_at REAL NOT NULL, "
+        "PRIMARY KEY (type, number)) WITHOUT ROWID"
+    )
+    db.execute(
+        "CREATE INDEX ranked_ticket_order ON ranked_ticket (type, priority, queued_at, number)"
+    )
+    db.execute(
         "CREATE TABLE event (number INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, "
         "backend TEXT NOT NULL, type TEXT NOT NULL, names TEXT NOT NULL, fences TEXT NOT NULL, "
         "handle TEXT NOT NULL, acquisition INTEGER NOT NULL, holder_identity TEXT NOT NULL, "

@@ -13,6 +13,7 @@ _FORGET = (
     "UPDATE handle SET queued_at = 0 WHERE queued_at IS NOT NULL",
     "UPDATE handle SET granted_at = NULL WHERE granted_at IS NOT NULL",
     "UPDATE pool_setting SET paid_until = 0",
+    "DELETE FROM ranked_ticket",
 )
 
 

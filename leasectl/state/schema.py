@@ -57,6 +57,15 @@ CREATE TABLE suspended (           -- tickets that others may pass, as their wai
   owner TEXT NOT NULL,             -- as the ticket's: an older version takes that away alone
   PRIMARY KEY (type, number)
 ) WITHOUT ROWID;
+CREATE TABLE ranked_ticket (       -- tickets of queues where not all are alike; see `local.order`
+  type TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  owner TEXT NOT NULL,             -- as in the table above
+  priority INTEGER NOT NULL,
+  queued_at REAL NOT NULL,         -- CLOCK_BOOTTIME
+  PRIMARY KEY (type, number)
+) WITHOUT ROWID;
+CREATE INDEX ranked_ticket_order ON ranked_ticket (type, priority, queued_at, number);
 CREATE TABLE handle (
   id TEXT PRIMARY KEY,
   backend TEXT NOT NULL,

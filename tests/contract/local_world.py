@@ -84,7 +84,7 @@ class LocalWorld:
                     state="acquiring",
                     acquisition=1,
                 )
-                Handles(state).create(handle, remote=False)
+                Handles(state).create(handle, remote=False, now=self.clock.elapsed())
 
         return Participant(
             LocalEngine(state, lost=self.losses.note, clock=self.clock),

@@ -15,17 +15,19 @@ from leasectl.engines.event_words import (
     settings_changed,
 )
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
+from leasectl.engines.local.absent import remove_dead_ones
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.giving_up import note_given_up
-from leasectl.engines.local.queues import TICKETS
+from leasectl.engines.local.queues import RANKED_TICKETS
+from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
-from leasectl.engines.pacing import after_change, next_grant_at
+from leasectl.engines.ranking import effective_priority
 from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
 from leasectl.state.directory import State
 from leasectl.state.event import EventKind
 from leasectl.state.pipes import tidy
-from leasectl.state.rows import insert, labels_for_people, parse_labels, parse_optional_process
+from leasectl.state.rows import labels_for_people, parse_labels, parse_optional_process
 from leasectl.system.clock import Clock
 
 
@@ -46,6 +48,7 @@ class LocalPools:
         self._clock = clock
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._early_ends = LocalEarlyEnds(self._store)
+        self._settings = LocalSettings(state, clock=clock)
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         try:
@@ -54,7 +57,7 @@ class LocalPools:
                 for each in types:
                     self._store.expire(each)
                     self._early_ends.free_what_the_dead_had(each)
-                    self._store.queues.remove_dead_ones(each)
+                    remove_dead_ones(self._store.queues, each)
                 tidy(self._state)
                 return tuple(map(self._pool, types))
         except StateUnwritable:
@@ -69,26 +72,14 @@ class LocalPools:
         return [pool_type]
 
     def _pool(self, pool_type: str) -> Pool:
-        settings, paid_until = self._settings(pool_type)
-        now = self._clock.elapsed()
-        due = next_grant_at(settings, paid_until, now)
+        settings = self._settings.of(pool_type)
+        due = self._settings.next_grant_at(pool_type)
         return Pool(
             pool_type,
             self._resources(pool_type),
-            self._queue(pool_type),
+            self._queue(pool_type, settings.aging_seconds),
             settings,
-            0.0 if due is None else due - now,
-        )
-
-    def _settings(self, pool_type: str) -> tuple[PoolSettings, float]:
-        """How a pool grants, and what its pace has paid for."""
-        rows = self._state.query(
-            "SELECT pace_seconds, burst, aging_seconds, paid_until FROM pool_setting "
-            "WHERE type = ?",
-            pool_type,
-        )
-        return next(
-            ((PoolSettings(*tuple(row)[:3]), row["paid_until"]) for row in rows), (NO_SETTINGS, 0.0)
+            0.0 if due is None else max(0.0, due - self._clock.elapsed()),
         )
 
     def create_pool(
@@ -102,21 +93,21 @@ class LocalPools:
                 (pool_type,),
             )
             if settings != NO_SETTINGS:
-                self._change_settings(pool_type, settings, 0.0)
+                self._change_settings(pool_type, settings)
             self._add_resources(pool_type, names)
             self._note("pool made", pool_type, names, pool_made(len(names), settings))
 
     def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
         with self._state.transaction():
             self._store.pool(pool_type)
-            before, paid_until = self._settings(pool_type)
-            self._change_settings(pool_type, settings, paid_until)
+            before = self._settings.of(pool_type)
+            self._change_settings(pool_type, settings)
             self._note("pool changed", pool_type, (), settings_changed(before, settings))
 
-    def _change_settings(self, pool_type: str, settings: PoolSettings, paid_until: float) -> None:
-        paid_until = after_change(settings, paid_until, self._clock.elapsed())
-        row = {"type": pool_type, **settings._asdict(), "paid_until": paid_until}
-        insert(self._state.db, "pool_setting", row, replace=True)
+    def _change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+        self._settings.change(pool_type, settings)
+        if settings.aging_seconds:
+            self._store.queues.order(pool_type).complete()
         self._store.queues.wake_all(pool_type)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
@@ -200,6 +191,7 @@ class LocalPools:
             self._note("pool deleted", pool_type, names)
             db.execute("DELETE FROM ticket WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM suspended WHERE type = ?", (pool_type,))
+            db.execute("DELETE FROM ranked_ticket WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool_setting WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
 
@@ -234,15 +226,19 @@ class LocalPools:
         )
         return tuple(_resource(row) for row in rows)
 
-    def _queue(self, pool_type: str) -> tuple[QueueEntry, ...]:
+    def _queue(self, pool_type: str, aging_seconds: float) -> tuple[QueueEntry, ...]:
+        now = self._clock.elapsed()
         rows = self._state.query(
             "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
             "process, handle.name, coalesce(labels, '') AS labels, "
-            f"suspended.number IS NOT NULL AS suspended FROM {TICKETS} "
+            "suspended.number IS NOT NULL AS suspended, coalesce(ranked.priority, 0) AS rank, "
+            f"coalesce(ranked.queued_at, ?) AS ranked_since FROM {RANKED_TICKETS} "
             "WHERE ticket.type = ? ORDER BY ticket.number",
+            now,
             pool_type,
         )
-        return tuple(map(_entry, rows))
+        entries = [_entry(row, now, aging_seconds) for row in rows]
+        return tuple(sorted(entries, key=lambda each: -each.effective_priority))
 
 
 def _resource(row: sqlite3.Row) -> Resource:
@@ -266,8 +262,9 @@ def _resource(row: sqlite3.Row) -> Resource:
     return Resource(name, lease, claim_key, row["expires_in"], ended=ended)
 
 
-def _entry(row: sqlite3.Row) -> QueueEntry:
+def _entry(row: sqlite3.Row, now: float, aging_seconds: float) -> QueueEntry:
     process = parse_optional_process(row["process"])
+    waited = now - row["ranked_since"]
     return QueueEntry(
         ticket=row["number"],
         holder_identity=row["holder_identity"],
@@ -278,4 +275,6 @@ def _entry(row: sqlite3.Row) -> QueueEntry:
         name=row["name"],
         labels=labels_for_people(parse_labels(row["labels"])),
         suspended=bool(row["suspended"]),
+        priority=row["rank"],
+        effective_priority=effective_priority(row["rank"], waited, aging_seconds),
     )

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
 from leasectl.model import Claimant, Process, parse_process
-from leasectl.state.database import unlink
 from leasectl.state.directory import State
 from leasectl.state.pipes import tidy
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
+
+if TYPE_CHECKING:
+    from leasectl.engines.local.order import LocalOrder, Rank
 
 # Often enough that what the killed leave stays bounded, seldom enough to cost nothing.
 _TICKETS_PER_TIDYING = 64
@@ -29,10 +32,17 @@ TICKETS = (
     "suspended.type = ticket.type AND suspended.number = ticket.number "
     "AND suspended.owner = ticket.owner"
 )
-_WAITING = (
-    "SELECT ticket.number, ticket.owner, ticket.count, process, pipe, handle.name, "
-    f"suspended.number IS NOT NULL FROM {TICKETS} WHERE ticket.type = ? "
+# Beside those, the rank that a ticket has where not all are alike; and the columns of a `Waiting`.
+RANKED_TICKETS = (
+    f"{TICKETS} LEFT JOIN ranked_ticket AS ranked ON ranked.type = ticket.type "
+    "AND ranked.number = ticket.number AND ranked.owner = ticket.owner"
 )
+_WAITING = (
+    "SELECT ticket.number, ticket.owner, ticket.count, ticket.process, ticket.pipe, handle.name, "
+    "suspended.number IS NOT NULL, ranked.priority, ranked.queued_at "
+)
+_HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
+_OF_POOL = f"{_WAITING} FROM {RANKED_TICKETS} WHERE ticket.type = ? "
 
 
 class Waiting:
@@ -48,9 +58,21 @@ class Waiting:
         pipe: That wakes it, in the folder of those.
         name: The one resource that it could use; None for any.
         suspended: Others may pass it.
+        priority: As asked for; None where all in the queue are alike, so that numbers tell.
+        queued_at: On the elapsed clock; 0 likewise.
     """
 
-    __slots__ = ("claim_key", "count", "name", "number", "pipe", "process", "suspended")
+    __slots__ = (
+        "claim_key",
+        "count",
+        "name",
+        "number",
+        "pipe",
+        "priority",
+        "process",
+        "queued_at",
+        "suspended",
+    )
 
     def __init__(
         self,
@@ -61,6 +83,8 @@ class Waiting:
         pipe: str,
         name: str | None,
         suspended: int,
+        priority: int | None = None,
+        queued_at: float | None = None,
     ) -> None:
         self.number = number
         self.claim_key = claim_key
@@ -69,10 +93,17 @@ class Waiting:
         self.pipe = pipe
         self.name = name
         self.suspended = bool(suspended)
+        self.priority = priority
+        self.queued_at = queued_at or 0.0
 
     def could_use(self, name: str) -> bool:
         """Tell whether it would do with a resource."""
         return self.name is None or self.name == name
+
+    @property
+    def is_ranked(self) -> bool:
+        """Tell whether more than numbers tells who is better in its queue."""
+        return self.priority is not None
 
     @property
     def waiter(self) -> Process | None:
@@ -92,27 +123,32 @@ class LocalQueues:
         state: Where they are kept.
         clock: Where times come from.
         lost: Told, inside the transaction, of tickets of the dead.
+
+    Attributes:
+        state: As given.
+        lost: As given.
     """
 
     def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
-        self._state = state
-        self._lost = lost
+        self.state = state
+        self.lost = lost
         self._clock = clock
 
     def is_waited_for(self, pool_type: str) -> bool:
         """Tell whether there is a ticket in a pool's queue."""
-        return bool(self._state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))
+        return bool(self.state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))
 
-    def put(self, claimant: Claimant, number: int, pipe: str) -> None:
-        """Put a ticket at the end of a queue.
+    def put(self, claimant: Claimant, number: int, pipe: str, *, is_ranked: bool = False) -> None:
+        """Put a ticket at the end of a queue, or before those that it is better than.
 
         Args:
             claimant: Whose.
             number: One more than the pool's last.
             pipe: Its waiter's, in the folder of those.
+            is_ranked: Not all tickets of that queue are alike.
         """
         request = claimant.request
-        db, now = self._state.db, self._clock.wall()
+        db, now = self.state.db, self._clock.wall()
         db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
         db.execute(
             "INSERT INTO ticket (type, number, owner, holder_identity, count, since, process, pipe)"
@@ -128,7 +164,7 @@ class LocalQueues:
                 pipe,
             ),
         )
-        self._state.events.add(
+        self.state.events.add(
             now,
             "queued",
             request.type,
@@ -140,29 +176,51 @@ class LocalQueues:
             priority=request.priority,
             ticket=number,
         )
+        if is_ranked:
+            self.order(request.type).add(number, claimant.claim_key, request.priority)
         if number % _TICKETS_PER_TIDYING == 0:
-            tidy(self._state)
+            tidy(self.state)
+
+    def order(self, pool_type: str) -> LocalOrder[Waiting]:
+        """The order of a queue as it is now, where not all tickets are alike."""
+        from leasectl.engines.local.order import LocalOrder  # which few queues need
+
+        return LocalOrder(self.state, pool_type, now=self._clock.elapsed(), read=self._rows)
 
     def up_to(self, pool_type: str, number: int) -> list[Waiting]:
         """The ticket of that number, if it is there, and those before it, the nearest first.
 
         As far as the first that keeps all behind it from everything.
         """
-        found: list[Waiting] = []
+        found = []
         sql = "AND ticket.number <= ? ORDER BY ticket.number DESC"
-        for each in self._read(sql, pool_type, number):
-            found.append(each)
-            if each.number < number and each.name is None and not each.suspended:
-                break
+        with closing(self._read(sql, pool_type, number)) as tickets:
+            for each in tickets:
+                found.append(each)
+                if each.is_ranked or (each.number < number and _keeps_all_back(each)):
+                    break
+        if found and found[0].is_ranked and found[0].number == number:
+            for each in self.order(pool_type).before(found[0]):
+                found.append(each)
+                if _keeps_all_back(each):
+                    break
         return found
 
     def in_order(self, pool_type: str) -> Generator[Waiting, None, None]:
         """All tickets of a pool, the best first; nothing may change until that was closed."""
-        return self._read("ORDER BY ticket.number", pool_type)
+        with closing(self._read("ORDER BY ticket.number", pool_type)) as tickets:
+            first = next(tickets, None)
+            if first is None:
+                return
+            if not first.is_ranked:
+                yield first
+                yield from tickets
+                return
+        yield from self.order(pool_type).best_first()
 
     def tickets_of(self, claim_key: str) -> list[tuple[str, int, str]]:
         """The tickets that have a claim key: type, number and pipe."""
-        rows = self._state.query("SELECT type, number, pipe FROM ticket WHERE owner = ?", claim_key)
+        rows = self.state.query("SELECT type, number, pipe FROM ticket WHERE owner = ?", claim_key)
         return [(row["type"], row["number"], row["pipe"]) for row in rows]
 
     def take_away(
@@ -180,60 +238,29 @@ class LocalQueues:
 
         for each in list(self._read("AND ticket.number = ?", pool_type, number)):
             if claim_key is None or each.claim_key == claim_key:
-                note_given_up(self._state, pool_type, number, why=why, clock=self._clock)
+                note_given_up(self.state, pool_type, number, why=why, clock=self._clock)
                 self.resume(pool_type, number)
-                self.leave(pool_type, number, each.name)
+                self.leave(pool_type, each)
 
-    def leave(
-        self, pool_type: str, number: int, name: str | None, *, is_more_free: bool = True
-    ) -> None:
+    def leave(self, pool_type: str, ticket: Waiting, *, is_more_free: bool = True) -> None:
         """Delete a ticket that isn't suspended, and wake those whose turn that makes it.
 
         Args:
             pool_type: Of its queue.
-            number: Its own.
-            name: The one resource that it could have used; None for any.
+            ticket: Which.
             is_more_free: Others may have something to claim at once.
         """
-        db = self._state.db
-        db.execute("DELETE FROM ticket WHERE type = ? AND number = ?", (pool_type, number))
-        self.wake_behind(pool_type, number, name, is_more_free=is_more_free)
-
-    # Those who don't come
-
-    def suspend(self, pool_type: str, ticket: Waiting) -> None:
-        """Let others pass a ticket, and have it look itself as soon as it can."""
-        self._state.db.execute(
-            "INSERT OR REPLACE INTO suspended (type, number, owner) VALUES (?, ?, ?)",
-            (pool_type, ticket.number, ticket.claim_key),
-        )
-        self.wake_behind(pool_type, ticket.number, ticket.name)
-        self.wake([ticket.pipe])
+        db, which = self.state.db, (pool_type, ticket.number)
+        db.execute("DELETE FROM ticket WHERE type = ? AND number = ?", which)
+        if ticket.is_ranked:
+            db.execute("DELETE FROM ranked_ticket WHERE type = ? AND number = ?", which)
+        self.wake_behind(pool_type, ticket, is_more_free=is_more_free)
 
     def resume(self, pool_type: str, number: int) -> None:
         """Have a ticket keep others back again, if it was suspended; it is where it always was."""
-        self._state.db.execute(
+        self.state.db.execute(
             "DELETE FROM suspended WHERE type = ? AND number = ?", (pool_type, number)
         )
-
-    def remove_dead(self, ticket: Waiting) -> None:
-        """Take away what a dead waiter left: its tickets, here and in other queues, its pipes."""
-        from leasectl.engines.event_words import WAITER_DIED
-
-        # All of them: without its record, which goes with them, nobody would ask for the others.
-        found = self.tickets_of(ticket.claim_key)
-        for its_type, its_number, pipe in found:
-            self.take_away(its_type, its_number, why=WAITER_DIED)
-            unlink(self._state.waiter_pipe(pipe))
-        if found:
-            self._lost(ticket.claim_key, ())
-
-    def remove_dead_ones(self, pool_type: str) -> None:
-        """Take away what all dead waiters of a pool left."""
-        with closing(self.in_order(pool_type)) as tickets:
-            dead = [each for each in tickets if each.is_dead]
-        for each in dead:
-            self.remove_dead(each)
 
     # Waking
 
@@ -252,7 +279,12 @@ class LocalQueues:
         self._call(called)
 
     def wake_behind(
-        self, pool_type: str, number: int, name: str | None, *, is_more_free: bool = True
+        self,
+        pool_type: str,
+        ticket: Waiting,
+        *,
+        place: Rank | None = None,
+        is_more_free: bool = True,
     ) -> None:
         """Wake those whose turn it may be, or who watch another now, as a ticket has changed.
 
@@ -260,13 +292,20 @@ class LocalQueues:
 
         Args:
             pool_type: Of its queue.
-            number: Its own.
-            name: The one resource that it could have used; None for any.
+            ticket: Which.
+            place: In the order, where that isn't its own any more.
             is_more_free: They may have something to claim at once.
         """
         called: dict[str | None, str] = {}
-        sql = "AND ticket.number > ? ORDER BY ticket.number"
-        with closing(self._read(sql, pool_type, number)) as tickets:
+        name = ticket.name
+        if name is not None and self.state.query(_HAS_PACE, pool_type):
+            name = None  # it also kept the time from all others
+        if ticket.is_ranked:
+            behind = self.order(pool_type).behind(ticket, place)
+        else:
+            sql = "AND ticket.number > ? ORDER BY ticket.number"
+            behind = self._read(sql, pool_type, ticket.number)
+        with closing(behind) as tickets:
             for each in tickets:
                 if each.suspended:
                     continue
@@ -279,24 +318,33 @@ class LocalQueues:
 
     def wake_all(self, pool_type: str) -> None:
         """Wake all waiters of a pool."""
-        rows = self._state.query("SELECT pipe FROM ticket WHERE type = ?", pool_type)
+        rows = self.state.query("SELECT pipe FROM ticket WHERE type = ?", pool_type)
         self._call([row["pipe"] for row in rows])
 
     def wake(self, pipes: Iterable[str]) -> None:
         """Wake waiters by the names of their pipes."""
         for pipe in pipes:
-            self._state.wake(self._state.waiter_pipe(pipe))
+            self.state.wake(self.state.waiter_pipe(pipe))
 
     def _call(self, pipes: Sequence[str]) -> None:
         """Wake waiters that may have something to claim, and somebody to see that they come."""
         self.wake(pipes)
         if pipes:
-            self._state.wake(self._state.witness_pipe)
+            self.state.wake(self.state.witness_pipe)
+
+    def _rows(self, sql: str, *values: object) -> list[Waiting]:
+        """Tickets as some SQL finds them, from its ``FROM`` on."""
+        return [Waiting(*row) for row in self.state.query(_WAITING + sql, *values)]
 
     def _read(self, sql: str, *values: object) -> Generator[Waiting, None, None]:
-        cursor = self._state.db.execute(_WAITING + sql, values)
+        cursor = self.state.db.execute(_OF_POOL + sql, values)
         try:
             for row in cursor:
                 yield Waiting(*row)
         finally:
             cursor.close()
+
+
+def _keeps_all_back(ticket: Waiting) -> bool:
+    """Tell whether nobody behind a ticket may take anything."""
+    return ticket.name is None and not ticket.suspended

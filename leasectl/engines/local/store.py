@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
-from leasectl.engines.local.queues import TICKETS, LocalQueues
+from leasectl.engines.local.queues import LocalQueues
 from leasectl.model import Lease, ReleasedBy, Request
 from leasectl.state.directory import State
 from leasectl.state.rows import encode_labels
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.facts import Standing
+    from leasectl.engines.local.queues import Waiting
     from leasectl.state.event import EventKind
 
 # What the claim key of a claim begins with that was ended by force; no other does.
@@ -26,19 +26,12 @@ ENDED_MARK = "!"
 # What is asked of a claim.
 _CLAIM = "name, type, owner, expires_at, fence, ticket, grant_number, holder_identity, acquire_time"
 _OF_HANDLE = "SELECT acquisition, granted_at, count, priority FROM handle WHERE id = ?"
+_POOL = (
+    "SELECT capacity, last_ticket, last_grant, pace_seconds, aging_seconds > 0 OR "
+    "EXISTS (SELECT 1 FROM ranked_ticket WHERE ranked_ticket.type = pool.type) AS is_ranked "
+    "FROM pool LEFT JOIN pool_setting ON pool_setting.type = pool.type WHERE pool.type = ?"
+)
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
-# What has expired may not have been freed yet.
-_IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
-# How many of those that came earlier don't keep a ticket back: the suspended, and where that waits
-# for a name those that wait for another.
-_PASSED = (
-    "SELECT count(*) FROM suspended JOIN ticket USING (type, number, owner) "
-    "WHERE type = :type AND number < :ticket"
-)
-_PASSED_FOR_A_NAME = (
-    f"SELECT count(*) FROM {TICKETS} WHERE ticket.type = :type AND ticket.number < :ticket "
-    "AND (suspended.number IS NOT NULL OR handle.name <> :name)"
-)
 
 
 class LocalStore:
@@ -61,14 +54,13 @@ class LocalStore:
         self.queues = LocalQueues(state, lost=lost, clock=clock)
 
     def pool(self, pool_type: str) -> sqlite3.Row:
-        """A pool's capacity, and the numbers of its last ticket and its last grant.
+        """A pool's capacity, the numbers of its last ticket and its last grant, its pace if any,
+        and whether not all tickets in its queue are alike.
 
         Raises:
             NotFound: There is none of that type.
         """
-        rows = self.state.query(
-            "SELECT capacity, last_ticket, last_grant FROM pool WHERE type = ?", pool_type
-        )
+        rows = self.state.query(_POOL, pool_type)
         if not rows:
             raise refusals.no_pool(pool_type, self.pool_types())
         return rows[0]
@@ -80,7 +72,10 @@ class LocalStore:
 
     def possible(self, request: Request) -> sqlite3.Row:
         """The pool that could satisfy a request, as `pool`; raises for what none ever could."""
-        pool = self.pool(request.type)
+        return self.check(request, self.pool(request.type))
+
+    def check(self, request: Request, pool: sqlite3.Row) -> sqlite3.Row:
+        """Return a pool that could satisfy a request; raises for what none ever could."""
         if request.count > pool["capacity"]:
             raise refusals.too_few(request.type, pool["capacity"], request.count)
         if request.name is not None and not self.state.query(
@@ -111,6 +106,17 @@ class LocalStore:
             request.count + len(but) + 1,
         )
         return [row for row in found if row["name"] not in but] if but else found
+
+    def any_free(self, pool_type: str, waiting: Sequence[Waiting]) -> bool:
+        """Tell whether what one of some tickets waits for by name is free."""
+        return any(
+            self.state.query(
+                "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL",
+                each.name,
+                pool_type,
+            )
+            for each in waiting
+        )
 
     def note_grant(self, pool_type: str, number: int) -> None:
         """Have the pool remember the number of its last grant."""
@@ -196,38 +202,6 @@ class LocalStore:
         )
         for claim_key in dict.fromkeys(row["owner"] for row in rows):
             self._expire(claim_key, [row for row in rows if row["owner"] == claim_key])
-
-    def standing(self, pool_type: str, ticket: int, *, name: str | None = None) -> Standing:
-        """How things stand for a ticket, without a lock; NotFound when its pool has gone.
-
-        Args:
-            pool_type: Of its queue.
-            ticket: Its number.
-            name: The one resource that it waits for; None for any.
-        """
-        from leasectl.engines.facts import Standing
-
-        capacity = self.pool(pool_type)["capacity"]
-        values = {"type": pool_type, "ticket": ticket, "name": name, "now": self._clock.elapsed()}
-        (counts,) = self.state.query(
-            "SELECT (SELECT count(*) FROM ticket WHERE type = :type AND number < :ticket) AS ahead,"
-            f" ({_PASSED if name is None else _PASSED_FOR_A_NAME}) AS passed,"
-            " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
-            f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
-            **values,
-        )
-        longest = self.state.query(
-            f"SELECT holder_identity, acquire_time FROM resource WHERE {_IS_HELD} "
-            "ORDER BY acquire_time, name LIMIT 1",
-            **values,
-        )
-        position = counts["ahead"] - counts["passed"] + 1
-        standing = Standing(position, counts["others"], counts["held"], capacity)
-        for row in longest:
-            return standing._replace(
-                longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
-            )
-        return standing
 
     def claims(self, claim_key: str, names: Sequence[str] | None) -> list[sqlite3.Row]:
         """What a claim key still finds, after expiry; of some names or all."""

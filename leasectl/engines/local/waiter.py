@@ -14,7 +14,7 @@ from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
 from leasectl.model import Claimant, Lease, Process, Request, Ticket
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import ProcessWatch
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from leasectl.engines.facts import Standing
     from leasectl.engines.local.early_ends import LocalEarlyEnds
+    from leasectl.engines.local.place import LocalPlace
 
 
 class LocalWaiter:
@@ -50,35 +51,44 @@ class LocalWaiter:
         self._watch = ProcessWatch()
         self._number: int | None = None
         self._watched: list[Process] = []  # whose end may let it have its turn
+        self._is_new = True  # nobody has seen its ticket
+        self._place: LocalPlace | None = None  # only where not all tickets are alike
 
     def check(self) -> None:
         self._store.possible(self._request)
 
     def enqueue(self) -> None:
-        self._number = self._store.possible(self._request)["last_ticket"] + 1
-        self._queues.put(self._claimant, self._number, self._pipe.name)
+        request = self._request
+        pool = self._store.possible(request)
+        self._number = pool["last_ticket"] + 1
+        is_ranked = bool(pool["is_ranked"]) or request.priority != 0
+        self._queues.put(self._claimant, self._number, self._pipe.name, is_ranked=is_ranked)
 
     def claim(self) -> Outlook:
-        blocker, named = self._ahead()
-        leases = None if blocker else self._claim_free(named)
-        while leases is None and self._remove_dead(named):
-            blocker, named = self._ahead()
-            leases = None if blocker else self._claim_free(named)
-        if leases is not None:
-            return Outlook(leases)
+        outlook, mine, others = self._look()
+        while outlook.leases is None and outlook.is_head and self._remove_dead(others):
+            outlook, mine, others = self._look()
+        if outlook.leases is not None:
+            return outlook
+        is_new, self._is_new = self._is_new, False
         self._pipe.open()
         # Whoever is woken instead of us may be dead by then.
-        others = (each.waiter for each in ([blocker] if blocker else named))
-        self._watched = [each for each in others if each is not None]
-        if blocker:
-            return Outlook(is_behind=True)
+        self._watched = [each for each in (one.waiter for one in others) if each is not None]
+        if mine.is_ranked:
+            from leasectl.engines.local.place import LocalPlace
+
+            self._place = self._place or LocalPlace(self._queues, self._request.type)
+            turn_at = self._place.keep(mine, others, is_new=is_new, is_head=outlook.is_head)
+            outlook = outlook._replace(look_again_at=earliest(outlook.look_again_at, turn_at))
+        if not outlook.is_head:
+            return outlook
         self._watched += self._early_ends.guards(self._request.type)
-        expiry = self._store.next_expiry(self._request.type)
-        return Outlook(is_head=True, is_behind=bool(named), look_again_at=expiry)
+        return outlook
 
     def standing(self) -> Standing:
-        request = self._request
-        return self._store.standing(request.type, self._ticket().number, name=request.name)
+        from leasectl.engines.local.standing import standing_of  # for people, who wait anyway
+
+        return standing_of(self._store, self._request, self._ticket().number, clock=self._clock)
 
     def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
         # Not ourselves: in a process with thousands of waiters that would be a pidfd for each.
@@ -114,8 +124,25 @@ class LocalWaiter:
         assert self._number is not None, "enqueue() comes first"
         return Ticket(self._number, self._claimant)
 
-    def _ahead(self) -> tuple[Waiting | None, Sequence[Waiting]]:
-        """Who keeps the ticket from what, as `_ahead_of`; if it was suspended, it counts again."""
+    def _look(self) -> tuple[Outlook, Waiting, Sequence[Waiting]]:
+        """Claim, if it is its turn.
+
+        Returns:
+            What came of it, its ticket, and those whose end may let it have its turn, or more.
+        """
+        pool = self._store.pool(self._request.type)
+        mine, blocker, named = self._ahead()
+        if blocker is not None:
+            return Outlook(is_behind=True), mine, (blocker,)
+        if self._request.name is not None and not pool["pace_seconds"]:
+            named = ()
+        return self._claim_free(mine, named, pool), mine, named
+
+    def _ahead(self) -> tuple[Waiting, Waiting | None, Sequence[Waiting]]:
+        """Its ticket, and who keeps it from what, as `_ahead_of`.
+
+        If it was suspended, it counts again.
+        """
         own = self._ticket()
         while True:
             found = self._queues.up_to(self._request.type, own.number)
@@ -127,38 +154,51 @@ class LocalWaiter:
                 raise TicketGone
             if mine.suspended:
                 self._queues.resume(self._request.type, own.number)
-                self._queues.wake_behind(self._request.type, own.number, self._request.name)
+                self._queues.wake_behind(self._request.type, mine)
             blocker, named = _ahead_of(self._request, found[1:])
             if blocker is None or not blocker.is_dead:
-                return blocker, named
-            self._queues.remove_dead(blocker)
+                return mine, blocker, named
+            self._remove_dead([blocker])
 
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
         """Take away what the dead among some have left; returns whether there were any."""
         dead = [each for each in tickets if each.is_dead]
-        for each in dead:
-            self._queues.remove_dead(each)
+        if dead:
+            from leasectl.engines.local.absent import remove_dead
+
+            for each in dead:
+                remove_dead(self._queues, each)
         return bool(dead)
 
-    def _claim_free(self, named: Sequence[Waiting]) -> tuple[Lease, ...] | None:
-        """Claim what is asked for, if that much is free, and take the ticket away.
+    def _claim_free(self, mine: Waiting, named: Sequence[Waiting], pool: sqlite3.Row) -> Outlook:
+        """Claim what is asked for, if that much is free by now, and take the ticket away.
 
         Args:
-            named: Better tickets that wait for a name each: those aren't to be had.
+            mine: The ticket.
+            named: Better tickets that wait for another name each: those aren't to be had.
+            pool: Its row.
         """
         request, own = self._request, self._ticket()
-        grant = self._store.possible(request)["last_grant"] + 1
+        self._store.check(request, pool)
         self._store.expire(request.type)
-        others = [each.name for each in named]
+        others = [each.name for each in named] if request.name is None else []
         resources = self._store.free_resources(request, but=others)
-        if len(resources) < request.count:
-            if not self._early_ends.free_what_the_dead_had(request.type):
-                return None
+        if len(resources) < request.count and self._early_ends.free_what_the_dead_had(request.type):
             resources = self._store.free_resources(request, but=others)
         if len(resources) < request.count:
-            return None
+            expiry = self._store.next_expiry(request.type)
+            return Outlook(is_head=True, is_behind=bool(others), look_again_at=expiry)
+        if pool["pace_seconds"]:
+            from leasectl.engines.local.settings import LocalSettings
+
+            settings = LocalSettings(self._store.state, clock=self._clock)
+            due = settings.next_grant_at(request.type)
+            if due is not None or self._store.any_free(request.type, named):
+                return Outlook(is_head=True, is_behind=bool(named), next_grant_at=due)
+            settings.note_grant(request.type)
         is_more_free = len(resources) > request.count or request.name is not None
         resources = resources[: request.count]
+        grant = pool["last_grant"] + 1
         self._store.note_grant(request.type, grant)
         fences = self._store.state.draw_fences(len(resources))
         now = self._clock.wall()
@@ -169,8 +209,8 @@ class LocalWaiter:
         for lease in leases:
             self._store.write_claim(self._claimant.claim_key, lease)
         self._note_grant(leases, now)
-        self._queues.leave(request.type, own.number, request.name, is_more_free=is_more_free)
-        return leases
+        self._queues.leave(request.type, mine, is_more_free=is_more_free)
+        return Outlook(leases)
 
     def _note_grant(self, leases: Sequence[Lease], now: float) -> None:
         claimant, request = self._claimant, self._request
@@ -198,7 +238,7 @@ def _ahead_of(
 
     Returns:
         The nearest that could use all that the request could; if there is none, those that wait
-        for a name each.
+        for another name each.
     """
     named = []
     for each in better:
@@ -206,8 +246,7 @@ def _ahead_of(
             continue
         if each.name is None or each.name == request.name:
             return each, ()
-        if request.name is None:
-            named.append(each)
+        named.append(each)
     return None, named
 
 

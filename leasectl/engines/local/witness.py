@@ -12,8 +12,10 @@ from contextlib import closing
 from typing import NamedTuple
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
+from leasectl.engines.local.absent import remove_dead, suspend
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import Waiting
+from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Process
 from leasectl.state.database import errors_of
@@ -30,7 +32,7 @@ _Free = frozenset[tuple[str, int]]
 
 
 class Able(NamedTuple):
-    """A ticket that could claim now, and all that it could choose from."""
+    """A ticket that could claim but for the pace, and all that it could choose from."""
 
     pool_type: str
     ticket: Waiting
@@ -46,7 +48,7 @@ class _Key(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """That a ticket could claim some resources, and since when, on the elapsed clock."""
+    """That a ticket could claim some resources, and from when on, on the elapsed clock."""
 
     free: _Free
     since: float
@@ -65,6 +67,7 @@ class LocalWitness:
         self._state = state
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._early_ends = LocalEarlyEnds(self._store)
+        self._settings = LocalSettings(state, clock=clock)
         self._clock = clock
         self._seen: dict[_Key, _Seen] = {}
 
@@ -109,25 +112,31 @@ class LocalWitness:
         late = [able for able in self._able() if self._needs_change(able)]
         for pool_type, ticket, _ in late:
             if ticket.is_dead:
-                queues.remove_dead(ticket)
+                remove_dead(queues, ticket)
             else:
-                queues.suspend(pool_type, ticket)
+                suspend(queues, pool_type, ticket)
         self._able()  # those behind them count from here on
         return [able for able in late if not able.ticket.is_dead]
 
     def _able(self) -> list[Able]:
         """Who could claim now, with what is known of since when."""
-        found = [able for pool_type in self._contended() for able in self._able_in(pool_type)]
         now = self._clock.elapsed()
         before, self._seen = self._seen, {}
-        for able in found:
-            seen = before.get(_key(able))
-            if seen is None or not seen.free <= able.free:
-                seen = _Seen(frozenset(sorted(able.free)[: able.ticket.count]), now)
-            self._seen[_key(able)] = seen
+        found = []
+        for pool_type in self._contended():
+            due = self._settings.next_grant_at(pool_type) or 0.0  # nobody can before
+            for able in self._able_in(pool_type):
+                seen = before.get(_key(able))
+                if seen is None or not seen.free <= able.free:
+                    seen = _Seen(frozenset(sorted(able.free)[: able.ticket.count]), now)
+                self._seen[_key(able)] = seen._replace(since=max(seen.since, due))
+                found.append(able)
+                if self._settings.of(pool_type).pace_seconds:
+                    break  # the next grant is that one's, whatever the others wait for
         return found
 
     def _able_in(self, pool_type: str) -> Iterator[Able]:
+        """Who could claim now, or will be as soon as the pool's pace allows it, the best first."""
         rows = self._state.query(
             "SELECT name, fence FROM resource WHERE type = ? AND owner IS NULL", pool_type
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
@@ -243,4 +244,4 @@ def suspend_first(state: State) -> None:
     queues = LocalQueues(state, lost=lambda *_: None, clock=Clock())
     with contextlib.closing(queues.in_order("T")) as tickets:
         first = next(tickets)
-    queues.suspend("T", first)
+    suspend(queues, "T", first)

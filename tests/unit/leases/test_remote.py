@@ -285,7 +285,7 @@ class TestRelease:
         release(service, whole(handle))
         with service.state.transaction():
             again = service.handles.begin_again(
-                service.handles.require(handle.id), this_process(), remote=True
+                service.handles.require(handle.id), this_process(), remote=True, now=1.0
             )
         assert finish(service, handle) == ()
         assert service.handles.require(handle.id).acquisition == again.acquisition == 2

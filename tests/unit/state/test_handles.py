@@ -161,7 +161,7 @@ class TestAcquisitions:
         with state.transaction():
             handles.timers.arm(whole(handle), 5.0)
             handles.timers.arm(part(handle, "T--00"), 6.0)
-            again = handles.begin_again(handle, this_process(), remote=False)
+            again = handles.begin_again(handle, this_process(), remote=False, now=1.0)
         assert handles.require(handle.id) == again
         assert (again.state, again.acquisition, again.leases) == ("acquiring", 2, ())
         assert again.guard == this_process()
@@ -174,7 +174,7 @@ class TestAcquisitions:
         handle = held(state, handles, a_handle(), a_lease())
         assert handles.watched() == []
         with state.transaction():
-            again = handles.begin_again(handle, this_process(), remote=remote)
+            again = handles.begin_again(handle, this_process(), remote=remote, now=1.0)
         assert handles.watched() == ([again] if remote else [])
 
     def test_telling_names_the_guard_and_ends_the_waiters_part(
@@ -207,7 +207,7 @@ class TestAcquisitions:
         assert handles.unannounced("T") == []
         with state.transaction():
             handles.release(granted, now=0)
-            again = handles.begin_again(granted, this_process(), remote=False)
+            again = handles.begin_again(granted, this_process(), remote=False, now=1.0)
         assert handles.require(asked.id) == again
         assert (again.type, again.request.types) == ("U", ("T", "U", "V"))
 
@@ -220,7 +220,7 @@ class TestAcquisitions:
             if what == "released":
                 handles.release(handle, now=0)
             elif what == "acquired again":
-                handles.begin_again(handle, this_process(), remote=False)
+                handles.begin_again(handle, this_process(), remote=False, now=1.0)
             else:
                 handles.forget(handle.id, handle.acquisition)
             assert not handles.announce(handle, guard=None, runner=None)
@@ -270,7 +270,7 @@ class TestDropping:
         over = handles.require(handle.id)
         assert (over.state, over.lost) == ("released", True)
         with state.transaction():
-            handles.begin_again(over, this_process(), remote=False)
+            handles.begin_again(over, this_process(), remote=False, now=1.0)
         assert not handles.require(handle.id).lost
 
     def test_what_is_released_is_not_watched(self, state: State, handles: Handles) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.kinds import claim_key_of
+from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.model import ReleaseTarget, Timer
 from leasectl.state.amendments import note_answer
@@ -93,7 +94,7 @@ def test_a_process_of_a_version_before_puts_and_takes_away_tickets(
         with state.transaction(), contextlib.closing(queues.in_order("T")) as tickets:
             (ticket,) = tickets
             assert (ticket.name, ticket.suspended) == (None, False)
-            queues.suspend("T", ticket)
+            suspend(queues, "T", ticket)
         db.execute("DELETE FROM ticket WHERE type = 'T'")
         db.execute("INSERT INTO ticket VALUES ('T', 1, 'again', 'x', 1, 6.0, NULL, 'waiter-2')")
         with contextlib.closing(queues.in_order("T")) as tickets:

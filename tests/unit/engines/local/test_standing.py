@@ -12,6 +12,7 @@ import pytest
 from leasectl.engines.facts import Standing
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.standing import standing_of
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.waiter import LocalWaiter
 from leasectl.errors import NotFound
@@ -29,10 +30,13 @@ class Desk:
         self.time = time
         self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
         self.pools = LocalPools(state, lost=lambda *_: None, clock=time.clock)
-        self.standing = LocalStore(state, lost=lambda *_: None, clock=time.clock).standing
+        self._store = LocalStore(state, lost=lambda *_: None, clock=time.clock)
         self.waiters: list[LocalWaiter] = []
         self.pools.create_pool("T", ["a", "b", "c"])
         self.pools.create_pool("other", ["d"])
+
+    def standing(self, pool_type: str, ticket: int) -> Standing:
+        return standing_of(self._store, Request(pool_type), ticket, clock=self.time.clock)
 
     def wait(self, claim_key: str, request: Request) -> LocalWaiter:
         claimant = Claimant(claim_key, f"job/1/host/{claim_key}", request, this_process())

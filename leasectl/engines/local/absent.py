@@ -1,0 +1,41 @@
+"""Those in the queues who don't come: the suspended, whom others pass, and the dead.
+
+Every function belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from leasectl.engines.event_words import WAITER_DIED
+from leasectl.engines.local.queues import LocalQueues, Waiting
+from leasectl.state.database import unlink
+
+
+def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
+    """Let others pass a ticket, and have it look itself as soon as it can."""
+    queues.state.db.execute(
+        "INSERT OR REPLACE INTO suspended (type, number, owner) VALUES (?, ?, ?)",
+        (pool_type, ticket.number, ticket.claim_key),
+    )
+    queues.wake_behind(pool_type, ticket)
+    queues.wake([ticket.pipe])
+
+
+def remove_dead(queues: LocalQueues, ticket: Waiting) -> None:
+    """Take away what a dead waiter left: its tickets, here and in other queues, its pipes."""
+    # All of them: without its record, which goes with them, nobody would ask for the others.
+    found = queues.tickets_of(ticket.claim_key)
+    for its_type, its_number, pipe in found:
+        queues.take_away(its_type, its_number, why=WAITER_DIED)
+        unlink(queues.state.waiter_pipe(pipe))
+    if found:
+        queues.lost(ticket.claim_key, ())
+
+
+def remove_dead_ones(queues: LocalQueues, pool_type: str) -> None:
+    """Take away what all dead waiters of a pool left."""
+    with closing(queues.in_order(pool_type)) as tickets:
+        dead = [each for each in tickets if each.is_dead]
+    for each in dead:
+        remove_dead(queues, each)

@@ -1,0 +1,71 @@
+"""How things stand for a ticket of the embedded pools, for people: read without a lock."""
+
+from __future__ import annotations
+
+from leasectl.engines.facts import Standing
+from leasectl.engines.local.queues import RANKED_TICKETS
+from leasectl.engines.local.settings import LocalSettings
+from leasectl.engines.local.store import LocalStore
+from leasectl.model import Request
+from leasectl.system.clock import Clock
+
+# What has expired may not have been freed yet.
+_IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
+# The effective priority, as `leasectl.engines.ranking` has it.
+_PRIORITY = (
+    "coalesce(ranked.priority + CASE WHEN :aging > 0 "
+    "THEN CAST(max(0, :now - ranked.queued_at) / :aging AS INTEGER) ELSE 0 END, 0)"
+)
+# Those that keep the ticket from something: better, not suspended, and after what it could use.
+_BETTER = (
+    f"SELECT count(*) FROM {RANKED_TICKETS}, (SELECT {_PRIORITY} AS priority FROM {RANKED_TICKETS} "
+    "WHERE ticket.type = :type AND ticket.number = :ticket) AS own "
+    "WHERE ticket.type = :type AND suspended.number IS NULL "
+    "AND (:name IS NULL OR handle.name IS NULL OR handle.name = :name) "
+    f"AND ({_PRIORITY} > own.priority "
+    f"OR ({_PRIORITY} = own.priority AND ticket.number < :ticket))"
+)
+
+
+def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Clock) -> Standing:
+    """How things stand for a ticket; NotFound when its pool has gone.
+
+    Args:
+        store: The pools.
+        request: What it is for.
+        ticket: Its number.
+        clock: Where times come from.
+    """
+    state, pool_type = store.state, request.type
+    settings = LocalSettings(state, clock=clock)
+    values = {
+        "type": pool_type,
+        "ticket": ticket,
+        "name": request.name,
+        "now": clock.elapsed(),
+        "aging": settings.of(pool_type).aging_seconds,
+    }
+    capacity = store.pool(pool_type)["capacity"]
+    (counts,) = state.query(
+        f"SELECT ({_BETTER}) AS better,"
+        " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
+        f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
+        **values,
+    )
+    longest = state.query(
+        f"SELECT holder_identity, acquire_time FROM resource WHERE {_IS_HELD} "
+        "ORDER BY acquire_time, name LIMIT 1",
+        **values,
+    )
+    found = Standing(
+        counts["better"] + 1,
+        counts["others"],
+        counts["held"],
+        capacity,
+        next_grant_at=settings.next_grant_at(pool_type),
+    )
+    for row in longest:
+        return found._replace(
+            longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
+        )
+    return found
