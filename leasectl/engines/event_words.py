@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from leasectl.engines.facts import PoolSettings
 from leasectl.text.durations import format_seconds
 from leasectl.text.wording import counted
+
+if TYPE_CHECKING:
+    from leasectl.state.event import Event
 
 # Why a ticket was given up, where its waiter didn't do so itself.
 WITHDRAWN = "released while it waited"
 WAITER_DIED = "its process ended"
 POOL_DELETED = "the pool was deleted"
+
+_GOT = "got a lease of "
+_ADDED, _REMOVED = " added", " removed"
+
+
+def got_instead(pool_type: str) -> str:
+    """Why whoever asked for either type left a queue."""
+    return f"{_GOT}{pool_type} instead"
+
+
+def is_got_instead(reason: str) -> bool:
+    """Tell whether that was why: the request ended with a grant."""
+    return reason.startswith(_GOT)
 
 
 def pool_made(count: int, settings: PoolSettings) -> str:
@@ -19,12 +37,21 @@ def pool_made(count: int, settings: PoolSettings) -> str:
 
 def resources_added(count: int) -> str:
     """That a pool has more resources."""
-    return f"{counted(count, 'resource')} added"
+    return counted(count, "resource") + _ADDED
 
 
 def resources_removed(count: int) -> str:
     """That a pool has fewer resources."""
-    return f"{counted(count, 'resource')} removed"
+    return counted(count, "resource") + _REMOVED
+
+
+def gained(event: Event) -> int:
+    """How many resources more a pool has by an event of it; less than 0 for fewer."""
+    if event.kind == "pool made" or event.reason.endswith(_ADDED):
+        return event.count
+    if event.kind == "pool deleted" or event.reason.endswith(_REMOVED):
+        return -event.count
+    return 0
 
 
 def settings_changed(before: PoolSettings, after: PoolSettings) -> str:

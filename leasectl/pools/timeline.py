@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from leasectl.engines.event_words import gained, is_got_instead
 from leasectl.engines.facts import Pool
 from leasectl.state.event import Event
 
@@ -21,13 +22,13 @@ class Present(NamedTuple):
 
     Args:
         at: When this was; wall clock. The events have to be read afterwards.
-        names: Of the resources there are.
+        capacity: Resources there are.
         held: Since when each of them is held, wall clock, by name.
         waiting: Since when each ticket waits, wall clock, by number.
     """
 
     at: float
-    names: Set[str]
+    capacity: int
     held: Mapping[str, float]
     waiting: Mapping[int, float]
 
@@ -36,7 +37,7 @@ def present_of(pool: Pool, at: float) -> Present:
     """The same, of what an engine told at a time."""
     held = {each.name: each.lease.acquire_time for each in pool.resources if each.lease}
     waiting = {each.ticket: each.since for each in pool.queue}
-    return Present(at, {each.name for each in pool.resources}, held, waiting)
+    return Present(at, pool.capacity, held, waiting)
 
 
 class Intervals:
@@ -107,7 +108,8 @@ class Timeline:
             self._end(event)
         elif kind == "gave up":
             self._end_wait(event)
-            self.gave_up.append(event.time)
+            if not is_got_instead(event.reason):
+                self.gave_up.append(event.time)
         elif kind == "lost":
             self.lost.extend([event.time] * max(1, len(event.names)))
         else:
@@ -153,11 +155,11 @@ class Timeline:
     def capacity_steps(self) -> list[tuple[float, int]]:
         """From when on the pool had how many resources, as far as that is known; else nothing."""
         if self._present is not None:
-            return _capacities(self._changes, self._present.names, self._present.at)
+            return _capacities(self._changes, self._present.capacity, self._present.at)
         if self._changes and self._changes[-1].kind == "pool deleted":
-            return _capacities(self._changes, frozenset(), math.inf)
+            return _capacities(self._changes, 0, math.inf)
         if self._changes and self._changes[0].kind == "pool made":
-            return _capacities(self._changes, frozenset(), -math.inf)
+            return _capacities(self._changes, 0, -math.inf)
         return []
 
     def _arrive(self, at: float) -> None:
@@ -216,31 +218,23 @@ def timelines(events: Iterable[Event]) -> dict[str, Timeline]:
     return found
 
 
-def _capacities(changes: Sequence[Event], names: Set[str], at: float) -> list[tuple[float, int]]:
-    """From when on there were how many, known which there were at one time.
+def _capacities(changes: Sequence[Event], there: int, at: float) -> list[tuple[float, int]]:
+    """From when on there were how many, known how many there were at one time.
 
-    An event tells which resources came or went, and not which of the two: those that are there
-    afterwards came. Of times that don't fit the order, the later are right.
+    Of times that don't fit the order, the later are right.
     """
     known = max((n + 1 for n, change in enumerate(changes) if change.time <= at), default=0)
-    before = set(names)
+    before = there
     steps: list[tuple[float, int]] = []
     for change in reversed(changes[:known]):
-        until = min(change.time, steps[-1][0] if steps else change.time)
-        steps.append((until, len(before)))
-        if change.kind == "pool made":
-            before = set()
-        elif change.kind == "pool changed" and before.issuperset(change.names):
-            before = before.difference(change.names)
-        else:
-            before = before.union(change.names)
-    steps.append((-math.inf, len(before)))
+        steps.append((min(change.time, steps[-1][0] if steps else change.time), before))
+        before = 0 if change.kind == "pool made" else max(0, before - gained(change))
+    steps.append((-math.inf, before))
     steps.reverse()
-    after = set(names)
+    after = there
     for change in changes[known:]:
-        gone = change.kind == "pool deleted"
-        after = set() if gone else after.symmetric_difference(change.names)
-        steps.append((change.time, len(after)))
+        after = 0 if change.kind == "pool deleted" else max(0, after + gained(change))
+        steps.append((change.time, after))
     return steps
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence, Set
 from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
+from leasectl.engines.event_words import got_instead
 from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.model import Claimant, Process
@@ -187,7 +188,7 @@ class EitherWaiter:
         winner, outlook = self._won
         for place in tuple(self._places):
             if place is not winner:
-                place.waiter.dequeue(f"got a lease of {winner.pool_type} instead")
+                place.waiter.dequeue(got_instead(winner.pool_type))
                 self._places.remove(place)
         if not winner.waiter.has_place:
             raise TicketExpired(

@@ -81,4 +81,4 @@ class History:
 def _present(pool: ShownPool, at: float) -> Present:
     held = {each.name: each.lease.lease.acquire_time for each in pool.resources if each.lease}
     waiting = {each.ticket: each.since for each in pool.queue}
-    return Present(at, {each.name for each in pool.resources}, held, waiting)
+    return Present(at, pool.capacity, held, waiting)

@@ -27,7 +27,7 @@ HOUR = 3600.0
 
 def wave() -> Timeline:
     """Four resources and eight jobs at once, an hour each."""
-    events = [Event(0, START, "pool made", "T", tuple(map(str, range(4))))]
+    events = [Event(0, START, "pool made", "T", count=4)]
     for n in range(8):
         handle, at = f"T-{n}", START + (n // 4) * HOUR
         events.append(Event(0, START, "queued", "T", handle=handle, acquisition=1))
@@ -56,7 +56,7 @@ def test_a_picture_shows_how_things_went() -> None:
 
 
 def test_a_bar_has_as_many_steps_as_its_characters() -> None:
-    events = [Event(0, START, "pool made", "T", tuple(map(str, range(40))))]
+    events = [Event(0, START, "pool made", "T", count=40)]
     for n in range(40):  # one more in each step
         events.append(Event(0, START + n, "granted", "T", (f"T--{n}",), (), f"T-{n}", 1))
     row = PictureRow("T", timelines(events)["T"], Window(START, START + 40))
@@ -67,7 +67,7 @@ def test_a_bar_has_as_many_steps_as_its_characters() -> None:
 
 def test_the_least_there_is_shows() -> None:
     events = [
-        Event(0, START, "pool made", "T", tuple(map(str, range(1000)))),
+        Event(0, START, "pool made", "T", count=1000),
         Event(0, START, "granted", "T", ("T--0",), (), "T-0", 1),
     ]
     row = PictureRow("T", timelines(events)["T"], Window(START, START + 60))

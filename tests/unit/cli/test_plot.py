@@ -27,7 +27,7 @@ HOSTILE = "$\\frac{x</text><script>alert(1)</script>\x1b[31m\n漢字$"
 
 def row(title: str) -> PictureRow:
     events = [
-        Event(1, START, "pool made", "T", tuple(map(str, range(2)))),
+        Event(1, START, "pool made", "T", count=2),
         Event(2, START, "queued", "T", handle="a", acquisition=1),
         Event(3, START + 5, "granted", "T", ("T--0",), (), "a", 1, wait_seconds=5.0),
         Event(4, START + 60, "released", "T", ("T--0",), (), "a", 1, hold_seconds=55.0),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from leasectl.engines.event_words import got_instead, resources_added, resources_removed
 from leasectl.engines.facts import Pool, Resource
 from leasectl.model import Lease
 from leasectl.pools.series import series_of
@@ -32,8 +33,13 @@ class Log:
         facts.setdefault("type", self.type)
         self.events.append(Event(len(self.events) + 1, START + at, kind, **facts))
 
-    def pool(self, at: float, *names: str, kind: EventKind = "pool made") -> None:
-        self.add(at, kind, names=names, count=len(names))
+    def pool(self, at: float, number: int) -> None:
+        """A pool with so many resources is made; deleted with as many that are less than none."""
+        self.add(at, "pool made" if number > 0 else "pool deleted", count=abs(number))
+
+    def resize(self, at: float, by: int) -> None:
+        reason = resources_added(by) if by > 0 else resources_removed(-by)
+        self.add(at, "pool changed", count=abs(by), reason=reason)
 
     def queue(self, at: float, handle: str) -> None:
         self.add(at, "queued", handle=handle, acquisition=1)
@@ -82,7 +88,7 @@ def window(since: float | None, until: float | None) -> Window:
 
 
 def test_a_small_history_is_counted(log: Log) -> None:
-    log.pool(0, *resources(2))
+    log.pool(0, 2)
     log.queue(0, "a")
     log.grant(0, "a", wait=0.0)
     log.queue(10, "b")
@@ -153,7 +159,7 @@ def test_a_peak_is_the_most_grants_less_than_a_minute_apart(grants: list[float],
 
 
 def test_a_window_cuts_through_holds_and_counts_what_is_inside(log: Log) -> None:
-    log.pool(0, *resources(1))
+    log.pool(0, 1)
     log.grant(0, "a", wait=0.0)
     log.release(100, "a", hold=100.0)
     log.grant(150, "b", wait=50.0)
@@ -168,7 +174,7 @@ def test_a_window_cuts_through_holds_and_counts_what_is_inside(log: Log) -> None
 
 
 def test_who_waits_at_the_end_of_a_window_is_counted(log: Log) -> None:
-    log.pool(0, *resources(1))
+    log.pool(0, 1)
     log.queue(10, "a")
     log.grant(50, "a", wait=40.0)
     assert statistics(log.events, window(None, 20)).waiting == 1
@@ -176,7 +182,7 @@ def test_who_waits_at_the_end_of_a_window_is_counted(log: Log) -> None:
 
 
 def test_a_lease_granted_before_the_log_begins_is_held_from_its_beginning(log: Log) -> None:
-    log.pool(0, kind="pool changed")
+    log.add(0, "pool changed", count=0, reason="pace 20s; before: no pace")
     log.release(60, "a", hold=1000.0)
     present = present_of(Pool("T", (Resource("a"),), ()), START + 60)
     found = statistics(log.events, present=present)
@@ -186,7 +192,7 @@ def test_a_lease_granted_before_the_log_begins_is_held_from_its_beginning(log: L
 
 
 def test_what_goes_on_lasts_until_the_window_ends(log: Log) -> None:
-    log.pool(0, *resources(2))
+    log.pool(0, 2)
     log.grant(0, "a")
     log.queue(50, "b")
     found = statistics(log.events, window(None, 100))
@@ -195,7 +201,7 @@ def test_what_goes_on_lasts_until_the_window_ends(log: Log) -> None:
 
 
 def test_a_clock_that_went_back_makes_no_negative_times(log: Log) -> None:
-    log.pool(0, *resources(1))
+    log.pool(0, 1)
     log.queue(1000, "a")
     log.grant(100, "a")
     log.release(50, "a")
@@ -216,7 +222,7 @@ def test_how_long_it_took_is_what_the_event_says_whatever_the_clock_did(log: Log
 
 
 def test_several_names_are_as_many_leases_and_one_grant(log: Log) -> None:
-    log.pool(0, *resources(4))
+    log.pool(0, 4)
     log.grant(0, "a", "n1", "n2", "n3", wait=0.0)
     log.release(10, "a", "n1", hold=10.0)
     log.release(20, "a", "n2", "n3", hold=20.0, by="guard")
@@ -227,7 +233,7 @@ def test_several_names_are_as_many_leases_and_one_grant(log: Log) -> None:
 
 
 def test_a_resource_has_one_holder_also_where_a_release_was_not_written(log: Log) -> None:
-    log.pool(0, *resources(1))
+    log.pool(0, 1)
     log.grant(0, "a", "n")
     log.grant(40, "b", "n")
     log.release(100, "b", "n", hold=60.0)
@@ -236,64 +242,75 @@ def test_a_resource_has_one_holder_also_where_a_release_was_not_written(log: Log
     assert found.hold == Spread(60.0, 60.0, 60.0)
 
 
-def capacities(log: Log, *there: str) -> tuple[float, ...] | None:
+def capacities(log: Log, there: int | None = None) -> tuple[float, ...] | None:
     """In four steps of 50 s, as the events say; if the pool is there still, with what is in it."""
     timeline = log.timeline()
-    if there:
-        timeline.settle(present_of(Pool("T", tuple(map(Resource, there)), ()), START + 200))
+    if there is not None:
+        found = tuple(Resource(name) for name in resources(there))
+        timeline.settle(present_of(Pool("T", found, ()), START + 200))
     return series_of(timeline, window(0, 200), steps=4).capacity
 
 
 def test_the_capacity_changes_with_the_pool(log: Log) -> None:
-    log.pool(0, "r1")
+    log.pool(0, 1)
     log.grant(0, "a")
-    log.pool(50, "r2", "r3", kind="pool changed")
+    log.resize(50, 2)
     log.release(100, "a")
-    log.pool(100, kind="pool changed")  # its settings
-    log.pool(150, "r1", "r2", "r3", kind="pool deleted")
+    log.add(100, "pool changed", count=0, reason="pace 20s; before: no pace")
+    log.pool(150, -3)
     found = statistics(log.events, window(None, 200))
     assert found.utilisation == pytest.approx(100 / (50 + 3 * 100))
     assert found.capacity == 0
     assert capacities(log) == (1.0, 3.0, 3.0, 0.0)
 
 
-def test_whether_resources_came_or_went_is_told_by_those_that_are_there(log: Log) -> None:
-    log.pool(0, "r1", "r2")
-    log.pool(50, "r1", kind="pool changed")
-    log.pool(100, "r1", "r3", "r4", kind="pool changed")
-    log.pool(150, "r2", "r3", kind="pool changed")
+def test_a_pool_that_is_there_tells_what_a_trimmed_log_does_not(log: Log) -> None:
+    log.pool(0, 2)
+    log.resize(50, -1)
+    log.resize(100, 3)
+    log.resize(150, -2)
     whole = (2.0, 1.0, 4.0, 2.0)
     assert capacities(log) == whole
-    assert capacities(log, "r1", "r4") == whole
-    del log.events[0]  # the log has been trimmed
-    assert capacities(log, "r1", "r4") == whole
+    assert capacities(log, 2) == whole
+    del log.events[0]
+    assert capacities(log, 2) == whole
     assert capacities(log) is None
 
 
 def test_a_pool_that_was_deleted_had_what_went_with_it(log: Log) -> None:
-    log.pool(50, "r1", kind="pool changed")
-    log.pool(150, "r1", "r2", kind="pool deleted")
+    log.resize(50, 1)
+    log.pool(150, -2)
     assert capacities(log) == (1.0, 2.0, 2.0, 0.0)
 
 
 def test_a_pool_that_was_made_in_the_window_had_no_capacity_before(log: Log) -> None:
-    log.pool(100, "r1", "r2")
+    log.pool(100, 2)
     assert capacities(log) == (0.0, 0.0, 2.0, 2.0)
-    assert capacities(log, "r1", "r2") == (0.0, 0.0, 2.0, 2.0)
+    assert capacities(log, 2) == (0.0, 0.0, 2.0, 2.0)
+    log.events[:0] = [log.events[0]._replace(time=START, kind="pool deleted", count=7)]
+    assert capacities(log, 2) == (0.0, 0.0, 2.0, 2.0)
 
 
 def test_what_changed_after_the_pool_was_looked_at_counts(log: Log) -> None:
-    log.pool(250, "r2", kind="pool changed")
+    log.resize(250, 1)
     timeline = log.timeline()
     timeline.settle(present_of(Pool("T", (Resource("r1"),), ()), START + 200))
     assert series_of(timeline, window(0, 500), steps=2).capacity == (1.0, 2.0)
 
 
 def test_times_that_do_not_fit_the_order_are_put_into_it(log: Log) -> None:
-    log.pool(0, "r1")
-    log.pool(1000, "r2", kind="pool changed")
-    log.pool(100, "r3", kind="pool changed")  # the clock has been put right
-    assert capacities(log, "r1", "r2", "r3") == (1.0, 1.0, 3.0, 3.0)
+    log.pool(0, 1)
+    log.resize(1000, 1)
+    log.resize(100, 1)  # the clock has been put right
+    assert capacities(log, 3) == (1.0, 1.0, 3.0, 3.0)
+
+
+def test_who_got_another_type_instead_did_not_give_up(log: Log) -> None:
+    log.queue(0, "a")
+    log.add(10, "gave up", handle="a", acquisition=1, wait_seconds=10.0, reason=got_instead("U"))
+    found = statistics(log.events)
+    assert (found.gave_up, found.waiting) == (0, 0)
+    assert sum(series_of(log.timeline(), steps=2).waiting) == 2.0
 
 
 def test_without_events_of_the_pool_nobody_knows_the_utilisation(log: Log) -> None:
@@ -330,14 +347,14 @@ def test_what_happened_after_the_pool_was_looked_at_counts(log: Log) -> None:
 
 
 def test_the_advised_pace_is_the_hold_by_the_capacity_and_a_little_faster(log: Log) -> None:
-    log.pool(0, *resources(50))
+    log.pool(0, 50)
     log.grant(0, "a")
     log.release(1200, "a", hold=1200.0)
     assert statistics(log.events).advised_pace_seconds == pytest.approx(20.0)
 
 
 def test_the_advised_pace_heeds_how_many_each_takes(log: Log) -> None:
-    log.pool(0, *resources(50))
+    log.pool(0, 50)
     log.grant(0, "a", "n1", "n2")
     log.release(1200, "a", "n1", "n2", hold=1200.0)
     assert statistics(log.events).advised_pace_seconds == pytest.approx(40.0)
@@ -353,7 +370,7 @@ def test_pools_are_told_apart() -> None:
 
 
 def test_a_series_has_averages_and_the_peak_of_each_step(log: Log) -> None:
-    log.pool(0, *resources(2))
+    log.pool(0, 2)
     for at in (0.0, 100.0, 110.0):
         log.grant(at, f"h{at}", "n" if at == 0 else f"n{at}")
     log.release(150, "h0.0", "n", hold=150.0)
@@ -374,7 +391,7 @@ def test_in_short_steps_a_start_counts_for_a_minute(log: Log) -> None:
 
 
 def test_a_series_goes_into_json_and_adds_up(log: Log) -> None:
-    log.pool(0, *resources(1))
+    log.pool(0, 1)
     for n in range(30):
         log.grant(n * 7.3, f"h{n}", "n")
         log.release(n * 7.3 + 3.1, f"h{n}", "n", hold=3.1)
@@ -386,7 +403,7 @@ def test_a_series_goes_into_json_and_adds_up(log: Log) -> None:
 
 
 def test_a_window_before_anything_happened_has_nothing_in_it(log: Log) -> None:
-    log.pool(0, *resources(1))
+    log.pool(0, 1)
     log.grant(0, "a")
     found = statistics(log.events, window(-100, -50))
     assert (found.grants, found.held, found.utilisation) == (0, 0, None)
@@ -394,7 +411,7 @@ def test_a_window_before_anything_happened_has_nothing_in_it(log: Log) -> None:
 
 
 def busy_log(events: int) -> Iterator[Event]:
-    yield Event(0, START, "pool made", "T", resources(50))
+    yield Event(0, START, "pool made", "T", count=50)
     for n in range(events // 3):
         at, handle, name = START + 10.0 * n, f"T-{n}", f"T--{n % 50}"
         yield Event(3 * n, at, "queued", "T", handle=handle, acquisition=1)
