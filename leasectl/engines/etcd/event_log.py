@@ -84,8 +84,11 @@ class EtcdEventLog:
 
     def volume(self) -> Volume:
         """How many there are, and how large."""
-        events = self._keys.events()
-        counted, sample = self._gateway.read(count(events), read_all(events, limit=_SAMPLE)).answers
+        events, buckets = self._keys.events(), self._buckets()
+        of_sample = self._keys.events_in(buckets[len(buckets) // 2].name) if buckets else events
+        counted, sample = self._gateway.read(
+            count(events), read_all(of_sample, limit=_SAMPLE)
+        ).answers
         sizes = [len(kv.key.encode()) + len(kv.value.encode()) for kv in sample.items]
         return Volume(counted.count, counted.count * sum(sizes) // max(1, len(sizes)))
 
