@@ -21,7 +21,7 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
 }
 # What a world doesn't keep yet: an order by priority and ageing, a pace, or events.
 TO_COME: dict[str, set[str]] = {
-    "etcd": {"events of the dead", "order", "pace"},
+    "etcd": {"events of the dead"},
 }
 # Servers are there on one Python only: see scripts/test.
 SERVERS = ("etcd",)

@@ -6,6 +6,7 @@ is what it does itself when the time has come. That it does is shown in tests/en
 
 from __future__ import annotations
 
+import math
 import secrets
 from pathlib import Path
 
@@ -13,17 +14,20 @@ from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS, EtcdEngine
 from leasectl.engines.etcd.event_log import EtcdEventLog
 from leasectl.engines.etcd.events import EtcdEvents
-from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import put, read_all
-from leasectl.engines.etcd.key_values import etcd_lease_id_in, number_in
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.requests import put, read, read_all
+from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
+from leasectl.engines.facts import QueueEntry
+from leasectl.engines.ranking import effective_priority
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.support import eventually
 
 
 class EtcdWorld:
@@ -32,6 +36,7 @@ class EtcdWorld:
     ttl_seconds = 10.0
     keeps_stopped = False
     next_is_witness = False
+    ages_itself = True
 
     def __init__(self, server: EtcdServer, folder: Path) -> None:
         self._server = server
@@ -41,6 +46,7 @@ class EtcdWorld:
         self._gateway, self.engine, self.pools = self._open()
         self.events = EtcdEventLog(self._gateway, self._keys)
         self._clients: list[_Client] = []
+        self._counted: dict[int, float] = {}  # since when, by the ids of the etcd leases
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)
@@ -51,7 +57,12 @@ class EtcdWorld:
         self.engine.withdraw(client.claim_key)
 
     def let_pass(self, seconds: float) -> None:
+        for pool in self.pools.pools():
+            if pool.settings.pace_seconds:
+                self._have_all_look(pool.type)  # or they would know of a grant too late
+        self._note_counted()
         self._time.advance(seconds)
+        self._end_counted()
         if seconds >= WAITER_TTL_SECONDS:
             for client in self._clients:
                 if client.is_stopped:
@@ -67,8 +78,68 @@ class EtcdWorld:
                 if duration is not None and renewed.get(claim.etcd_lease_id, now) + duration <= now:
                     self._gateway.revoke(claim.etcd_lease_id)
                     self._revoke_kept(pool_type, claim.etcd_lease_id)
-            # Heads of queues sleep on the kernel's clock, which doesn't jump: have them look.
+            # Who waits sleeps on the kernel's clock, which doesn't jump: have them look.
             self._gateway.commit((), [put(self._keys.pool(pool_type), "")])
+            self._have_risen(pool_type)
+
+    def _note_counted(self) -> None:
+        """Note since when etcd has counted what pools owe their pace."""
+        for kv in self._gateway.read(read_all(self._keys.pace(""))).answers[0].items:
+            if kv.etcd_lease_id:
+                self._counted.setdefault(kv.etcd_lease_id, self._time.clock.elapsed())
+
+    def _end_counted(self) -> None:
+        """Have etcd be as far with that as it is later."""
+        for kv in self._gateway.read(read_all(self._keys.pace(""))).answers[0].items:
+            since = self._counted.get(kv.etcd_lease_id)
+            if since is None:
+                continue
+            (pool,) = self.pools.pools(name_in(kv))
+            until = since + number_in(kv) * pool.settings.pace_seconds
+            left = math.ceil(until - self._time.clock.elapsed())
+            if left <= 0:
+                self._gateway.revoke(kv.etcd_lease_id)
+            else:  # etcd would tell how much is left
+                with_less = new_etcd_lease_id()
+                self._gateway.grant(with_less, left)
+                self._gateway.commit((), [put(kv.key, kv.value, etcd_lease_id=with_less)])
+                self._counted[with_less] = since
+
+    def _have_risen(self, pool_type: str) -> None:
+        """Have all who wait count with what they have to by now."""
+        aging = self.pools.pools(pool_type)[0].settings.aging_seconds
+        if not aging:
+            return
+        self._write_settings_anew(pool_type)
+        awake = {client.claim_key for client in self._clients if client.is_running}
+
+        def has_risen(entry: QueueEntry) -> bool:
+            waited = self._time.clock.wall() - entry.since - 1.0
+            due = effective_priority(entry.priority, waited, aging)
+            return entry.effective_priority >= due or entry.claim_key not in awake
+
+        eventually(lambda: all(map(has_risen, self.pools.pools(pool_type)[0].queue)))
+
+    def _have_all_look(self, pool_type: str) -> None:
+        """Have all who wait see how things are now."""
+        for _ in range(2):  # who sleeps for the second time has looked after the first
+            waiting = [client for client in self._clients if client.is_running]
+            before = {client: client.wakeups() for client in waiting}
+
+            def have_woken(before: dict[_Client, int] = before) -> bool:
+                self._write_settings_anew(pool_type)
+                return all(
+                    client.wakeups() > number or not self.is_waiting(client.claim_key)
+                    for client, number in before.items()
+                )
+
+            eventually(have_woken)
+
+    def _write_settings_anew(self, pool_type: str) -> None:
+        """Wake all who wait."""
+        key = self._keys.settings(pool_type)
+        (settings,) = self._gateway.read(read(key)).answers[0].items
+        self._gateway.commit((), [put(key, settings.value)])
 
     def _revoke_kept(self, pool_type: str, etcd_lease_id: int) -> None:
         gone = self._keys.gone(pool_type, etcd_lease_id)

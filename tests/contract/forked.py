@@ -120,6 +120,11 @@ class ForkedClient:
         stat = Path(f"/proc/{self._process.pid}/stat").read_text()
         return stat.rpartition(")")[2].split()[0] == "T"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it is there and hasn't been stopped."""
+        return self._process.is_alive() and not self.is_stopped
+
     def wakeups(self) -> int:
         return int(self._wakeups.value)
 

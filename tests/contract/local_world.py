@@ -24,6 +24,7 @@ class LocalWorld:
     ttl_seconds = 10.0
     keeps_stopped = True
     next_is_witness = False
+    ages_itself = False
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

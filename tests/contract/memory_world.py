@@ -22,6 +22,7 @@ class MemoryWorld:
     ttl_seconds = 10.0
     keeps_stopped = True
     next_is_witness = True
+    ages_itself = False
 
     def __init__(self) -> None:
         self._lost: list[tuple[str, str]] = []

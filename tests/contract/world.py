@@ -80,11 +80,13 @@ class World(Protocol):
         ttl_seconds: A ttl as short as the store can do.
         keeps_stopped: A waiter that was stopped for long has kept its position in the queue.
         next_is_witness: Whoever is next may look once more, for the sake of who is before it.
+        ages_itself: Each waiter sees to it itself that its ticket counts with more in time.
     """
 
     ttl_seconds: float
     keeps_stopped: bool
     next_is_witness: bool
+    ages_itself: bool
 
     @property
     def engine(self) -> Engine:

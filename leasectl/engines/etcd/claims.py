@@ -18,17 +18,22 @@ from leasectl.engines.etcd.early_ends import EarlyEnds
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
+    Json,
     KeyValue,
     created_at,
     delete,
+    end_of,
     put,
     read,
     read_all,
+    revision_in,
     unchanged,
+    unwritten_since,
 )
-from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in, number_in
+from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import ClaimView, QueueView, claim_reads, parse_claim_view
+from leasectl.engines.etcd.rank import none_better_since
 from leasectl.engines.etcd.records import Claim, Free, encode_claim, parse_claim
 from leasectl.model import ReleasedBy, Ticket
 from leasectl.system.clock import Clock, earliest
@@ -84,8 +89,9 @@ class EtcdClaims:
         chosen: Sequence[Free],
         *,
         waited: float,
+        level: float | None = None,
     ) -> Claim | None:
-        """Make a claim of a ticket.
+        """Make a claim of a ticket, if nobody has got in before it.
 
         Args:
             ticket: It is taken away.
@@ -94,9 +100,11 @@ class EtcdClaims:
             view: What was seen, of a pool that is there.
             chosen: What to claim.
             waited: Since the request was made, in seconds.
+            level: What the pool's grants then owe its pace; None for a pool without one.
 
         Returns:
-            The claim; None when the ticket, the pool or one of those chosen has changed.
+            The claim; None when the ticket, the pool or one of those chosen has changed, or
+            somebody better has come.
 
         Raises:
             EtcdLeaseGone: The etcd lease has run out.
@@ -112,7 +120,10 @@ class EtcdClaims:
         guards = [
             created_at(keys.ticket(*claim_id), ticket.number),
             unchanged(keys.pool(pool_type), view.pool.mod_revision),
-            unchanged(keys.grants(pool_type), 0 if grants is None else grants.mod_revision),
+            unchanged(keys.settings(pool_type), revision_in(view.settings)),
+            unchanged(keys.grants(pool_type), revision_in(grants)),
+            *none_better_since(keys, pool_type, ticket.number, view.priority, view.revision),
+            *self._none_freed(view),
             *(unchanged(free.key, free.mod_revision) for free in chosen),
         ]
         then = [
@@ -124,6 +135,10 @@ class EtcdClaims:
             put(keys.renewed(*claim_id), str(renewed)),
             put(keys.owned(claimant.claim_key, etcd_lease_id), pool_type),
         ]
+        if view.rank is not None:
+            then.append(delete(view.rank.key))
+        if level is not None:
+            then.append(put(keys.pace(pool_type), str(level)))
         for index, free in enumerate(chosen):
             then.append(delete(free.key))
             then.append(put(keys.resource(pool_type, free.name), str(index)))
@@ -138,6 +153,14 @@ class EtcdClaims:
             made = parse_claim(found.first)  # by an earlier try, whose answer was lost
         self._made.update((name, (pool_type, made)) for name in made.names)
         return made
+
+    def _none_freed(self, view: QueueView) -> list[Json]:
+        """Guard: nothing is free by now for those who are better and only wait for that."""
+        if not (view.others and view.is_paced):
+            return []
+        assert view.pool is not None
+        frees = self._keys.frees(name_in(view.pool))
+        return [unwritten_since(frees, end_of(frees), view.revision)]
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy

@@ -2,11 +2,12 @@
 
 Below the prefix, with ``<id>`` for the etcd lease of an acquisition in hexadecimal:
 
-======================================= ============================================ ==========
+======================================= ============================================ ============
 key                                     stands for                                   attached
-======================================= ============================================ ==========
+======================================= ============================================ ============
 ``pool/<type>``                         the pool; written by who changes it          while made
 ``settings/<type>``                     how it grants                                no
+``pace/<type>``                         what its grants owe its pace                 once counted
 ``grants/<type>``                       the number of its last grant                 no
 ``name/<name>``                         the type that a name is taken for; by whom   no
 ``resource/<type>/<name>``              a resource; written by each claim of it      no
@@ -23,7 +24,8 @@ key                                     stands for                              
 ``event/<bucket>/<type>/<token>``       something that happened                      always
 ``bucket/now``                          the bucket that events are written to now    always
 ``bucket/kept/<bucket>``                a bucket of events that are kept             always
-======================================= ============================================ ==========
+``rank/<type>/<rank>/<id>``             the priority that a ticket counts with       always
+======================================= ============================================ ============
 
 A fence is 128 times the revision of the claim plus the resource's index in it; etcd's revision is
 one for all keys of a transaction, and no two leases may share a fence. Free keys sort by it, so
@@ -70,6 +72,9 @@ class Keys:
 
     def settings(self, pool_type: str) -> str:
         return f"{self.prefix}settings/{pool_type}"
+
+    def pace(self, pool_type: str) -> str:
+        return f"{self.prefix}pace/{pool_type}"
 
     def grants(self, pool_type: str) -> str:
         return f"{self.prefix}grants/{pool_type}"
@@ -124,6 +129,12 @@ class Keys:
 
     def ticket(self, pool_type: str, etcd_lease_id: int) -> str:
         return f"{self.tickets(pool_type)}{etcd_lease_id:016x}"
+
+    def ranks(self, pool_type: str) -> str:
+        return f"{self.prefix}rank/{pool_type}/"
+
+    def rank(self, pool_type: str, rank: str, etcd_lease_id: int) -> str:
+        return f"{self.ranks(pool_type)}{rank}/{etcd_lease_id:016x}"
 
     def all_owned_here(self) -> str:
         return f"{self.prefix}owned/{self._state_id}/"

@@ -1,11 +1,12 @@
 """What is seen of a queue in etcd, and of a claim, each as it is at one revision.
 
-A ticket looks whether it is its turn, and what there is to take; both take one request.
+A ticket looks whether it is its turn, and what there is to take; both take one request. Where
+tickets count with priorities a look has to see all of them, which the first finds out by a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -19,9 +20,10 @@ from leasectl.engines.etcd.gateway.requests import (
     read_created_before,
     read_last_created,
 )
-from leasectl.engines.etcd.key_values import name_in
+from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.records import parse_ticket
+from leasectl.engines.etcd.rank import in_order, precedes, priorities
+from leasectl.engines.etcd.records import parse_settings, parse_ticket
 from leasectl.errors import CorruptState
 from leasectl.model import Request, Ticket
 
@@ -32,7 +34,8 @@ class QueueView(NamedTuple):
     Args:
         revision: Etcd's.
         own: The ticket, if it is still there.
-        before: The nearest ticket before it that could use all that it could.
+        before: The nearest ticket before it that could use all that it could; where the pool has a
+            pace also one that could use that, as the resource it waits for is free.
         pool: The pool, if there is one.
         grants: The number of its last grant, if there was one.
         resources: How many there are.
@@ -41,6 +44,13 @@ class QueueView(NamedTuple):
             the named resource, free or not, if it wants that.
         named: If no ticket is before it in that sense, those that are and wait for a name each,
             which it can't have.
+        others: Likewise, but whatever it wants itself: all that are before it.
+        waiting: How many tickets there are.
+        rank: The key that says what the ticket counts with; None for one that counts with 0.
+        priority: What it counts with.
+        is_ranked: Some ticket has such a key.
+        settings: How the pool grants, if it was written down.
+        pace: What its grants owe its pace, likewise.
     """
 
     revision: int
@@ -52,12 +62,34 @@ class QueueView(NamedTuple):
     expired: int
     page: tuple[KeyValue, ...]
     named: tuple[KeyValue, ...] = ()
+    others: tuple[KeyValue, ...] = ()
+    waiting: int = 1
+    rank: KeyValue | None = None
+    priority: int = 0
+    is_ranked: bool = False
+    settings: KeyValue | None = None
+    pace: KeyValue | None = None
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the pool has a pace."""
+        return self.settings is not None and parse_settings(self.settings).pace_seconds > 0
 
     def with_freed(self, freed: Sequence[KeyValue]) -> QueueView:
         """The same after resources have become free."""
         newer = [kv for kv in freed if kv.mod_revision > self.revision]
         page = {kv.key: kv for kv in (*self.page, *_without(newer, self.named))}
         return self._replace(page=tuple(page[key] for key in sorted(page)))
+
+
+class Change(NamedTuple):
+    """What a look writes first, as `rank.rise` makes it; without its guards it only looks."""
+
+    guards: Sequence[Json] = ()
+    then: Sequence[Json] = ()
+
+
+NO_CHANGE = Change()
 
 
 def look(
@@ -68,6 +100,8 @@ def look(
     *,
     is_turn: bool = False,
     named: int = 0,
+    is_ranked: bool = False,
+    change: Change = NO_CHANGE,
 ) -> QueueView:
     """Look for a ticket that is attached to an etcd lease, mostly with one request.
 
@@ -76,21 +110,41 @@ def look(
         keys: Where things are in it.
         ticket: Its own.
         etcd_lease_id: Of that etcd lease.
-        is_turn: It was its turn before, as it stays.
+        is_turn: It was its turn before, as it stays where all count the same.
         named: How many tickets that wait for a name each were before it then.
+        is_ranked: Some ticket didn't count with 0 when it last looked.
+        change: What is written before, in the same transaction.
+
+    Raises:
+        EtcdLeaseGone: That etcd lease has gone, to which the change would attach something.
     """
-    if not named:
-        view, better = _look(gateway, keys, ticket, etcd_lease_id, _last(keys, ticket))
-        if is_turn:
-            return view._replace(before=None, named=())
-        if not better or view.before is not None:
-            return view
+    if not named and not is_ranked:
+        better = _last(keys, ticket)
+        view, found = _look(gateway, keys, ticket, etcd_lease_id, better, change=change)
+        if not view.is_ranked:
+            if is_turn and not (found and view.is_paced):
+                return view._replace(before=None, named=())
+            if not found or view.before is not None:
+                return view
+        is_ranked, change = view.is_ranked, NO_CHANGE
     # Some of those before it don't count: all have to be looked at to tell who does.
+    is_paced = False
     while True:
-        view, _ = _look(gateway, keys, ticket, etcd_lease_id, _all(keys, ticket), more=named)
-        if len(view.named) <= named:
+        view, _ = _look(
+            gateway,
+            keys,
+            ticket,
+            etcd_lease_id,
+            _all(keys, ticket, is_ranked=is_ranked),
+            more=named,
+            is_paced=is_paced,
+            change=change,
+        )
+        uses_pace = view.is_paced and bool(view.others)
+        if len(view.named) <= named and view.is_ranked <= is_ranked and uses_pace <= is_paced:
             return view._replace(page=_without(view.page, view.named))
-        named = len(view.named)
+        named, is_ranked, is_paced = max(named, len(view.named)), view.is_ranked, view.is_paced
+        change = NO_CHANGE
 
 
 def name_wanted(kv: KeyValue) -> str | None:
@@ -108,12 +162,21 @@ def _last(keys: Keys, ticket: Ticket) -> Json:
     return read_last_created(keys.tickets(ticket.claimant.request.type), before=ticket.number)
 
 
-def _all(keys: Keys, ticket: Ticket) -> Json:
-    return read_created_before(keys.tickets(ticket.claimant.request.type), ticket.number)
+def _all(keys: Keys, ticket: Ticket, *, is_ranked: bool) -> Json:
+    tickets = keys.tickets(ticket.claimant.request.type)
+    return read_all(tickets) if is_ranked else read_created_before(tickets, ticket.number)
 
 
 def _look(
-    gateway: Gateway, keys: Keys, ticket: Ticket, etcd_lease_id: int, better: Json, *, more: int = 0
+    gateway: Gateway,
+    keys: Keys,
+    ticket: Ticket,
+    etcd_lease_id: int,
+    better: Json,
+    *,
+    more: int = 0,
+    is_paced: bool = False,
+    change: Change = NO_CHANGE,
 ) -> tuple[QueueView, tuple[KeyValue, ...]]:
     """What there is to see, by some of the better tickets, and those.
 
@@ -122,8 +185,10 @@ def _look(
         keys: Where things are in it.
         ticket: Its own.
         etcd_lease_id: Of its etcd lease.
-        better: Reads the better ones.
+        better: Reads the better ones, and others if need be.
         more: How much more is to be read of what is free than is asked for.
+        is_paced: Who waits for a resource that is free waits for the pace, and so is before it.
+        change: What is written before.
     """
     request = ticket.claimant.request
     pool_type = request.type
@@ -131,43 +196,68 @@ def _look(
         page = read_all(keys.frees(pool_type), limit=request.count + more)
     else:
         page = read(keys.resource(pool_type, request.name))
-    outcome = gateway.read(
+    reads = (
         read(keys.ticket(pool_type, etcd_lease_id)),
         better,
+        count(keys.tickets(pool_type)),
+        read_all(keys.ranks(pool_type), keys_only=True),
         read(keys.pool(pool_type)),
+        read(keys.settings(pool_type)),
+        read(keys.pace(pool_type)),
         read(keys.grants(pool_type)),
+        read_all(keys.frees(pool_type), limit=0 if is_paced else 1, keys_only=True),
         count(keys.resources(pool_type)),
         count(keys.helds(pool_type)),
         count(keys.alives(pool_type)),
         page,
     )
-    own, tickets, pool, grants, resources, held, alive, found = outcome.answers
-    before, named = _before(request, tickets.items)
+    outcome = gateway.commit(change.guards, [*change.then, *reads], reads)
+    own, tickets, waiting, ranks, pool, settings, *rest = outcome.answers
+    pace, grants, frees, *counts, found = rest
+    resources, held, alive = (each.count for each in counts)
+    counted = priorities(ranks.items)
+    priority = counted.get(etcd_lease_id, 0)
+    better_ones = [
+        kv
+        for kv in in_order(tickets.items, counted)
+        if precedes(kv, counted, priority, ticket.number)
+    ]
+    free = set(map(name_in, frees.items)) if is_paced else set()
+    before, others = _before(request, better_ones[::-1], free)
     view = QueueView(
         revision=outcome.revision,
         own=own.first,
         before=before,
-        named=named,
+        named=others if request.name is None else (),
+        others=others,
         pool=pool.first,
         grants=grants.first,
-        resources=resources.count,
-        expired=held.count - alive.count,
+        resources=resources,
+        expired=held - alive,
         page=found.items,
+        waiting=waiting.count,
+        rank=next((kv for kv in ranks.items if etcd_lease_id_in(kv) == etcd_lease_id), None),
+        priority=priority,
+        is_ranked=bool(counted),
+        settings=settings.first,
+        pace=pace.first,
     )
     return view, tickets.items
 
 
 def _before(
-    request: Request, better: Sequence[KeyValue]
+    request: Request, nearest_first: Sequence[KeyValue], free: Set[str]
 ) -> tuple[KeyValue | None, tuple[KeyValue, ...]]:
-    """The nearest that could use all that is asked for; if there is none, those for a name each."""
+    """The nearest that could use all that is asked for; if there is none, those for a name each.
+
+    That is, or for one of those that are free.
+    """
     named = []
-    for ticket in sorted(better, key=lambda each: -each.create_revision):
+    for ticket in nearest_first:
         wanted = name_wanted(ticket)
-        if wanted is None or wanted == request.name:
+        if wanted is None or wanted == request.name or wanted in free:
             return ticket, ()
-        if request.name is None:
-            named.append(ticket)
+        named.append(ticket)
     return None, tuple(named)
 
 

@@ -107,7 +107,9 @@ class PoolRemovals:
                 [
                     delete(pool.key),
                     delete(keys.settings(pool_type)),
+                    delete(keys.pace(pool_type)),
                     delete_all(keys.tickets(pool_type)),
+                    delete_all(keys.ranks(pool_type)),
                 ],
                 [read(pool.key)],
                 events=events,

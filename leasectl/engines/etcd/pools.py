@@ -23,6 +23,7 @@ from leasectl.engines.etcd.gateway.requests import (
     KeyValue,
     absent,
     created_at,
+    delete,
     put,
     read,
     unchanged,
@@ -34,8 +35,8 @@ from leasectl.engines.etcd.records import (
     encode_free,
     encode_settings,
     encode_taken,
-    parse_settings,
 )
+from leasectl.engines.etcd.settings import write_settings
 from leasectl.engines.etcd.shown import ShownPools, pool_types
 from leasectl.engines.event_words import (
     pool_made,
@@ -114,7 +115,11 @@ class EtcdPools:
             for batch in batches(names, _ADDED_AT_ONCE):
                 self._add(pool_type, batch, born)
             # From here on it can be seen, and is attached to no lease any more.
-            seen = [put(key, ""), put(self._keys.settings(pool_type), encode_settings(settings))]
+            seen = [
+                put(key, ""),
+                put(self._keys.settings(pool_type), encode_settings(settings)),
+                delete(self._keys.pace(pool_type)),
+            ]
             event = self._event("pool made", pool_type, names, pool_made(len(names), settings))
             outcome = self._events.commit([unchanged(key, born)], seen, [read(key)], events=[event])
             if not outcome.succeeded and not _is_made(outcome.answers[0].first, born):
@@ -126,25 +131,16 @@ class EtcdPools:
             revoke_unused(self._gateway, etcd_lease_id)
 
     def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
-        pool, key = self._shown.record(pool_type), self._keys.settings(pool_type)
-        while True:
-            (found,) = self._gateway.read(read(key)).answers
-            before = parse_settings(found.first) if found.first else NO_SETTINGS
-            seen = found.first.mod_revision if found.first else 0
-            words = settings_changed(before, settings)
-            outcome = self._events.commit(
-                [created_at(pool.key, pool.create_revision), unchanged(key, seen)],
-                [put(key, encode_settings(settings))],
-                [read(pool.key), read(key)],
-                events=[self._event("pool changed", pool_type, (), words)],
-            )
-            if outcome.succeeded:
-                return
-            there, now = (each.first for each in outcome.answers)
-            if there is None or there.create_revision != pool.create_revision:
+        pool = self._shown.record(pool_type)
+
+        def tell(before: PoolSettings) -> Event:
+            return self._event("pool changed", pool_type, (), settings_changed(before, settings))
+
+        while not write_settings(
+            self._gateway, self._keys, self._events, pool_type, settings, tell=tell
+        ):
+            if self._shown.record(pool_type).create_revision != pool.create_revision:
                 raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
-            if outcome.repeated and now and parse_settings(now) == settings:
-                return  # by the try whose answer was lost
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         born = self._shown.record(pool_type).create_revision

@@ -24,6 +24,8 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView, look
+from leasectl.engines.etcd.pace import EtcdPaces, Owed
+from leasectl.engines.etcd.rank import encode_rank
 from leasectl.engines.etcd.records import (
     Claim,
     Free,
@@ -39,7 +41,7 @@ from leasectl.engines.etcd.withdrawals import EtcdWithdrawals
 from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, Request
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, earliest
 
 NOTHING_REAPED = Reaped(any=False, next_at=None)
 
@@ -74,6 +76,7 @@ class EtcdQueues:
         self._clock = clock
         self._withdrawals = EtcdWithdrawals(gateway, keys, events, clock=clock)
         self._shown = ShownPools(gateway, keys, clock=clock)
+        self._paces = EtcdPaces(gateway, keys)
 
     def check(self, own: EtcdTicket) -> None:
         """As `Waiter.check`."""
@@ -91,18 +94,19 @@ class EtcdQueues:
 
     def claim(self, own: EtcdTicket) -> Outlook:
         """As `Waiter.claim`."""
-        if not own.is_head:  # there it stays; whether it hasn't gone, the claim sees
+        leases = self._find_claim(own)
+        if leases is None and (not own.is_head or own.priority_due is not None):
             view = self._look(own)
             if view.before is not None:
-                own.wait_behind(view)
-                return Outlook(is_behind=True)
+                return self._wait_behind(own, view)
             own.reach_head(view)
-        leases = self._find_claim(own) or self._claim_by_news(own)
+        leases = leases or self._claim_by_news(own) or self._claim_in_time(own)
         return self._claim(own) if leases is None else Outlook(leases)
 
     def standing(self, own: EtcdTicket) -> Standing:
         """As `Waiter.standing`."""
-        return self._shown.standing(own.request.type, own.ticket.number, name=own.request.name)
+        number, name = own.ticket.number, own.request.name
+        return self._shown.standing(own.request.type, number, name=name, left=own.left)
 
     def dequeue(self, own: EtcdTicket, why: str) -> None:
         """As `Waiter.dequeue`."""
@@ -135,40 +139,85 @@ class EtcdQueues:
     def _claim_by_news(self, own: EtcdTicket) -> tuple[Lease, ...] | None:
         """Claim what it has been told of, unseen; None when that can't be done."""
         guessed = own.guess_view()
-        if guessed is None:
+        if guessed is None or own.left(own.owed(guessed)):
             return None
         return self._take(own, guessed, tuple(map(parse_free, guessed.page)))
 
+    def _claim_in_time(self, own: EtcdTicket) -> tuple[Lease, ...] | None:
+        """Claim what it has waited with for the pool's pace, unseen; None when that can't be."""
+        due = own.take_due()
+        return None if due is None else self._take(own, *due)
+
     def _claim(self, own: EtcdTicket) -> Outlook:
-        """Claim what is seen to be free, if that is enough."""
+        """Claim what is seen to be free, if that is enough and the pool's pace allows it."""
         while True:
             view = own.take_view() or self._look(own)
+            if view.before is not None:
+                return self._wait_behind(own, view)
             reaped = self._claims.reap(own.request.type) if view.expired else NOTHING_REAPED
             if reaped.any:
                 continue
             free = self._free(own.request, view)
             if len(free) < own.request.count:
                 own.wait_at_head(view)
-                is_behind = own.named_before > 0
-                return Outlook(is_head=True, is_behind=is_behind, look_again_at=reaped.next_at)
+                return self._outlook_at_head(own, reaped)
+            left = self._until_next_grant(own, own.owed(view))
+            if left:
+                own.wait_for_pace(view, free)
+                due = self._clock.elapsed() + left
+                return self._outlook_at_head(own, reaped)._replace(next_grant_at=due)
             leases = self._take(own, view, free)
             if leases is not None:
                 return Outlook(leases)
+
+    def _outlook_at_head(self, own: EtcdTicket, reaped: Reaped) -> Outlook:
+        look_again_at = earliest(reaped.next_at, own.rises_at)
+        return Outlook(is_head=True, is_behind=own.named_before > 0, look_again_at=look_again_at)
+
+    def _until_next_grant(self, own: EtcdTicket, owed: Owed) -> float:
+        """How long the pool's pace has it wait; who came after the last grant asks etcd once."""
+        if own.left(owed) and own.is_late_for(owed):
+            if owed.counted_by:
+                own.catch_up(owed, self._paces.counted(owed))
+            else:
+                self._paces.have_counted(own.request.type, owed)
+        return own.left(owed)
+
+    def _wait_behind(self, own: EtcdTicket, view: QueueView) -> Outlook:
+        """Have it wait behind another; one that came later, and has counted less, is told."""
+        own.wait_behind(view)
+        owed = own.owed(view)
+        if owed.level and owed.is_paid(own.counted(owed)):
+            self._paces.settle(own.request.type, owed)
+        return Outlook(is_behind=True, look_again_at=own.rises_at)
 
     def _take(
         self, own: EtcdTicket, view: QueueView, chosen: Sequence[Free]
     ) -> tuple[Lease, ...] | None:
         renewed = own.renewed
+        owed = own.owed(view)
+        level = owed.after_grant(own.counted(owed)) if owed.settings.pace_seconds else None
         try:
             claim = self._claims.make(
-                own.ticket, own.etcd_lease_id, renewed, view, chosen, waited=own.waited
+                own.ticket,
+                own.etcd_lease_id,
+                renewed,
+                view,
+                chosen,
+                level=level,
+                waited=own.waited,
             )
         except EtcdLeaseGone:
             raise self._overdue(own) from None
         except BackendUnreachable:
             own.doubt_claim()
             raise
-        return None if claim is None else self._granted(own, claim, renewed)
+        if claim is None:
+            return None
+        if level is not None and view.waiting == 1:  # else there is somebody who counts
+            owed = owed._replace(level=level, since=claim.revision, written=claim.revision)
+            self._paces.have_counted(own.request.type, owed)
+        return self._granted(own, claim, renewed)
 
     def _granted(self, own: EtcdTicket, claim: Claim, renewed: float) -> tuple[Lease, ...]:
         expires = claim.lease_duration_seconds is not None
@@ -180,18 +229,27 @@ class EtcdQueues:
     # Looking
 
     def _look(self, own: EtcdTicket) -> QueueView:
-        own.begin_look()
-        view = look(
-            self._gateway,
-            self._keys,
-            own.ticket,
-            own.etcd_lease_id,
-            is_turn=own.is_head,
-            named=own.named_before,
-        )
-        if view.own is None or view.own.create_revision != own.ticket.number:
-            raise self._overdue(own) if own.is_overdue else TicketGone()
-        return view
+        """See how things are, and first have it count with what it has to by now."""
+        while True:
+            own.begin_look()
+            try:
+                view = look(
+                    self._gateway,
+                    self._keys,
+                    own.ticket,
+                    own.etcd_lease_id,
+                    is_turn=own.is_head,
+                    named=own.named_before,
+                    is_ranked=own.is_ranked,
+                    change=own.rise_due(),
+                )
+            except EtcdLeaseGone:
+                raise self._overdue(own) from None
+            if view.own is None or view.own.create_revision != own.ticket.number:
+                raise self._overdue(own) if own.is_overdue else TicketGone()
+            own.note_view(view)
+            if own.priority_due is None:
+                return view
 
     def _free(self, request: Request, view: QueueView) -> tuple[Free, ...]:
         """What of that which was seen is free to claim; to be asked when it is its turn.
@@ -248,12 +306,15 @@ class EtcdQueues:
         unique_key, now = keys.with_state_id(claimant.claim_key), self._clock.wall()
         record = encode_ticket(claimant, unique_key, now)
         waiting = keys.waiting(claimant.claim_key, own.etcd_lease_id)
+        rank = keys.rank(pool_type, encode_rank(own.request.priority, None), own.etcd_lease_id)
+        ranks = (rank,) if own.request.priority else ()
         try:
             outcome = self._events.commit(
                 [absent(key), present(keys.pool(pool_type))],
                 [
                     put(key, record, etcd_lease_id=own.etcd_lease_id),
                     put(waiting, pool_type, etcd_lease_id=own.etcd_lease_id),
+                    *(put(each, "", etcd_lease_id=own.etcd_lease_id) for each in ranks),
                 ],
                 [read(key)],
                 events=[event_facts.queued(claimant, now=now)],

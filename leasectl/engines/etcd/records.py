@@ -224,6 +224,7 @@ def encode_ticket(claimant: Claimant, claim_key: str, since: float) -> str:
         "pid": claimant.process.pid if claimant.process else None,
         "name": claimant.request.name,
         "labels": claimant.request.labels,
+        "priority": claimant.request.priority,
     }
     return json.dumps(record)
 
@@ -242,6 +243,8 @@ def parse_ticket(kv: KeyValue) -> QueueEntry:
             pid=read_optional(int, record.get("pid")),
             name=read_optional(read_name, record.get("name")),
             labels=safe_labels(read_labels(record.get("labels", ()))),
+            priority=int(record.get("priority", 0)),
+            effective_priority=int(record.get("priority", 0)),
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error

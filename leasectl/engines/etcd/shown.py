@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     Found,
+    Json,
     KeyValue,
     count,
     read,
@@ -18,6 +20,8 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import name_wanted
+from leasectl.engines.etcd.pace import EtcdPaces, Owed, read_owed
+from leasectl.engines.etcd.rank import in_order, priorities
 from leasectl.engines.etcd.records import Claim, parse_claim, parse_settings, parse_ticket
 from leasectl.engines.facts import NO_SETTINGS, Pool, QueueEntry, Resource, Standing
 from leasectl.system.clock import Clock
@@ -38,6 +42,7 @@ class ShownPools:
         self._gateway = gateway
         self._keys = keys
         self._clock = clock
+        self._paces = EtcdPaces(gateway, keys)
 
     def record(self, pool_type: str) -> KeyValue:
         """The pool's own key.
@@ -56,10 +61,19 @@ class ShownPools:
         chosen = types if pool_type is None else [pool_type]
         return tuple(self._show(each, expiries=expiries) for each in chosen)
 
-    def standing(self, pool_type: str, ticket: int, *, name: str | None) -> Standing:
-        """As `Waiter.standing`, of any ticket; the name is the one resource that it waits for."""
+    def standing(
+        self, pool_type: str, ticket: int, *, name: str | None, left: Callable[[Owed], float]
+    ) -> Standing:
+        """As `Waiter.standing`, of any ticket.
+
+        Args:
+            pool_type: Of the queue.
+            ticket: Its number.
+            name: The one resource that it waits for.
+            left: How many seconds there are until the next grant, as far as its waiter can tell.
+        """
         keys = self._keys
-        pool, resources, frees, oldest, before, tickets = self._gateway.read(
+        pool, resources, frees, oldest, before, tickets, ranks, *paced = self._gateway.read(
             read(keys.pool(pool_type)),
             count(keys.resources(pool_type)),
             count(keys.frees(pool_type)),
@@ -67,14 +81,19 @@ class ShownPools:
             # Etcd can't count by that.
             read_created_before(keys.tickets(pool_type), ticket, keys_only=name is None),
             count(keys.tickets(pool_type)),
+            count(keys.ranks(pool_type)),
+            *self._pace_reads(pool_type),
         ).answers
         self._check_there(pool_type, pool)
-        better = before.items if name is None else _competing(before.items, name)
+        better = self._better(pool_type, ticket) if ranks.count else before.items
+        better = better if name is None else _competing(better, name)
+        seconds = left(_owed(paced))
         standing = Standing(
             position=1 + len(better),
             others=max(0, tickets.count - 1),
             held=resources.count - frees.count,
             capacity=resources.count,
+            next_grant_at=self._clock.elapsed() + seconds if seconds else None,
         )
         if oldest.first is None:
             return standing
@@ -83,6 +102,31 @@ class ShownPools:
             longest_holder=claim.holder_identity, longest_since=claim.acquire_time
         )
 
+    def _better(self, pool_type: str, ticket: int) -> list[KeyValue]:
+        """The tickets that are served before one, by its number."""
+        tickets, ranks = self._gateway.read(
+            read_all(self._keys.tickets(pool_type)),
+            read_all(self._keys.ranks(pool_type), keys_only=True),
+        ).answers
+        order = in_order(tickets.items, priorities(ranks.items))
+        own = next((n for n, kv in enumerate(order) if kv.create_revision == ticket), len(order))
+        return order[:own]
+
+    def _pace_reads(self, pool_type: str) -> tuple[Json, ...]:
+        keys = self._keys
+        return (
+            read(keys.settings(pool_type)),
+            read(keys.pace(pool_type)),
+            read(keys.grants(pool_type)),
+        )
+
+    def _next_grant_in(self, owed: Owed) -> float:
+        """How many seconds there are at most until the next grant; who waits may know better."""
+        longest = owed.paid_in(0.0)
+        if not longest or not owed.counted_by:
+            return longest
+        return owed.paid_in(self._paces.counted(owed))
+
     def _check_there(self, pool_type: str, found: Found) -> KeyValue:
         if found.first is None or found.first.value:
             raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
@@ -90,13 +134,14 @@ class ShownPools:
 
     def _show(self, pool_type: str, *, expiries: bool) -> Pool:
         keys = self._keys
-        resources, helds, alives, renewals, tickets, settings = self._gateway.read(
+        resources, helds, alives, renewals, tickets, ranks, *paced = self._gateway.read(
             read_all(keys.resources(pool_type), keys_only=True),
             read_all(keys.helds(pool_type)),
             read_all(keys.alives(pool_type), keys_only=True),
             read_all(keys.renewals(pool_type)),
             read_all(keys.tickets(pool_type)),
-            read(keys.settings(pool_type)),
+            read_all(keys.ranks(pool_type), keys_only=True),
+            *self._pace_reads(pool_type),
         ).answers
         alive = {etcd_lease_id_in(kv) for kv in alives.items}
         renewed = {etcd_lease_id_in(kv): number_in(kv) for kv in renewals.items}
@@ -117,12 +162,13 @@ class ShownPools:
                 left.get(claim.etcd_lease_id),
             )
         }
-        names = map(name_in, resources.items)
+        names, owed = map(name_in, resources.items), _owed(paced)
         return Pool(
             pool_type,
             tuple(held.get(name, Resource(name)) for name in names),
-            self._queue(tickets),
-            NO_SETTINGS if settings.first is None else parse_settings(settings.first),
+            self._queue(tickets, ranks),
+            owed.settings,
+            self._next_grant_in(owed),
         )
 
     def _held(self, claim: Claim, renewed: float, left: float | None) -> Iterator[Resource]:
@@ -154,15 +200,28 @@ class ShownPools:
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
             return {**kept, **dict(zip(ids, threads.map(self._gateway.time_left, ids)))}
 
-    def _queue(self, tickets: Found) -> tuple[QueueEntry, ...]:
-        entries = sorted(map(parse_ticket, tickets.items))  # by their numbers
-        return tuple(e._replace(claim_key=self._keys.claim_key_of(e.claim_key)) for e in entries)
+    def _queue(self, tickets: Found, ranks: Found) -> tuple[QueueEntry, ...]:
+        counted = priorities(ranks.items)
+        return tuple(
+            entry._replace(
+                claim_key=self._keys.claim_key_of(entry.claim_key),
+                effective_priority=counted.get(etcd_lease_id_in(kv), 0),
+            )
+            for kv in in_order(tickets.items, counted)
+            for entry in [parse_ticket(kv)]
+        )
 
 
 def pool_types(gateway: Gateway, keys: Keys) -> list[str]:
     """The types of all pools there are, sorted."""
     (found,) = gateway.read(read_all(keys.pools())).answers
     return [name_in(kv) for kv in found.items if not kv.value]
+
+
+def _owed(found: Sequence[Found]) -> Owed:
+    """What came of reading what a pool's pace is, and what is owed it."""
+    settings, pace, grants = (each.first for each in found)
+    return read_owed(NO_SETTINGS if settings is None else parse_settings(settings), pace, grants)
 
 
 def _competing(tickets: Sequence[KeyValue], name: str) -> list[KeyValue]:

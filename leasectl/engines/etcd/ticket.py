@@ -11,8 +11,13 @@ from collections.abc import Sequence
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.look import QueueView
-from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind
+from leasectl.engines.etcd.look import NO_CHANGE, Change, QueueView
+from leasectl.engines.etcd.pace import GrantWatch, Owed, read_owed
+from leasectl.engines.etcd.rank import rise
+from leasectl.engines.etcd.records import Free, parse_settings
+from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind, for_the_pace
+from leasectl.engines.facts import NO_SETTINGS
+from leasectl.engines.ranking import effective_priority, next_rise
 from leasectl.model import Claimant, Request, Ticket
 from leasectl.system.clock import Clock
 
@@ -20,8 +25,8 @@ from leasectl.system.clock import Clock
 class EtcdTicket:
     """One ticket, from before it is put until it is gone or has become a claim.
 
-    Its waiter's thread has it, but for two methods: `note_sent` is for whoever keeps the etcd
-    lease alive, `add_news` for whoever follows a watch.
+    Its waiter's thread has it, but for three methods: `note_sent` is for whoever keeps the etcd
+    lease alive, `add_news` and `note_grant` for whoever follows a watch.
 
     Args:
         claimant: Whose it is; what it asks for.
@@ -35,8 +40,9 @@ class EtcdTicket:
         etcd_lease_id: As given.
         ttl_seconds: As given.
         target: What its waiter has to listen for, by what was seen last.
-        is_head: Whether it was seen that it is its turn, as it stays.
+        is_head: Whether it was its turn when it was last seen.
         named_before: How many that wait for a name each were then seen before it last.
+        is_ranked: Whether some ticket then counted with another priority than 0.
         is_unsure: Whether a claim of it was sent whose answer never came.
     """
 
@@ -49,11 +55,19 @@ class EtcdTicket:
         self.target = WatchTarget((), (), 0)
         self.is_head = False
         self.named_before = 0
+        self.is_ranked = claimant.request.priority != 0
         self.is_unsure = False
         self._keys = keys
         self._clock = clock
         self._made_at = self._sent_at = clock.elapsed()
         self._number: int | None = None
+        self._put_at = clock.elapsed()
+        self._priority = claimant.request.priority  # that it counts with
+        self._settings = NO_SETTINGS
+        self._seen: QueueView | None = None
+        self._grants = GrantWatch()
+        self._asked_for = 0  # the revision of the last grant of which it has asked etcd
+        self._due: tuple[QueueView, tuple[Free, ...]] | None = None  # what there is when it is time
         self._unused: QueueView | None = None  # what was seen when it came to the head
         self._too_little: QueueView | None = None  # what was seen there last
         self._news: tuple[KeyValue, ...] = ()
@@ -86,7 +100,7 @@ class EtcdTicket:
 
     def note_put(self, number: int) -> None:
         """It has been put, and got that number."""
-        self._number = number
+        self._number, self._put_at = number, self._clock.elapsed()
 
     # Its etcd lease
 
@@ -112,21 +126,110 @@ class EtcdTicket:
         """
         self._sent_at = at
 
+    # Its priority
+
+    @property
+    def priority_due(self) -> int | None:
+        """What it has to count with by now; None where it does."""
+        priority = self._effective_priority()
+        return priority if priority > self._priority else None
+
+    @property
+    def rises_at(self) -> float | None:
+        """When it counts with one more, on the elapsed clock; None for never."""
+        now = self._clock.elapsed()
+        seconds = next_rise(now - self._put_at, self._settings.aging_seconds)
+        return None if seconds is None else now + seconds
+
+    def rise_due(self) -> Change:
+        """What has it count with what it has to by now, as a look writes it; mostly nothing."""
+        priority = self.priority_due
+        if priority is None or self._seen is None:
+            return NO_CHANGE
+        number, seen = self.ticket.number, self._seen
+        return Change(*rise(self._keys, self.claim_id, number, priority, seen.rank, seen.settings))
+
+    def _effective_priority(self) -> int:
+        waited = self._clock.elapsed() - self._put_at
+        return effective_priority(self.request.priority, waited, self._settings.aging_seconds)
+
+    # The pace of its pool
+
+    def note_grant(self, revision: int) -> None:
+        """There has been a grant in its pool."""
+        self._grants.note(revision, self._clock.elapsed())
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the pool had a pace when it was last seen."""
+        return self._settings.pace_seconds > 0
+
+    def owed(self, view: QueueView) -> Owed:
+        """What the pool's grants owed right after the last that was seen."""
+        return read_owed(self._settings, view.pace, view.grants)
+
+    def counted(self, owed: Owed) -> float:
+        """How long it has known of that grant as the last, in seconds."""
+        return self._grants.seconds(owed.since, self._clock.elapsed())
+
+    def left(self, owed: Owed) -> float:
+        """How long it takes until the next grant, as far as it has counted; 0 for no time."""
+        return owed.paid_in(self.counted(owed))
+
+    def is_late_for(self, owed: Owed) -> bool:
+        """Whether it was put after the last grant; for the first who asks for that grant."""
+        is_first, self._asked_for = self._asked_for != owed.since, owed.since
+        return is_first and self.ticket.number > owed.since
+
+    def catch_up(self, owed: Owed, counted_seconds: float) -> None:
+        """Somebody else has counted that long since that grant."""
+        self._grants.catch_up(owed.since, self._clock.elapsed() - counted_seconds)
+
+    def wait_for_pace(self, view: QueueView, free: tuple[Free, ...]) -> None:
+        """Listen for what ends the wait before the time has come; there is enough to take."""
+        named = [kv.key for kv in view.named]
+        self.target = for_the_pace(
+            self._keys, self.request.type, self.etcd_lease_id, view.revision, named=named
+        )
+        self._due, self._too_little = (view, free), None
+        self.named_before = len(view.named)
+
+    def take_due(self) -> tuple[QueueView, tuple[Free, ...]] | None:
+        """What it can claim now that the time has come, as it was seen; None where it hasn't."""
+        due, self._due = self._due, None
+        if due is None or self._grants.last != (owed := self.owed(due[0])).since:
+            return None
+        return None if self.left(owed) else due
+
     # Its position
 
     def begin_look(self) -> None:
         """What it has been told so far is older than what is going to be seen."""
-        self._news = ()
+        self._news, self._due = (), None
+
+    def note_view(self, view: QueueView) -> None:
+        """This was just seen."""
+        self._seen = view
+        self._settings = NO_SETTINGS if view.settings is None else parse_settings(view.settings)
+        self._priority, self.is_ranked = view.priority, view.is_ranked
+        if view.grants is not None:
+            self.note_grant(view.grants.mod_revision)
 
     def wait_behind(self, view: QueueView) -> None:
         """Listen for the end of the ticket before it, which was seen."""
         assert view.before is not None
         self.target = behind(
-            self._keys, self.request.type, self.etcd_lease_id, view.before.key, view.revision
+            self._keys,
+            self.request.type,
+            self.etcd_lease_id,
+            view.before.key,
+            view.revision,
+            is_paced=self.is_paced,
         )
+        self.is_head, self.named_before, self._too_little = False, 0, None
 
     def reach_head(self, view: QueueView) -> None:
-        """No ticket keeps it from everything; nobody gets in before it any more."""
+        """No ticket keeps it from everything; only who counts with more may get in before it."""
         self.is_head, self._unused = True, view
         self.named_before = len(view.named)
 
@@ -134,7 +237,12 @@ class EtcdTicket:
         """Listen for resources, as there were too few to take."""
         named = [kv.key for kv in view.named]
         self.target = at_the_head(
-            self._keys, self.request.type, self.etcd_lease_id, view.revision, named=named
+            self._keys,
+            self.request.type,
+            self.etcd_lease_id,
+            view.revision,
+            named=named,
+            is_paced=self.is_paced,
         )
         self._too_little = view
         self.named_before = len(view.named)

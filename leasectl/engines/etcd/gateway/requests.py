@@ -159,10 +159,21 @@ def unchanged(key: str, mod_revision: int) -> Json:
     return {"key": encode(key), **wanted}
 
 
+def unwritten_since(start: str, end: str, revision: int) -> Json:
+    """Guard: no key from one to right before another is there that was written after a revision."""
+    span = {"key": encode(start), "range_end": encode(end)}
+    return {**span, "target": "MOD", "result": "LESS", "mod_revision": str(revision + 1)}
+
+
 def created_at(key: str, create_revision: int) -> Json:
     """Guard: it is the same key still, whatever was written to it; 0 means that it isn't there."""
     wanted = {"target": "CREATE", "result": "EQUAL", "create_revision": str(create_revision)}
     return {"key": encode(key), **wanted}
+
+
+def revision_in(kv: KeyValue | None) -> int:
+    """That at which a key was written, as it was seen; 0 when it isn't there."""
+    return 0 if kv is None else kv.mod_revision
 
 
 def present(key: str) -> Json:

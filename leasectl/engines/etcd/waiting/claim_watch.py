@@ -52,6 +52,9 @@ class EtcdClaimWatch:
         self._news = tuple(news)
         self._wakeup.set()
 
+    def note(self, news: KeyValue) -> None:
+        """Nothing that it listens for is quiet."""
+
     def close(self) -> None:
         self._watch.close()
         self._wakeup.close()

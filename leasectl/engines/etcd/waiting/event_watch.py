@@ -61,6 +61,9 @@ class EtcdEventWatch:
         self._news = tuple(news)
         self._wakeup.set()
 
+    def note(self, news: KeyValue) -> None:
+        """Nothing that it listens for is quiet."""
+
     def close(self) -> None:
         self._watch.close()
         self._wakeup.close()

@@ -24,6 +24,9 @@ class Listener(Protocol):
             news: What has changed, if that is known.
         """
 
+    def note(self, news: KeyValue) -> None:
+        """Tell it of a change that only needs to be known, and leave it asleep."""
+
 
 class Listeners:
     """The listeners on one stream; for one thread at a time.
@@ -61,7 +64,8 @@ class Listeners:
         if is_changed:
             self._change_watches(target.revision)
             sources = self._sources(target)
-        if any(self.revisions[source] > target.revision for source in sources):
+        telling = (source for source in sources if not source.is_quiet)
+        if any(self.revisions[source] > target.revision for source in telling):
             self._wake(listener)
         return is_changed
 
@@ -80,7 +84,10 @@ class Listeners:
                         news.setdefault(listener, []).append(event)
             self.revisions[source] = max(self.revisions[source], event.mod_revision)
         for listener, told in news.items():
-            if source.has_sequel:
+            if source.is_quiet:
+                for event in told:
+                    listener.note(event)
+            elif source.has_sequel:
                 listener.wake()  # and it goes on listening
             else:
                 self._wake(listener, told)

@@ -16,12 +16,14 @@ class Watched(NamedTuple):
         puts: Whether somebody's writing it is of interest.
         deletes: Whether its end is.
         has_sequel: Whether another watch mostly tells of the same transaction, and tells more.
+        is_quiet: Whether it wakes nobody: it is only to be known since when something is so.
     """
 
     key: str
     puts: bool = False
     deletes: bool = False
     has_sequel: bool = False
+    is_quiet: bool = False
 
     @property
     def is_prefix(self) -> bool:
@@ -49,31 +51,85 @@ class WatchTarget(NamedTuple):
 
 
 def behind(
-    keys: Keys, pool_type: str, etcd_lease_id: int, predecessor: str, revision: int
+    keys: Keys,
+    pool_type: str,
+    etcd_lease_id: int,
+    predecessor: str,
+    revision: int,
+    *,
+    is_paced: bool = False,
 ) -> WatchTarget:
-    """What a ticket waits for that isn't at the head: the end of its predecessor's, or its own."""
+    """What a ticket waits for that isn't at the head: the end of its predecessor's, or its own.
+
+    Or other settings of the pool, by which it may count with more than that one.
+    """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
     before = Watched(predecessor, deletes=True)
-    return WatchTarget((own, before), _shared(keys, pool_type), revision)
+    settings, grants = _settings(keys, pool_type), _grants(keys, pool_type, is_paced)
+    shared = _shared(keys, pool_type, is_paced)
+    return WatchTarget((own, before, settings, *grants), shared, revision)
 
 
 def at_the_head(
-    keys: Keys, pool_type: str, etcd_lease_id: int, revision: int, *, named: Sequence[str] = ()
+    keys: Keys,
+    pool_type: str,
+    etcd_lease_id: int,
+    revision: int,
+    *,
+    named: Sequence[str] = (),
+    is_paced: bool = False,
 ) -> WatchTarget:
     """What a ticket waits for when it is its turn: resources, or its own end.
 
     Or that of a better ticket that waits for a name each: those are what it can't have.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
-    tickets, *changes = _shared(keys, pool_type)
     others = (Watched(key, deletes=True) for key in named)
-    return WatchTarget((own, *others, *changes), (tickets, *changes), revision)
+    grants = _grants(keys, pool_type, is_paced)
+    changes = (*_resources(keys, pool_type), _settings(keys, pool_type))
+    shared = _shared(keys, pool_type, is_paced)
+    return WatchTarget((own, *others, *changes, *grants), shared, revision)
 
 
-def _shared(keys: Keys, pool_type: str) -> tuple[Watched, ...]:
+def for_the_pace(
+    keys: Keys, pool_type: str, etcd_lease_id: int, revision: int, *, named: Sequence[str] = ()
+) -> WatchTarget:
+    """What a ticket waits for that could claim if it were time: that nothing is owed, or its end.
+
+    It is woken by nothing that only becomes free.
+    """
+    own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
+    others = (Watched(key, deletes=True) for key in named)
+    *_, pool = _resources(keys, pool_type)
+    changes = (pool, _settings(keys, pool_type), _pace(keys, pool_type))
+    shared = _shared(keys, pool_type, is_paced=True)
+    watched = (own, *others, *changes, *_grants(keys, pool_type, is_paced=True))
+    return WatchTarget(watched, shared, revision)
+
+
+def _shared(keys: Keys, pool_type: str, is_paced: bool) -> tuple[Watched, ...]:
+    paced = (_pace(keys, pool_type), *_grants(keys, pool_type, is_paced)) if is_paced else ()
+    tickets = Watched(keys.tickets(pool_type), deletes=True)
+    return (tickets, *_resources(keys, pool_type), _settings(keys, pool_type), *paced)
+
+
+def _resources(keys: Keys, pool_type: str) -> tuple[Watched, ...]:
     return (
-        Watched(keys.tickets(pool_type), deletes=True),
         Watched(keys.frees(pool_type), puts=True),
         Watched(keys.alives(pool_type), deletes=True, has_sequel=True),
         Watched(keys.pool(pool_type), puts=True, deletes=True),
     )
+
+
+def _settings(keys: Keys, pool_type: str) -> Watched:
+    return Watched(keys.settings(pool_type), puts=True)
+
+
+def _pace(keys: Keys, pool_type: str) -> Watched:
+    return Watched(keys.pace(pool_type), deletes=True)
+
+
+def _grants(keys: Keys, pool_type: str, is_paced: bool) -> tuple[Watched, ...]:
+    """Who has to know since when there was no grant, hears of each."""
+    grants = Watched(keys.grants(pool_type), puts=True, is_quiet=True)
+    return (grants,) if is_paced else ()

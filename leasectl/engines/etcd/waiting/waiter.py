@@ -101,6 +101,10 @@ class EtcdWaiter:
         if self._wakeup is not None:
             self._wakeup.set()
 
+    def note(self, news: KeyValue) -> None:
+        """A grant was made; for other threads."""
+        self.ticket.note_grant(news.mod_revision)
+
     def close(self) -> None:
         self._processes.close()
         self._session.leave(self)

@@ -15,13 +15,17 @@ class Sleeper:
 
     def __init__(self) -> None:
         self.woken: list[tuple[KeyValue, ...]] = []
+        self.noted: list[KeyValue] = []
 
     def wake(self, news: Sequence[KeyValue] = ()) -> None:
         self.woken.append(tuple(news))
 
+    def note(self, news: KeyValue) -> None:
+        self.noted.append(news)
+
 
 KEYS = Keys("/p", "here")
-TICKETS, FREES, ALIVES, POOL = at_the_head(KEYS, "T", 1, 0).shared
+TICKETS, FREES, ALIVES, POOL, SETTINGS = at_the_head(KEYS, "T", 1, 0).shared
 
 
 def target(number: int, revision: int) -> WatchTarget:
@@ -45,7 +49,7 @@ class TestListeners:
         listeners = Listeners()
         assert listeners.put(Sleeper(), target(0, revision=5))
         assert listeners.put(Sleeper(), target(1, revision=6))
-        assert set(listeners.revisions) == {TICKETS, FREES, ALIVES, POOL}
+        assert set(listeners.revisions) == {TICKETS, FREES, ALIVES, POOL, SETTINGS}
         assert not any(listeners.put(Sleeper(), target(n, revision=6 + n)) for n in range(2, 100))
 
     def test_who_is_left_alone_goes_on_with_the_stream_that_there_is(self) -> None:
@@ -119,7 +123,7 @@ class TestListeners:
         assert [sleeper.woken for sleeper in sleepers] == [[()]] * 3
         assert listeners.revisions == {}
         assert listeners.put(sleepers[1], target(1, revision=50))
-        assert listeners.revisions == dict.fromkeys((TICKETS, FREES, ALIVES, POOL), 50)
+        assert listeners.revisions == dict.fromkeys((TICKETS, FREES, ALIVES, POOL, SETTINGS), 50)
         assert not listeners.put(sleepers[2], target(2, revision=51))
         assert [sleeper.woken for sleeper in sleepers] == [[()]] * 3
 
