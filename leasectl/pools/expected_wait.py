@@ -14,7 +14,7 @@ import heapq
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Callable, NamedTuple
 
 from leasectl.engines.event_log import EventLog
@@ -24,6 +24,9 @@ from leasectl.system.clock import boottime_seconds
 _ENDS = 200
 _EVENTS_BACK = (2_000, 20_000)
 _FRESH_SECONDS = 10.0
+# Who has held for a little longer than all others is about to end.
+_STILL_USUAL = 1.05
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class Place(NamedTuple):
@@ -56,8 +59,8 @@ class Place(NamedTuple):
 def expected_wait(place: Place, holds: Sequence[float]) -> float | None:
     """Estimate how long somebody has yet to wait, in seconds.
 
-    A holder is taken to hold on as long as most of those did that held for as long already, and
-    whoever comes next as long as most did.
+    Holders are taken to hold on as those did that held for as long already, and whoever comes next
+    to hold as long as all did: the first as half of them, the others for longer and shorter.
 
     Args:
         place: Where it stands.
@@ -69,18 +72,19 @@ def expected_wait(place: Place, holds: Sequence[float]) -> float | None:
     """
     if not holds or not 0 < place.count <= place.capacity:
         return None
-    known = sorted(holds)
-    typical = known[(len(known) - 1) // 2]
+    known, shares = sorted(holds), _shares()
     free_in = [0.0] * (place.capacity - place.held)
-    free_in += [_remaining(age, known) for age in _ages(place)]
+    free_in += [_remaining(age, known, next(shares)) for age in _ages(place)]
     heapq.heapify(free_in)
     allowed_in = place.next_grant_in_seconds
-    ahead = place.counts_ahead or ()
+    ahead, later = place.counts_ahead or (), _shares()
     for n in range(place.position - 1):
         count = min(ahead[n] if n < len(ahead) else 1, place.capacity)
-        at = _grant(free_in, count, allowed_in, typical)
+        at = _taken(free_in, count, allowed_in)
+        for _ in range(count):
+            heapq.heappush(free_in, at + _at_share(known, 0, next(later)))
         allowed_in = at + place.pace_seconds
-    at = _grant(free_in, place.count, allowed_in, typical)
+    at = _taken(free_in, place.count, allowed_in)
     return at if at < math.inf else None
 
 
@@ -133,16 +137,30 @@ def _ages(place: Place) -> Sequence[float]:
     return [place.longest_age_seconds - n * step for n in range(place.held)]
 
 
-def _remaining(age: float, known: Sequence[float]) -> float:
-    """How long whoever has held for a time holds on: as most of those who held for longer."""
+def _shares() -> Iterator[float]:
+    """Shares of 1 that are spread as evenly as can be, however many are taken; first a half.
+
+    The additive recurrence of the golden ratio, which is the same each time.
+    """
+    share = 0.5
+    while True:
+        yield share
+        share = (share + _GOLDEN) % 1.0
+
+
+def _at_share(known: Sequence[float], first: int, share: float) -> float:
+    """Of sorted values from one on, the one that so many are below."""
+    return known[first + int(share * (len(known) - first))]
+
+
+def _remaining(age: float, known: Sequence[float], share: float) -> float:
+    """How long whoever has held for a time holds on: as a share of those who held for longer."""
     first = bisect_right(known, age)
-    longer = len(known) - first
-    return known[first + (longer - 1) // 2] - age if longer else math.inf
+    if first < len(known):
+        return _at_share(known, first, share) - age
+    return 0.0 if age <= known[-1] * _STILL_USUAL else math.inf
 
 
-def _grant(free_in: list[float], count: int, allowed_in: float, hold_seconds: float) -> float:
-    """When the next of the queue gets its resources, which are held for as long as usual then."""
-    at = max(allowed_in, *(heapq.heappop(free_in) for _ in range(count)))
-    for _ in range(count):
-        heapq.heappush(free_in, at + hold_seconds)
-    return at
+def _taken(free_in: list[float], count: int, allowed_in: float) -> float:
+    """When the next of the queue gets its resources, which are free no more then."""
+    return max(allowed_in, *(heapq.heappop(free_in) for _ in range(count)))

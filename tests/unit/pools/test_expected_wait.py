@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
 from leasectl.engines.event_log import EventWatch
 from leasectl.pools.expected_wait import Place, RecentHolds, expected_wait
+from leasectl.pools.simulation.jobs import Job
+from leasectl.pools.simulation.policies import parse_policy
+from leasectl.pools.simulation.running import Simulated, run
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter
 from tests.kit.support import ManualClock
 
@@ -44,6 +48,10 @@ def test_what_is_free_waits_for_the_pace_alone() -> None:
     assert expected_wait(place, [HOLD]) == 54.0
 
 
+def test_who_holds_a_little_longer_than_all_is_about_to_end() -> None:
+    assert expected_wait(Place(1, 1, 1, 1, 1201.0), [HOLD]) == 0.0
+
+
 def test_the_typical_hold_is_the_median() -> None:
     place = Place(position=2, count=1, capacity=1, held=0)
     assert expected_wait(place, [1.0, 10.0, 500.0]) == 10.0
@@ -58,7 +66,7 @@ def test_who_holds_for_longer_than_most_holds_on_as_the_few_did() -> None:
     ("place", "holds"),
     [
         (Place(1, 1, 1, 1), []),
-        (Place(1, 1, 1, 1, 1201.0), [HOLD]),  # longer than any
+        (Place(1, 1, 1, 1, 1300.0), [HOLD]),  # longer than any
         (Place(1, 3, 2, 0), [HOLD]),
         (Place(1, 1, 0, 0), [HOLD]),
     ],
@@ -121,3 +129,54 @@ def test_it_looks_at_most_each_ten_seconds() -> None:
 
 def test_no_events_are_no_holds() -> None:
     assert RecentHolds(CountedLog([]), "T").seconds() == ()
+
+
+def simulated(jobs: list[Job], capacity: int, policy: str) -> list[tuple[float, float]]:
+    """For all who came when something was known: what they would have been told, and what was."""
+    names = tuple(f"T--{n:02d}" for n in range(capacity))
+    events = run(jobs, Simulated("T", names), parse_policy(policy)).events
+    waited = {each.handle: each.wait_seconds or 0.0 for each in events if each.kind == "granted"}
+    pace = parse_policy(policy).settings.pace_seconds
+    queue: list[str] = []
+    since: dict[str, float] = {}
+    holds: list[float] = []
+    allowed_at, found = 0.0, []
+    for event in events:
+        if event.kind == "queued":
+            queue.append(event.handle)
+            longest = event.time - min(since.values(), default=event.time)
+            allowed_in = max(0.0, allowed_at - event.time)
+            place = Place(
+                len(queue), 1, capacity, len(since), longest, None, None, pace, allowed_in
+            )
+            likely = expected_wait(place, holds[-200:])
+            if likely is not None:
+                found.append((likely, waited[event.handle]))
+        elif event.kind == "granted":
+            queue.remove(event.handle)
+            since[event.names[0]], allowed_at = event.time, event.time + pace
+        elif event.kind == "released":
+            del since[event.names[0]]
+            holds.append(event.hold_seconds or 0.0)
+    return found
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("capacity", "policy", "spread", "at_most"),
+    [
+        (5, "none", 0.0, 0.05),
+        (50, "pace=20s", 0.0, 0.05),
+        (50, "none", 0.2, 0.2),
+        (5, "none", 0.9, 0.25),
+    ],
+)
+def test_it_is_about_right(capacity: int, policy: str, spread: float, at_most: float) -> None:
+    chance, at, jobs = Random(1), 0.0, []
+    for _ in range(400):  # a fifth more than it can take
+        at += chance.expovariate(1.2 * capacity / HOLD)
+        jobs.append(Job(at, (HOLD * (1 + spread * chance.uniform(-1, 1)),)))
+    found = simulated(jobs, capacity, policy)
+    assert len(found) > 200
+    waited = sum(each for _, each in found)
+    assert sum(abs(likely - each) for likely, each in found) <= at_most * waited
