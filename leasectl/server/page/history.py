@@ -39,7 +39,7 @@ class History:
         self._drawn: dict[str, Series] = {}
 
     def series(self, pools: Sequence[ShownPool], now: float) -> Mapping[str, Series]:
-        """How things went, by type; only of pools in which something happened.
+        """How things went, by type; only of pools that somebody wanted something of.
 
         Args:
             pools: As they are.
@@ -62,7 +62,9 @@ class History:
                 # Steps begin at the same times whenever it is drawn, or all of it would tremble.
                 until = (now // (span / _STEPS) + 1) * (span / _STEPS)
                 window = Window(until - span, until)
-                self._drawn[pool.type] = series_of(timeline, window, steps=_STEPS)
+                drawn = series_of(timeline, window, steps=_STEPS)
+                if any(drawn.held) or any(drawn.waiting):
+                    self._drawn[pool.type] = drawn
         return self._drawn
 
     def _read(self, now: float) -> None:

@@ -23,34 +23,33 @@ def picture(history: Series, pool: ShownPool) -> Markup:
     """
     capacity = max((pool.capacity, *(history.capacity or ())))
     most_waiting, most_starts = max(history.waiting), max(history.starts)
+    span = history.until - history.since
+    axis = f"{_ago(span)} ago", f"{_ago(span / 2)} ago", "now"
     bands = (
         _band(
             "held",
             f"Held: {pool.held} now, at most {_number(max(history.held))} of {_number(capacity)}",
+            axis,
             _capacity_line(history, capacity),
             tag("path", d=_area(history.held, capacity)),
         ),
         _band(
             "waiting",
             f"Waiting: {len(pool.queue)} now, at most {_number(most_waiting)}",
-            tag("path", d=_area(history.waiting, most_waiting)),
+            axis,
+            tag("path", d=_area(history.waiting, max(1.0, most_waiting))),
         ),
         _band(
             "starts",
             f"Starts a minute: at most {most_starts}",
+            axis,
             tag("path", d=_bars(history.starts, most_starts)),
         ),
     )
-    span = history.until - history.since
-    axis = joined(
-        tag("span", text) for text in (f"{_ago(span)} ago", f"{_ago(span / 2)} ago", "now")
-    )
-    return tag(
-        "figure", *bands, tag("p", axis, class_="axis", aria_hidden="true"), class_="history"
-    )
+    return tag("figure", *bands, class_="history")
 
 
-def _band(kind: str, title: str, *shapes: Markup) -> Markup:
+def _band(kind: str, title: str, axis: Sequence[str], *shapes: Markup) -> Markup:
     drawing = tag(
         "svg",
         *shapes,
@@ -58,7 +57,9 @@ def _band(kind: str, title: str, *shapes: Markup) -> Markup:
         preserveAspectRatio="none",
         aria_hidden="true",
     )
-    return tag("div", tag("p", title), drawing, class_=f"band {kind}")
+    times = joined(tag("span", each) for each in axis)
+    below = tag("p", times, class_="axis", aria_hidden="true")
+    return tag("div", tag("p", title), drawing, below, class_=f"band {kind}")
 
 
 def _capacity_line(history: Series, top: float) -> Markup:
@@ -106,7 +107,7 @@ def _y(value: float, top: float) -> str:
 
 def _number(value: float) -> str:
     """A number that is an average, as people read it: 0.4 of one is some, and not none."""
-    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".replace(".0", "")
 
 
 def _ago(seconds: float) -> str:

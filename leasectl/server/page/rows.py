@@ -60,7 +60,7 @@ def _held_row(name: str, shown: ShownLease, pool_type: str, now: float) -> tuple
         ("Resource", tag("span", _short(name, pool_type), title=name, class_="name")),
         ("Holder", joined((_holder(shown.holder, pool_type, _guard(shown)), _notes(shown)))),
         ("Held for", since(shown.lease.acquire_time, now)),
-        ("Until", _until(shown, now)),
+        ("Ends", _ends(shown, now)),
     )
     return f"{pool_type}/{name}/{shown.lease.fence}/{shown.lease.acquire_time}", cells
 
@@ -114,7 +114,7 @@ def _guard(shown: ShownLease) -> str:
     return "unguarded" if shown.guard == "none" else ""
 
 
-def _until(shown: ShownLease, now: float) -> Content:
+def _ends(shown: ShownLease, now: float) -> Content:
     """When a lease ends, by a release or by itself."""
     lines: list[Content] = []
     if shown.release_time is not None and shown.ended is None:

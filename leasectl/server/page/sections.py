@@ -183,9 +183,7 @@ def _facts(pool: ShownPool, at: float, now: float) -> list[Content]:
 
 
 def _next_grant(pool: ShownPool, at: float, now: float) -> Markup:
-    """When the pool's pace allows the next grant; nothing where it has none."""
-    if not pool.settings.pace_seconds:
-        return Markup()
+    """When the pool's pace allows the next grant; nothing when it does so now."""
     if pool.next_grant_in_seconds <= 0:
-        return Markup("now")
-    return joined(("in ", until(at + pool.next_grant_in_seconds, now)))
+        return Markup()
+    return until(at + pool.next_grant_in_seconds, now)

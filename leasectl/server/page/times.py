@@ -22,8 +22,9 @@ def since(earlier: float, now: float) -> Markup:
 
 
 def until(later: float, now: float) -> Markup:
-    """How long it is until a time: ``14s``; ``0s`` once it has come."""
-    return _time("data-until", later, format_duration(max(0.0, later - now)))
+    """How long it is until a time: ``in 14s``, and ``now`` once it has come."""
+    left = later - now
+    return _time("data-until", later, f"in {format_duration(left)}" if left > 0 else "now")
 
 
 def _time(key: str, at: float, text: str) -> Markup:
