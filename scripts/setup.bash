@@ -35,6 +35,7 @@ missing_packages() { # <tool>...
       npm) printf '%s\n' nodejs npm ;;
       etcd) printf '%s\n' etcd-server ;;
       etcdctl) printf '%s\n' etcd-client ;;
+      chromedriver) printf '%s\n' chromium-driver ;;
       setpriv) printf '%s\n' util-linux ;;
       *) printf '%s\n' "$tool" ;;
     esac

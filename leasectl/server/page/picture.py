@@ -22,13 +22,16 @@ def picture(history: Series, pool: ShownPool) -> Markup:
         pool: As it is now.
     """
     capacity = max((pool.capacity, *(history.capacity or ())))
-    most_waiting, most_starts = max(history.waiting), max(history.starts)
+    # Steps are averages, and the last of them has only begun.
+    most_held = max(pool.held, *history.held)
+    most_waiting = max(len(pool.queue), *history.waiting)
+    most_starts = max(history.starts)
     span = history.until - history.since
     axis = f"{_ago(span)} ago", f"{_ago(span / 2)} ago", "now"
     bands = (
         _band(
             "held",
-            f"Held: {pool.held} now, at most {_number(max(history.held))} of {_number(capacity)}",
+            f"Held: {pool.held} now, at most {_number(most_held)} of {_number(capacity)}",
             axis,
             _capacity_line(history, capacity),
             tag("path", d=_area(history.held, capacity)),
@@ -37,7 +40,7 @@ def picture(history: Series, pool: ShownPool) -> Markup:
             "waiting",
             f"Waiting: {len(pool.queue)} now, at most {_number(most_waiting)}",
             axis,
-            tag("path", d=_area(history.waiting, max(1.0, most_waiting))),
+            tag("path", d=_area(history.waiting, max(1.0, *history.waiting))),
         ),
         _band(
             "starts",

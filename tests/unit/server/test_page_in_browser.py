@@ -1,0 +1,265 @@
+"""What a person sees of the page, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.engines.facts import PoolSettings
+from leasectl.leases.acquire import acquire, turn
+from leasectl.leases.announce import announce
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Request
+from leasectl.state.event import Event, EventFilter
+from leasectl.system.poll import Sleep
+from tests.kit.browser import Browser, browser_in
+from tests.kit.serving import Serve, Serving
+from tests.kit.support import Cli, eventually
+
+HOLDERS, WAITERS = 200, 50
+POOL = "azure--install"
+PACED = PoolSettings(pace_seconds=3600.0)
+# No slash in it: that would end the part of an identity that it is in.
+HOSTILE = "<script>alert(1);<img src=x onerror=alert(2)>\"'&amp;"
+SCREENS = {"desktop": (1280, 1000), "phone": (375, 812)}
+WHITE = "rgb(255, 255, 255)"
+
+
+class Busy(NamedTuple):
+    """A server with a pool that is held and waited for by people with peculiar names."""
+
+    url: str
+    cli: Cli
+    handles: list[str]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser_in(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
+    folder = tmp_path_factory.mktemp("busy")
+    cli = Cli(folder / "state", folder)
+    with ExitStack() as stack:
+        stack.callback(cli.close)
+        service = stack.enter_context(cli.service(owner=f"pull-ci-{HOSTILE}/1234"))
+        service.pools.create_pool(POOL, [f"{POOL}--{n:03d}" for n in range(HOLDERS)])
+        service.pools.create_pool("paced", ["paced--00", "paced--01"], settings=PACED)
+        service.pools.create_pool("idle", ["idle--00"])
+        _hold(service, "paced")
+        handles = [_hold(service, POOL) for _ in range(HOLDERS)]
+        for number in range(WAITERS):
+            stack.callback(_wait(service, number).close)
+        yield Busy(Serving(cli).url, cli, handles)
+
+
+def _hold(service: Service, pool_type: str) -> str:
+    handle = acquire(service, Request(pool_type), patience=Patience(0))
+    announce(service, handle)
+    return handle.id
+
+
+def _wait(service: Service, number: int) -> Generator[Sleep, set[int], Handle]:
+    """Have this process wait in the pool's queue; it never comes to claim."""
+    request = Request(POOL, priority=5 if number == WAITERS - 1 else 0)
+    steps = turn(service, request, handle_id=f"{POOL}-w{number:05d}", patience=Patience())
+    next(steps)
+    return steps
+
+
+@pytest.fixture
+def page(browser: Browser, busy: Busy) -> Busy:
+    """The page, as it opens on a large screen."""
+    browser.resize(*SCREENS["desktop"])
+    browser.run_scripts(True)
+    browser.open(busy.url)
+    return busy
+
+
+def rows(browser: Browser, table: str) -> list[str]:
+    return browser.texts(f"#pool-{POOL} table.{table} tbody tr")
+
+
+class TestWhatItShows:
+    def test_everybody_who_holds_and_waits(self, browser: Browser, page: Busy) -> None:
+        held, queue = rows(browser, "held"), rows(browser, "queue")
+        assert (len(held), len(queue)) == (HOLDERS, WAITERS)
+        assert f"--{0:03d}" in held[0]
+        assert f"w{WAITERS - 1:05d}" in queue[0]  # the highest priority
+        assert all(HOSTILE in each for each in held + queue)
+        seen = browser.text()
+        assert f"{HOLDERS} of {HOLDERS} held" in seen
+        assert f"{WAITERS} waiting" in seen
+        assert "next grant in 59m" in seen
+        assert f"{HOLDERS - 50} more" in seen
+        assert browser.texts("#pool-idle") == []
+
+    def test_what_a_name_holds_is_text(self, browser: Browser, page: Busy) -> None:
+        assert not browser.has_dialog()
+        assert browser.evaluate("document.querySelectorAll('main script, main img').length") == 0
+        assert str(browser.evaluate("document.title")).startswith(f"{HOLDERS + 1}/")
+        assert browser.complaints() == []
+
+    def test_the_last_hours(self, browser: Browser, page: Busy) -> None:
+        texts = browser.texts(f"#pool-{POOL} .band p:first-child")
+        assert texts[0] == f"Held: {HOLDERS} now, at most {HOLDERS} of {HOLDERS}"
+        assert texts[1].startswith(f"Waiting: {WAITERS} now")
+        assert texts[2] == f"Starts a minute: at most {HOLDERS}"
+        drawn = browser.evaluate(
+            f"[...document.querySelectorAll('#pool-{POOL} .band path')]"
+            ".map(e => e.getBoundingClientRect().height)"
+        )
+        assert len(drawn) == 3
+        assert all(height > 30 for height in drawn)
+
+    def test_without_scripts_it_is_all_there(self, browser: Browser, page: Busy) -> None:
+        browser.run_scripts(False)
+        browser.open(page.url)
+        source = browser.driver.page_source
+        browser.run_scripts(True)
+        assert source.count("data-key=") >= HOLDERS + WAITERS
+        assert "&lt;script&gt;" in source
+        assert 'http-equiv="refresh"' in source
+        assert "as of " in source  # what the script would have put "live" in its place
+
+    @pytest.mark.parametrize("screen", SCREENS)
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_it_fits_and_can_be_read(
+        self, browser: Browser, page: Busy, screen: str, scheme: str, tmp_path: Path
+    ) -> None:
+        width, height = SCREENS[screen]
+        browser.resize(width, height)
+        browser.prefer(scheme)
+        browser.open(page.url)
+        browser.picture(tmp_path / f"{screen}-{scheme}.png")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        assert browser.evaluate(WIDEST) <= width
+        lowest: dict[str, float] = browser.evaluate(CONTRASTS)
+        assert {each: ratio for each, ratio in lowest.items() if ratio < 4.5} == {}
+        is_dark = browser.evaluate("getComputedStyle(document.body).backgroundColor") != WHITE
+        assert is_dark == (scheme == "dark")
+
+
+class TestLive:
+    def test_a_release_shows_within_two_seconds(self, browser: Browser, page: Busy) -> None:
+        delays = []
+        for handle in page.handles[-3:]:
+            browser.evaluate(f"{WATCH_FOR_THE_END_OF}({json.dumps(handle[len(POOL) + 1 :])})")
+            page.cli.ok("release", "--handle", handle)
+            eventually(lambda: browser.evaluate("window.endedAt"))
+            with page.cli.service() as service:
+                (released,) = _events(service, handle, "released")
+            delays.append(browser.evaluate("window.endedAt / 1000") - released.time)
+        # The one in between: another test may just have the whole machine.
+        assert 0 < sorted(delays)[1] <= 2
+
+    def test_what_was_opened_stays_open(self, browser: Browser, page: Busy) -> None:
+        more = f"document.getElementById('more-held-{POOL}')"
+        browser.evaluate(f"{more}.open = true")
+        before = len(rows(browser, "held"))
+        page.cli.ok("release", "--handle", page.handles[0])
+        eventually(lambda: len(rows(browser, "held")) == before - 1)
+        assert browser.evaluate(f"{more}.open") is True
+        assert browser.texts("#state") == ["live"]
+
+    def test_time_goes_on_whatever_the_browsers_clock_says(
+        self, browser: Browser, page: Busy
+    ) -> None:
+        browser.evaluate("Date.now = () => 0")
+        age = f"document.querySelector('#pool-{POOL} td.held-for').textContent"
+        before = browser.evaluate(age)
+        assert before
+        eventually(lambda: browser.evaluate(age) != before)
+
+
+class TestWhatItAsksFor:
+    def test_nothing_of_another_host(self, browser: Browser, page: Busy) -> None:
+        browser.asked()
+        browser.open(page.url)
+        eventually(lambda: any("/leasectl/page/changes" in each for each in browser.asked()))
+        browser.open(page.url)
+        here = urlsplit(page.url).netloc
+        asked = browser.asked()
+        assert asked
+        assert {urlsplit(each).netloc for each in asked} == {here}
+
+
+class TestToken:
+    def test_without_it_there_is_nothing(
+        self, browser: Browser, cli: Cli, serve: Serve, tmp_path: Path
+    ) -> None:
+        cli.pool("secret-pool")
+        (tmp_path / "token").write_text("s3cret")
+        server = serve("--token-file", str(tmp_path / "token"))
+        browser.open(server.url)
+        assert "secret-pool" not in browser.driver.page_source
+        _sign_in(browser, "wrong")
+        assert "secret-pool" not in browser.driver.page_source
+        assert "isn't this server's token" in browser.text()
+        _sign_in(browser, "s3cret")
+        assert "secret-pool" in browser.text()
+        assert "s3cret" not in browser.driver.current_url
+        assert browser.evaluate("document.cookie") == ""
+        eventually(lambda: browser.texts("#state") == ["live"])
+        browser.driver.find_element("css selector", "footer button").click()
+        assert "secret-pool" not in browser.driver.page_source
+
+
+def _sign_in(browser: Browser, token: str) -> None:
+    field = browser.driver.find_element("name", "token")
+    field.send_keys(token)
+    field.submit()
+
+
+def _events(service: Service, handle: str, kind: str) -> list[Event]:
+    return [e for e in service.events.read(EventFilter(handle=handle)) if e.kind == kind]
+
+
+# Looks at each second's worth of changes for a row that has gone, and notes when.
+WATCH_FOR_THE_END_OF = """(name => {
+  window.endedAt = 0;
+  new MutationObserver((_, observer) => {
+    if (document.querySelector("main").textContent.includes(name)) return;
+    window.endedAt = Date.now();
+    observer.disconnect();
+  }).observe(document.querySelector("main"), {childList: true, subtree: true});
+})"""
+
+# How far to the right anything reaches that isn't hidden.
+WIDEST = """Math.max(...[...document.querySelectorAll("body *")]
+  .filter(e => !e.closest(".hidden, thead") && e.getClientRects().length)
+  .map(e => e.getBoundingClientRect().right))"""
+
+# The contrast of each kind of text to what is behind it, as WCAG 2 has it.
+CONTRASTS = """(() => {
+  const numbers = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = e => {
+    for (; e; e = e.parentElement) {
+      const found = numbers(getComputedStyle(e).backgroundColor);
+      if (found.length === 3 || found[3] > 0) return found;
+    }
+  };
+  const found = {};
+  for (const e of document.querySelectorAll("body *")) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    if (e.closest("script, style")) continue;
+    const [a, b] = [light(numbers(getComputedStyle(e).color)), light(behind(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const kind = e.localName + "." + e.className;
+    found[kind] = Math.min(found[kind] ?? 99, ratio);
+  }
+  return found;
+})()"""
