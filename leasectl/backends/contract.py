@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.engines.contract import LostListener
-from leasectl.errors import Cancelled
+from leasectl.errors import Cancelled, Interrupted, LeaseError, NoLease
 from leasectl.http.settings import Settings
 from leasectl.model import Claimant, Lease, Process, ReleasedBy, Request
 from leasectl.state.directory import State
@@ -24,6 +24,19 @@ Turn = Generator[Sleep, "set[int]", None]
 
 class Withdrawn(Cancelled):
     """The request was taken out of the queue."""
+
+
+def why_given_up(reason: BaseException) -> str:
+    """Why a request came to nothing, for people who read of that later.
+
+    Args:
+        reason: What ended the wait.
+    """
+    if isinstance(reason, Interrupted):
+        return f"ended by signal {int(reason.signum)}"
+    if isinstance(reason, NoLease) and not isinstance(reason, Cancelled):
+        return "its time to wait was over"
+    return str(reason) if isinstance(reason, LeaseError) else "its process ended it"
 
 
 class Journal(Protocol):

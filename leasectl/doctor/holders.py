@@ -32,7 +32,7 @@ def dead_holders(service: Service) -> Finding:
 
 
 def _release(service: Service, handles: Sequence[Handle]) -> str:
-    names = [name for handle in handles for name in release(service, whole(handle))]
+    names = [name for handle in handles for name in release(service, whole(handle, by="guard"))]
     return f"gave back what they held: {listed(names) or 'nothing'}"
 
 

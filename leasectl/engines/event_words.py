@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasectl.engines.facts import PoolSettings
+from leasectl.model import ReleasedBy
 from leasectl.text.durations import format_seconds
 from leasectl.text.wording import counted
 
@@ -28,6 +29,11 @@ def got_instead(pool_type: str) -> str:
 def is_got_instead(reason: str) -> bool:
     """Tell whether that was why: the request ended with a grant."""
     return reason.startswith(_GOT)
+
+
+def why_withdrawn(by: ReleasedBy) -> str:
+    """Why a request was taken out of the queue, by who or what did that."""
+    return WAITER_DIED if by == "guard" else WITHDRAWN
 
 
 def pool_made(count: int, settings: PoolSettings) -> str:

@@ -9,5 +9,6 @@ What becomes of it: `release` (on a server `release_remote`; of what others hold
 `delay` has the keeper do that later, `renew` (by threads: `renewal_threads`), `reacquire` takes the
 same again. `targets` finds the handles that a path, names or `scope_test`'s list mean; `adoption`
 makes one for names that none here holds. What nobody does any more: `recovery` gives back what the
-dead hold, `losses` records what went away by itself.
+dead hold, `losses` records what went away by itself. Where a backend has no pools that could tell
+what happened, `record_events` does.
 """

@@ -6,7 +6,7 @@ what had arrived is given back; what can't be given back now is left to the keep
 
 from __future__ import annotations
 
-from leasectl.backends.contract import Backend, Patience, Withdrawn
+from leasectl.backends.contract import Backend, Patience, Withdrawn, why_given_up
 from leasectl.backends.kinds import either
 from leasectl.errors import BackendUnreachable, Cancelled, Interrupted, LeaseError
 from leasectl.leases import scope_test
@@ -74,7 +74,7 @@ def _wait_for_grant(
         backend.acquire(claimant_of(journal), journal, patience)
     except BaseException as reason:
         has_lost_place = isinstance(reason, Withdrawn) and not journal.was_cancelled
-        _undo(service, journal)
+        _undo(service, journal, why=why_given_up(reason))
         if has_lost_place:
             raise BackendUnreachable(
                 f"{either(journal.handle.request.types)}: {backend.url} ended the request while it "
@@ -85,13 +85,13 @@ def _wait_for_grant(
         pipe.close()
 
 
-def _undo(service: Service, journal: RecordJournal) -> None:
+def _undo(service: Service, journal: RecordJournal, *, why: str) -> None:
     """Give back what has arrived, if need be later."""
     try:
         release(service, whole(journal.handle))
     except (LeaseError, Interrupted):
         journal.unsettled = True
     if journal.unsettled:
-        journal.leave_to_keeper()
+        journal.leave_to_keeper(why)
     else:
-        journal.gave_up()
+        journal.gave_up(why)

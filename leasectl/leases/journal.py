@@ -18,6 +18,7 @@ from leasectl.state.purging import purge
 from leasectl.system.process import is_dead, this_process
 
 if TYPE_CHECKING:
+    from leasectl.leases.record_events import RecordEvents
     from leasectl.state.releasing import GivingBack
 
 # More than one, so that the records get fewer however many are made.
@@ -58,7 +59,14 @@ class RecordJournal:
         self._clock = service.clock
         self._again = again
         self._guards_job_too = guards_job_too
-        self._remote = kind_of_handle(handle).remote
+        kind = kind_of_handle(handle)
+        self._remote = kind.remote
+        self._events: RecordEvents | None = None
+        if kind.remote and not kind.has_pools:
+            from leasectl.leases.record_events import RecordEvents
+
+            self._events = RecordEvents(service.state, service.clock)
+        self._asked_at = self._clock.elapsed()
 
     @property
     def key(self) -> str:
@@ -86,6 +94,8 @@ class RecordJournal:
                 self.handle = self._handles.begin_again(
                     current, this_process(), remote=self._remote, now=now
                 )
+            if self._events:
+                self._events.queued(self.handle)
 
     def arrived(self, name: str) -> Lease | None:
         lease = remote_lease(self.handle, name, self._clock.wall())
@@ -107,6 +117,8 @@ class RecordJournal:
         """
         other = self._handles.holding(name, prefer=self.handle.backend)
         if other is not None and other.backend == self.handle.backend:
+            if self._events:
+                self._events.lost(other, [name], reason="its server granted it anew")
             self._handles.drop(other, [name], now=self._clock.elapsed(), lost=True)
         giving_back.settled(name, this_process())
 
@@ -122,14 +134,17 @@ class RecordJournal:
             handle = handle._replace(granted_type=pool_type or handle.request.type)
         with self._service.state.transaction():
             self._handles.grant(handle, leases, release_at, now=now)
+            if self._events:
+                self._events.granted(handle, leases, wait=now - self._asked_at)
             self.handle = handle._replace(state="held", leases=tuple(leases), release_at=release_at)
             if self.needs_keeper:
                 self.kept = keeper_process.wake(self._service.state)
 
-    def gave_up(self) -> None:
+    def gave_up(self, why: str = "") -> None:
         if self.unsettled:
             return  # its record is what the keeper goes on by
         with self._service.state.transaction():
+            self._note_given_up(why)
             current = self._handles.load(self.handle.id)
             if current is None or current.acquisition != self.handle.acquisition:
                 self.was_cancelled = True
@@ -164,10 +179,15 @@ class RecordJournal:
         with self._service.state.transaction():
             count_lost_replies(self._service.state, self.handle, number)
 
-    def leave_to_keeper(self) -> None:
+    def _note_given_up(self, why: str) -> None:
+        if self._events and self.handle.state == "acquiring":
+            self._events.gave_up(self.handle, why, wait=self._clock.elapsed() - self._asked_at)
+
+    def leave_to_keeper(self, why: str = "") -> None:
         """What has arrived can't be given back now: have the keeper go on trying."""
         state = self._service.state
         with state.transaction():
+            self._note_given_up(why)
             now = self._clock.elapsed()
             self._handles.grant(self.handle, (), now, now=now)
             self._handles.announce(self.handle, guard=None, runner=None)

@@ -52,7 +52,7 @@ def release_abandoned(service: Service) -> None:
 def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
     for handle in handles:
         if is_abandoned(service, handle) and not kind_of_handle(handle).remote:
-            release(service, whole(handle))
+            release(service, whole(handle, by="guard"))
 
 
 def is_abandoned(service: Service, handle: Handle) -> bool:
@@ -73,7 +73,7 @@ def is_abandoned(service: Service, handle: Handle) -> bool:
 def due(service: Service) -> list[ReleaseTarget]:
     """What the keeper has to release now: for the dead, and because its time has come."""
     watched = service.handles.watched()
-    abandoned = [whole(each) for each in watched if is_abandoned(service, each)]
+    abandoned = [whole(each, by="guard") for each in watched if is_abandoned(service, each)]
     now = service.clock.elapsed()
     return abandoned + [
         timer.target for timer in service.handles.timers.armed() if timer.due_at <= now

@@ -13,7 +13,7 @@ from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of
 from leasectl.leases.scope_test import unlist
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget, whole
+from leasectl.model import Handle, ReleasedBy, ReleaseTarget, whole
 
 
 def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
             give_up_lost(service, target)
             return ()
         wanted = current.names if target.names is None else target.names
-        freed = _free(backend, current, wanted)
+        freed = _free(backend, current, wanted, by=target.by)
         if len(freed) < len(wanted):
             current = service.current(target)  # some had expired, as the backend has just found
         if current is not None:
@@ -53,10 +53,15 @@ def release(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
     return freed
 
 
-def finish(service: Service, handle: Handle) -> tuple[str, ...]:
+def finish(service: Service, handle: Handle, *, by: ReleasedBy = "command") -> tuple[str, ...]:
     """Release a handle that nobody will ask for again, and forget it.
 
     One that has been acquired again since is left as it is: it holds something else now.
+
+    Args:
+        service: On its state directory.
+        handle: Which.
+        by: Who or what ends what it holds, for the record of events.
 
     Returns:
         The names that this call has released.
@@ -66,13 +71,13 @@ def finish(service: Service, handle: Handle) -> tuple[str, ...]:
     """
     backend = service.backend_of(handle)
     if backend.remote:
-        names = release(service, whole(handle))
+        names = release(service, whole(handle, by=by))
         with service.state.transaction():
             service.handles.forget(handle.id, handle.acquisition)
         return names
     with backend.atomic():
         current = service.current(whole(handle))
-        freed = _free(backend, current, current.names) if current is not None else ()
+        freed = _free(backend, current, current.names, by=by) if current is not None else ()
         if current is None:
             give_up_lost(service, whole(handle))
         service.handles.forget(handle.id, handle.acquisition)
@@ -90,18 +95,22 @@ def give_up_lost(service: Service, target: ReleaseTarget) -> None:
     handle = service.handles.load(target.handle_id)
     if handle is None or not handle.lost or handle.state != "released":
         return
-    if whole(handle) == target:
+    if whole(handle, by=target.by) == target:
         backend = service.backend_of(handle)
         with backend.atomic():
             list(backend.release(claim_key_of(handle), ()))
 
 
-def _free(backend: Backend, handle: Handle, names: Sequence[str]) -> tuple[str, ...]:
+def _free(
+    backend: Backend, handle: Handle, names: Sequence[str], *, by: ReleasedBy
+) -> tuple[str, ...]:
     """Free what a handle holds of a pool of ours, or take it out of the queue."""
     if handle.state == "acquiring":
-        backend.withdraw(handle.id)
+        from leasectl.engines.event_words import why_withdrawn
+
+        backend.withdraw(handle.id, why_withdrawn(by))
         return ()
-    freed = tuple(backend.release(handle.id, names))
+    freed = tuple(backend.release(handle.id, names, by=by))
     if handle.lost and len(names) == len(handle.names):
         backend.release(handle.id, ())
     return freed

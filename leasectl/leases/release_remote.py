@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
 from leasectl.errors import BackendUnreachable
+from leasectl.leases.record_events import RecordEvents
 from leasectl.leases.scope_test import unlist
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
@@ -63,6 +64,7 @@ class _Release:
         self._handle = handle
         self._target = target
         self._giving_back = GivingBack(service.state, release_key_of(handle))
+        self._events = RecordEvents(service.state, service.clock)
 
     def carry_out(self) -> tuple[str, ...]:
         self._give_up_lost()
@@ -77,12 +79,14 @@ class _Release:
             else:
                 self._giving_back.start(names, this_process())
         if cancels:
+            from leasectl.engines.event_words import why_withdrawn
+
             with contextlib.suppress(BackendUnreachable):  # it has been woken here as well
-                self._backend.withdraw(claim_key_of(handle))
+                self._backend.withdraw(claim_key_of(handle), why_withdrawn(self._target.by))
             return ()
         released = self._send(names) if names else ()
         if self._target.names is None and (handle.lost or _may_have_more(handle)):
-            list(self._backend.release(claim_key_of(handle), ()))
+            list(self._backend.release(claim_key_of(handle), (), by=self._target.by))
         self._record_what_is_over(names)
         return released
 
@@ -97,7 +101,7 @@ class _Release:
             return
         if handle.state == "released" and target.names is None and kind_of_handle(handle).has_pools:
             with contextlib.suppress(BackendUnreachable):
-                list(self._backend.release(claim_key_of(handle), ()))
+                list(self._backend.release(claim_key_of(handle), (), by=self._target.by))
 
     def _send(self, names: Sequence[str]) -> tuple[str, ...]:
         released: set[str] = set()
@@ -106,11 +110,13 @@ class _Release:
             return tuple(name for name in names if name in released)
 
         try:
-            for name in self._backend.release(claim_key_of(self._handle), names):
+            claim_key, by = claim_key_of(self._handle), self._target.by
+            for name in self._backend.release(claim_key, names, by=by):
                 with self._state.transaction():
                     self._giving_back.settled(name, this_process())
                     current = self._service.current(self._target)
                     if current is not None and name in current.names:
+                        self._events.released(current, [name], by=by)
                         self._handles.returned(current, name)
                         released.add(name)
         except BackendUnreachable as error:
@@ -132,7 +138,17 @@ class _Release:
             over = [name for name in current.names if name in names and self._is_over(name)]
             if over or not current.names:
                 now = self._service.clock.elapsed()
+                self._events.lost(current, over, reason="its server didn't have it any more")
+                if current.state == "acquiring" and len(over) == len(current.names):
+                    self._note_death(current)
                 self._handles.drop(current, over, now=now, lost=bool(over))
+
+    def _note_death(self, handle: Handle) -> None:
+        """Who acquires tells itself what it has given up, if it can."""
+        if handle.waiter != this_process():
+            from leasectl.engines.event_words import WAITER_DIED
+
+            self._events.gave_up(handle, WAITER_DIED)
 
     def _is_over(self, name: str) -> bool:
         self._giving_back.settled(name, this_process())

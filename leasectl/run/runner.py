@@ -190,7 +190,7 @@ class Runner:
     def _give_back(self, handle: Handle) -> None:
         try:
             with lock_limit(_GIVE_BACK_SECONDS):
-                finish(self._service, handle)
+                finish(self._service, handle, by="run")
         except LeaseError as error:
             # How the command ended is what counts; its death is known to the keeper too.
             self._warn(f"{error}; the keeper goes on trying to release it")

@@ -145,7 +145,8 @@ class ServedLeases:
             if handle.leases:
                 _check_same(handle.request.count, count)
                 return handle
-        finish(self.service, handle)  # also what a backend didn't answer, and may have granted
+        # Also what a backend didn't answer, and may have granted.
+        finish(self.service, handle, by="guard")
         return None
 
     def _is_left_over(self, handle: Handle) -> bool:

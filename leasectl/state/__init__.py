@@ -7,7 +7,7 @@ is said of one that goes on; `names_files` follow right after the commit, or are
 next to come; then who was to be woken hangs on its named pipe, and those that nobody reads any more
 are known to `pipes`. No fence is given twice, whatever is lost of the log, since `fences` reserves
 them in blocks, and `reboot` forgets times that begin anew. What happened is an `event`, one of the
-`rows` written in the transaction of the change, whereupon `event_keeping` wakes who follows and
+`rows` written in the transaction of the change, whereupon `event_trimming` wakes who follows and
 removes what is old; `event_log` reads them. Why a folder won't do say the `refusals`. What is to
 happen without a command does the keeper: `keeper_process` finds, starts and wakes it, and
 `keeper_version` has one of another version make way. `releasing` says which names are just on their

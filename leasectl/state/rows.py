@@ -111,7 +111,7 @@ class EventRows:
             ((last, followed),) = db.execute(_LAST_EVENT)
             db.executemany(_INSERT_EVENT, [(n, *row) for n, row in enumerate(self._rows, last + 1)])
             if followed or last % _EVENTS_PER_TRIMMING + len(self._rows) >= _EVENTS_PER_TRIMMING:
-                from leasectl.state.event_keeping import finish_writing
+                from leasectl.state.event_trimming import finish_writing
 
                 finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
         except sqlite3.Error as error:

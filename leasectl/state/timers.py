@@ -55,6 +55,7 @@ class Timers:
                     row["handle"],
                     row["acquisition"],
                     None if row["name"] == _ALL else (row["name"],),
+                    by="delay",
                 ),
                 row["due"],
             )

@@ -13,13 +13,12 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn
+from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn, why_given_up
 from leasectl.backends.kinds import either
 from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone, Waiter
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
-    Cancelled,
     CanNeverBeMet,
     Interrupted,
     InvalidRequest,
@@ -247,7 +246,7 @@ class PoolTurn:
             elif _is_outage(reason):
                 self._journal.to_undo()  # it was waited for long enough
             else:
-                self._waiter.dequeue(_why(reason))
+                self._waiter.dequeue(why_given_up(reason))
         except (LeaseError, Interrupted):
             self._journal.to_undo()
         self._journal.gave_up()
@@ -311,15 +310,6 @@ def _no_longer_possible() -> Iterator[None]:
         yield
     except InvalidRequest as reason:
         raise CanNeverBeMet(str(reason)) from reason
-
-
-def _why(reason: BaseException) -> str:
-    """Why a request was given up, for people who read of it later."""
-    if isinstance(reason, Interrupted):
-        return f"ended by signal {reason.signum}"
-    if isinstance(reason, NoLease) and not isinstance(reason, Cancelled):
-        return "its time to wait was over"
-    return str(reason) if isinstance(reason, LeaseError) else "its process ended it"
 
 
 def _is_outage(reason: BaseException) -> bool:

@@ -19,7 +19,7 @@ def note_given_up(state: State, pool_type: str, number: int, *, why: str, clock:
     wall = clock.wall()
     for row in state.query(
         "SELECT ticket.owner, ticket.holder_identity, ticket.count, acquisition, priority, "
-        "handle.name, coalesce(? - queued_at, max(0.0, ? - since)) AS wait "
+        "handle.name, coalesce(? - nullif(queued_at, 0.0), max(0.0, ? - since)) AS wait "
         "FROM ticket LEFT JOIN handle ON id = ticket.owner "
         "WHERE ticket.type = ? AND number = ?",
         clock.elapsed(),

@@ -12,6 +12,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
+from leasectl.model import ReleasedBy
 from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND
@@ -40,14 +41,16 @@ class Server(PoolBackend):
         self.withdrawn.append(claim_key)
         super().withdraw(claim_key, why)
 
-    def release(self, claim_key: str, names: Sequence[str]) -> Iterator[str]:  # type: ignore[override]
+    def release(  # type: ignore[override]
+        self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
+    ) -> Iterator[str]:
         self.asked.append((claim_key, tuple(names)))
         for name in names:
             self.before_release([name])
-            yield from super().release(claim_key, [name])
+            yield from super().release(claim_key, [name], by=by)
         if not names:
             self.before_release([])
-            yield from super().release(claim_key, [])
+            yield from super().release(claim_key, [], by=by)
 
 
 @pytest.fixture

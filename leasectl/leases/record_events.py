@@ -1,0 +1,101 @@
+"""Events of handles on backends without pools, which have nobody else who would write them down.
+
+Each belongs inside `State.transaction`, beside the change of the record. Where a backend has pools
+its own steps tell of what happens in them, and these say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leasectl.backends.kinds import kind_of_handle
+from leasectl.model import Handle, Lease, ReleasedBy
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.state.event import EventKind
+
+
+class RecordEvents(NamedTuple):
+    """What is told of the handles of one state directory.
+
+    Args:
+        state: The opened state directory.
+        clock: Where times come from.
+    """
+
+    state: State
+    clock: Clock
+
+    def queued(self, handle: Handle) -> None:
+        """A request is about to be made."""
+        self._tell("queued", handle)
+
+    def granted(self, handle: Handle, leases: Sequence[Lease], *, wait: float) -> None:
+        """All that it asks for is there, so many seconds after it was made."""
+        self._tell("granted", handle, [lease.name for lease in leases], wait=wait)
+
+    def gave_up(self, handle: Handle, why: str, *, wait: float | None = None) -> None:
+        """It came to nothing; without a time, that since its record was made."""
+        if wait is None:
+            wait = self._since("nullif(queued_at, 0.0)", handle)
+        self._tell("gave up", handle, wait=wait, reason=why)
+
+    def released(self, handle: Handle, names: Sequence[str], *, by: ReleasedBy) -> None:
+        """What a held handle had was given back."""
+        self._end("released", handle, names, by=by)
+
+    def lost(self, handle: Handle, names: Sequence[str], *, reason: str) -> None:
+        """What a held handle had went away without that: its server has it no more."""
+        self._end("lost", handle, names, by="removal", reason=reason)
+        self._end("released", handle, names, by="removal")
+
+    def _end(
+        self,
+        kind: EventKind,
+        handle: Handle,
+        names: Sequence[str],
+        *,
+        by: ReleasedBy,
+        reason: str = "",
+    ) -> None:
+        if names and handle.state == "held":
+            hold = self._since("granted_at", handle)
+            self._tell(kind, handle, names, hold=hold, by=by, reason=reason)
+
+    def _since(self, column: str, handle: Handle) -> float | None:
+        rows = self.state.query(f"SELECT {column} AS at FROM handle WHERE id = ?", handle.id)
+        return next((self.clock.elapsed() - row["at"] for row in rows if row["at"]), None)
+
+    def _tell(
+        self,
+        event: EventKind,
+        handle: Handle,
+        names: Sequence[str] = (),
+        *,
+        wait: float | None = None,
+        hold: float | None = None,
+        by: str = "",
+        reason: str = "",
+    ) -> None:
+        kind = kind_of_handle(handle)
+        if kind.has_pools or kind.grants_nothing:
+            return
+        self.state.events.add(
+            self.clock.wall(),
+            event,
+            handle.request.type,
+            names,
+            backend=handle.backend,
+            handle=handle.id,
+            acquisition=handle.acquisition,
+            holder=handle.holder_identity,
+            count=handle.request.count,
+            priority=handle.request.priority,
+            wait=wait,
+            hold=hold,
+            by=by,
+            reason=reason,
+        )
