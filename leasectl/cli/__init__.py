@@ -14,8 +14,8 @@ those for a stretch of the past. `table` is what any table looks like, and `term
 to: how wide, with colours or without. What `serve --print-env` prints is `serve_env`, and who finds
 that server gone is told so by `gone_server`.
 
-What `stats` tells, `stats_table` writes. What it and `simulate` draw on a terminal is a `picture`,
-with its `time_axis`; `plot` puts it into a file.
+What `events` tells are `event_lines`, or JSON. What `stats` tells, `stats_table` writes. What it
+and `simulate` draw on a terminal is a `picture`, with its `time_axis`; `plot` puts it into a file.
 
 Shells complete by `completion_scripts`, with what `completion_values` finds.
 

@@ -41,6 +41,7 @@ COMMANDS = (
     "renew",
     "cat",
     "status",
+    "events",
     "stats",
     "pool",
     "serve",
@@ -76,6 +77,10 @@ ENVIRONMENT = (
         "LEASECTL_RELEASE_TIMEOUT",
         "how long a release may take at the lease proxy (30s; 10s where it isn't there) and any "
         "request at etcd (10s)",
+    ),
+    (
+        "LEASECTL_KEEP_EVENTS",
+        "how old events may be and how many are kept: 30d,100000 unless it says otherwise; 0: none",
     ),
     ("JOB_NAME, BUILD_ID", "who holds, in a CI job; else <user>@<host>"),
     ("SHARED_DIR", "where --scope test lists names, in the file leases"),

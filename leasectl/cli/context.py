@@ -141,6 +141,9 @@ def open_service(
             check_served(url, settings())
     state = State.open(state_directory(), to_show=to_show)
     _opened.append(state)
+    kept = os.environ.get("LEASECTL_KEEP_EVENTS")
+    if kept:
+        _keep_events(state, kept)
     service = Service(
         state,
         backend_url=url,
@@ -152,6 +155,12 @@ def open_service(
     )
     recover(service)
     return service
+
+
+def _keep_events(state: State, text: str) -> None:
+    from leasectl.state.event import parse_kept
+
+    state.events.kept_seconds, state.events.kept_number = parse_kept(text)
 
 
 def no_handle_of_ours(handle: str, service: Service, done: str) -> NotFound:

@@ -10,10 +10,11 @@ How a pool grants, by options or by a file, is checked and put together in `sett
 What is shown of pools are the facts in `shown`. `showing` makes them of what a store tells and of
 the records of this state directory, and `shown_json` writes and reads them as JSON.
 
-What happened in a pool `history` reads, and what came of that tell the others: `timeline` puts
-together from when to when each thing lasted (`pool_histories` does so for a backend), `statistics`
-has the numbers of a window of time, `series` how things went over time, and `statistics_json` both
-as JSON. `expected_wait` estimates how long somebody who waits will wait yet.
+What happened in a pool `history` reads and follows (as JSON: `event_json`), and what came of that
+tell the others: `timeline` puts together from when to when each thing lasted (`pool_histories` does
+so for a backend), `statistics` has the numbers of a window of time, `series` how things went over
+time, and `statistics_json` both as JSON. `expected_wait` estimates how long somebody who waits will
+wait yet.
 
 What would happen to jobs that come to a pool is found out in `simulation`.
 """

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from itertools import islice
+from typing import Callable
 
+from leasectl.engines.event_log import EventLog
+from leasectl.errors import LeaseError
+from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+
+_AT_ONCE = 1000
 
 
 def events_of(
@@ -24,3 +32,52 @@ def events_of(
         NotSupported: Nobody writes them down there.
     """
     return service.events.read(wanted, after=after)
+
+
+def put_right(service: Service, pool_type: str | None = None) -> None:
+    """Have what is over be over, as far as that can be done now, so that events tell of it.
+
+    Args:
+        service: On the backend.
+        pool_type: Of one pool; None for all.
+    """
+    with contextlib.suppress(LeaseError):
+        release_abandoned(service)
+        service.pools.pools(pool_type)
+
+
+def in_pieces(events: Iterator[Event]) -> Iterator[list[Event]]:
+    """The same events, many at once."""
+    while True:
+        piece = list(islice(events, _AT_ONCE))
+        if not piece:
+            return
+        yield piece
+
+
+def follow(
+    log: EventLog, wanted: EventFilter, *, after: int, sleep: Callable[[int], None]
+) -> Iterator[list[Event]]:
+    """Each event from now on, once and in order; whoever closes this has it watch no longer.
+
+    Args:
+        log: The events.
+        wanted: Which of them.
+        after: Only those with a larger number than this.
+        sleep: Sleeps until a descriptor can be read; whatever it raises ends this.
+
+    Yields:
+        Those that have come, as they come.
+    """
+    watch = log.watch()
+    try:
+        while True:
+            last = log.last_number()
+            for piece in in_pieces(log.read(wanted, after=after)):
+                after = piece[-1].number
+                yield piece
+            after = max(after, last)  # those that aren't wanted needn't be looked at again
+            sleep(watch.fd)
+            watch.clear()
+    finally:
+        watch.close()

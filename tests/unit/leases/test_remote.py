@@ -318,7 +318,7 @@ class TestReleaseOfWhoWaits:
     def test_it_has_cancelled_also_when_the_server_does_not_answer(
         self, server: Server, service: Service, waiting: Handle, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def unreachable(claim_key: str) -> None:
+        def unreachable(claim_key: str, why: str) -> None:
             raise BackendUnreachable("no answer")
 
         monkeypatch.setattr(server, "withdraw", unreachable)

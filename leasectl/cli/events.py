@@ -1,0 +1,213 @@
+"""``leasectl events``: what happened to leases and pools, and what is happening."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Callable
+
+import click
+
+from leasectl.cli import options, time_options
+from leasectl.cli.command import OUTPUT, WHAT, new_command, option, word
+from leasectl.cli.context import open_service
+from leasectl.cli.event_lines import EventLines
+from leasectl.cli.output import note, show
+from leasectl.cli.terminal import output_width, shows_colour
+from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
+from leasectl.leases.service import Service
+from leasectl.pools.history import follow, in_pieces, put_right
+from leasectl.state.event import Event, EventFilter
+from leasectl.system.clock import boottime_seconds
+from leasectl.system.poll import READABLE, Interrupt, sleep
+from leasectl.system.signals import SignalTrap
+from leasectl.text.naming import check_name, check_type
+
+EXAMPLE = """\b
+Examples:
+  leasectl events
+  leasectl events -t azure--install --since 2h
+  leasectl events -n 20 --json
+"""
+
+_SHOWN_BEFORE_FOLLOWING = 10
+_ASK_AGAIN_SECONDS = 2.0
+
+
+@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
+@option(
+    "-t",
+    "--type",
+    "pool_type",
+    group=WHAT,
+    type=check_type,
+    metavar="TYPE",
+    shell_complete=options.complete_types,
+    help="Only those of this pool; it may also stand without -t.",
+)
+@word(
+    "type_word",
+    stands_for="pool_type",
+    type=check_type,
+    metavar="TYPE",
+    shell_complete=options.complete_types,
+)
+@option(
+    "--handle",
+    group=WHAT,
+    metavar="H",
+    shell_complete=options.complete_handles,
+    help="Only those of this handle: the path that acquire printed, or its last part.",
+)
+@option("--name", group=WHAT, type=check_name, metavar="NAME", help="Only those of this resource.")
+@option(
+    "--holder",
+    group=WHAT,
+    metavar="TEXT",
+    help="Only those of holders with this text in <job>/<build>/<host>/<handle>.",
+)
+@time_options.since
+@time_options.until
+@option(
+    "-n",
+    "--lines",
+    "last",
+    group=OUTPUT,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only the last N. Default: all; with -f and no --since, 10.",
+)
+@option(
+    "-f",
+    "--follow",
+    "follows",
+    group=OUTPUT,
+    is_flag=True,
+    help="Go on with what happens, as it happens, until interrupted or nobody reads it.",
+)
+@options.json_output
+@options.backend
+def command(
+    *,
+    pool_type: str | None,
+    handle: str | None,
+    name: str | None,
+    holder: str | None,
+    since: float | None,
+    until: float | None,
+    last: int | None,
+    follows: bool,
+    as_json: bool,
+    backend: str | None,
+) -> None:
+    """Tell what happened: who queued, was granted, gave back, lost or gave up what, and why.
+
+    A line each, the oldest first, times in UTC. Of a lease proxy they are those of this state
+    directory's handles. Events are kept for 30 days, and the last 100,000 of them, unless
+    LEASECTL_KEEP_EVENTS says otherwise, like 7d,10000 or 0 for none. --json prints an object a
+    line, with all that is known of each.
+    """
+    time_options.check_stretch(since, until)
+    if follows and until is not None:
+        raise InvalidRequest("-f goes on and on: leave out --until, or -f")
+    wanted = EventFilter(pool_type, _handle_id(handle), name, holder, since, until)
+    service = open_service(backend, to_show=not follows)
+    put_right(service, pool_type)
+    shows = _Shows(as_json=as_json)
+    if follows:
+        if last is None and since is None:
+            last = _SHOWN_BEFORE_FOLLOWING
+        _show_and_follow(service, wanted, shows, last)
+        return
+    if not shows.each(_last(service.events.read(wanted), last)) and last != 0:
+        _require_pool(service, pool_type)
+        note("no events" if wanted == EventFilter() else "no such events")
+
+
+class _Shows:
+    """Shows events on stdout, for people or for programs."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._text: Callable[[Sequence[Event]], str] = (
+            _json_lines if as_json else EventLines(output_width(), colour=shows_colour()).text
+        )
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        show(self._text(events))
+
+    def each(self, events: Iterable[Event]) -> bool:
+        """Show some, in pieces; returns whether there were any."""
+        found = False
+        for piece in in_pieces(iter(events)):
+            self(piece)
+            found = True
+        return found
+
+
+def _json_lines(events: Sequence[Event]) -> str:
+    import json
+
+    from leasectl.pools.event_json import encode_event
+
+    return "".join(json.dumps(encode_event(each)) + "\n" for each in events)
+
+
+def _handle_id(handle: str | None) -> str | None:
+    if handle is None:
+        return None
+    handle_id = os.path.basename(handle)
+    if not handle_id:
+        raise InvalidRequest("--handle: give the path that acquire printed, or its last part")
+    return handle_id
+
+
+def _last(events: Iterable[Event], number: int | None) -> Iterable[Event]:
+    return events if number is None else deque(events, maxlen=number)
+
+
+def _require_pool(service: Service, pool_type: str | None) -> None:
+    """Where nothing is known of a pool, say so if there is none of that type."""
+    if pool_type is not None:
+        # Where there are no pools to be asked, who is asked for leases knows the types.
+        with contextlib.suppress(NotSupported):
+            service.pools.pools(pool_type)
+
+
+def _show_and_follow(
+    service: Service, wanted: EventFilter, shows: _Shows, last: int | None
+) -> None:
+    log = service.events
+    with SignalTrap() as trap:
+        ends = (
+            Interrupt(trap.fd, READABLE, trap.check),
+            # No event is asked for: a pipe without a reader reports an error all the same.
+            Interrupt(1, 0, _end_as_by_writing),
+        )
+
+        def sleep_until_readable(fd: int) -> None:
+            sleep(wake_fds=(fd,), interrupts=ends, until=None, now=boottime_seconds)
+
+        after = log.last_number()
+        before = (each for each in log.read(wanted) if each.number <= after)
+        trap.interrupting(lambda: shows.each(_last(before, last)))
+        is_told = False
+        while True:
+            try:
+                for events in follow(log, wanted, after=after, sleep=sleep_until_readable):
+                    trap.interrupting(partial(shows, events))
+                    after, is_told = events[-1].number, False
+            except BackendUnreachable as error:
+                if not is_told:
+                    note(f"{error}; waiting for it")
+                is_told = True
+                again = boottime_seconds() + _ASK_AGAIN_SECONDS
+                sleep(wake_fds=(), interrupts=ends, until=again, now=boottime_seconds)
+
+
+def _end_as_by_writing() -> None:
+    import signal
+
+    raise Interrupted(signal.SIGPIPE)
