@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from leasectl.keeper.loop import main
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], kept_events=os.environ.get("LEASECTL_KEEP_EVENTS", ""))

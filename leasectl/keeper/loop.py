@@ -13,12 +13,13 @@ import resource
 import signal
 from collections.abc import Sequence
 
-from leasectl.errors import LeaseError
+from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.model import Process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
+from leasectl.state.event import parse_kept
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
@@ -31,14 +32,22 @@ _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 _LONGEST_SLEEP_SECONDS = 5.0
 
 
-def main(directory: str) -> None:
-    """Keep a state directory until nothing in it needs a keeper."""
+def main(directory: str, *, kept_events: str = "") -> None:
+    """Keep a state directory until nothing in it needs a keeper.
+
+    Args:
+        directory: Its path.
+        kept_events: Which events are kept, as LEASECTL_KEEP_EVENTS says it.
+    """
     os.umask(0o077)
     _allow_many_files()
     signals = _Signals()
     state = State.open(directory)
     if keeper_process.running(state) != this_process():
         return  # another candidate was faster
+    if kept_events:
+        with contextlib.suppress(InvalidRequest):  # whoever started this has been told
+            state.events.kept_seconds, state.events.kept_number = parse_kept(kept_events)
     _Loop(state, signals, Clock()).run()
 
 

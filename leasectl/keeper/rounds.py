@@ -83,7 +83,9 @@ class Rounds:
             self._releases.release_here(timer.target)
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
-        state = State.open(self._service.state.directory)
+        state, events = State.open(self._service.state.directory), self._service.state.events
+        state.events.kept_seconds = events.kept_seconds
+        state.events.kept_number = events.kept_number
         return functools.partial(release, open_service(state, self._clock, self._log))
 
 

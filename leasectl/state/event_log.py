@@ -14,14 +14,13 @@ from leasectl.state.database import unlink
 from leasectl.state.directory import State
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter
 from leasectl.state.pipes import listen
-from leasectl.state.rows import insert, parse_optional_process
+from leasectl.state.rows import EVENT_COLUMNS, insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
 
 # Read in such pieces: who reads for long keeps the database's log from being emptied.
 _READ_AT_ONCE = 2000
 _SELECT = (
-    "SELECT number, time, kind, type, names, fences, handle, acquisition, holder_identity, count, "
-    "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason FROM event "
+    f"SELECT number, {EVENT_COLUMNS.replace('backend, ', '')} FROM event "
     "WHERE number > :after AND backend = :backend"
 )
 _WANTED = {
@@ -97,6 +96,23 @@ class StateEventWatch:
         with self._state.transaction() as db:
             db.execute("DELETE FROM follower WHERE pipe = ?", (self._name,))
         self._pipe.close()
+
+
+def write_nothing(state: State) -> None:
+    """Write an event and undo it, to find out whether that can be done.
+
+    Raises:
+        sqlite3.Error: It can't.
+        StateUnwritable: Nothing can be written.
+    """
+    with state.transaction() as db:
+        db.execute("SAVEPOINT trial")
+        try:
+            row = {**dict.fromkeys(EVENT_COLUMNS.split(", "), ""), "time": 0.0}
+            insert(db, "event", row)
+        finally:
+            db.execute("ROLLBACK TO trial")
+            db.execute("RELEASE trial")
 
 
 def remove_dead_followers(state: State) -> None:

@@ -22,7 +22,16 @@ from leasectl.state.rows import insert
 from leasectl.system.process import identify, own_pid_namespace
 
 # What an interpreter may need to start, and what later backends read paths from; no secrets.
-_KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR")
+_KEPT_ENVIRONMENT = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "PYTHONHOME",
+    "TMPDIR",
+    "LEASECTL_KEEP_EVENTS",
+)
 
 # Blocked from before the keeper's first instruction until it can heed them: at its defaults, one
 # that comes while it starts would end it with nothing done.

@@ -133,11 +133,11 @@ class EventRows:
             warn(f"{path} takes no events ({refusal}); all else goes on without them")
 
 
-_EVENT_COLUMNS = (
+EVENT_COLUMNS = (
     "time, kind, backend, type, names, fences, handle, acquisition, holder_identity, count, "
     "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason"
 )
-_INSERT_EVENT = f"INSERT INTO event (number, {_EVENT_COLUMNS}) VALUES (?{', ?' * 17})"
+_INSERT_EVENT = f"INSERT INTO event (number, {EVENT_COLUMNS}) VALUES (?{', ?' * 17})"
 _LAST_EVENT = "SELECT (SELECT coalesce(max(number), 0) FROM event), EXISTS (SELECT 1 FROM follower)"
 
 

@@ -117,7 +117,7 @@ class TestADelayedRelease:
         desk.time.advance(9.9)
         assert due(desk.service) == []
         desk.time.advance(0.1)
-        assert due(desk.service) == [whole(handle)]
+        assert due(desk.service) == [whole(handle, by="delay")]
 
     def test_of_what_has_gone_is_nobodys(self, desk: Desk, keeper: Keeper, handle: Handle) -> None:
         arm(desk.service, whole(handle)._replace(acquisition=2), 10)
@@ -135,7 +135,7 @@ class TestAReleaseThatFailed:
         handle = acquire(service, Request("T"), patience=Patience(wait_seconds=0))
         announce(service, handle)
         assert leave_to_keeper(service, whole(handle))
-        assert due(service) == [whole(handle)]
+        assert due(service) == [whole(handle, by="delay")]
         assert service.handles.require(handle.id).request.release_after_seconds is None
 
     def test_is_not_where_the_lease_ends_by_itself(self, desk: Desk, keeper: Keeper) -> None:

@@ -142,7 +142,7 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path
         return
     allowed = {
         "leasectl.state.keeper_process": {"os.environ"},  # what it passes on to the keeper
-        "leasectl.keeper.__main__": {"sys.argv"},
+        "leasectl.keeper.__main__": {"sys.argv", "os.environ"},
     }.get(module, set())
     used = {
         f"{node.value.id}.{node.attr}"

@@ -187,8 +187,8 @@ def check_handles(directory: Path) -> None:
         assert (held.request.labels, held.lost_replies) == ((("pr", "7"),), 2)
         assert (held.served, held.unconfirmed, held.adopted_claim) == (False, False, None)
         assert handles.timers.armed() == [
-            Timer(ReleaseTarget("held", 1, ("a",)), 40.0),
-            Timer(ReleaseTarget("held", 1), 50.0),
+            Timer(ReleaseTarget("held", 1, ("a",), by="delay"), 40.0),
+            Timer(ReleaseTarget("held", 1, by="delay"), 50.0),
         ]
         adopted = handles.require("adopted")
         assert (claim_key_of(adopted), adopted.request.labels) == ("T-9/1", ())

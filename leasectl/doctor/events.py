@@ -1,0 +1,26 @@
+"""The record of what happened: how much of it there is, and whether it goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from leasectl.doctor.findings import OK, WARN, Finding
+from leasectl.state.directory import State
+from leasectl.state.event_log import write_nothing
+from leasectl.system.clock import rfc3339
+from leasectl.text.wording import counted
+
+
+def events(state: State) -> Finding:
+    """Are events written, and since when are there any?"""
+    ((count, since),) = state.query("SELECT count(*), min(time) FROM event")
+    what = f"{counted(count, 'event')} since {rfc3339(since)}" if count else "no events yet"
+    try:
+        write_nothing(state)
+    except sqlite3.Error as error:
+        return Finding(
+            WARN,
+            f"{what}; further ones can't be written ({error})",
+            "leases go on without; nobody will be able to tell what happened to them",
+        )
+    return Finding(OK, what)
