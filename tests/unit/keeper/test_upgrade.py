@@ -247,7 +247,7 @@ def test_a_keeper_of_the_version_before_makes_way_and_nothing_is_lost(
 def test_whoever_is_killed_while_it_makes_way_nothing_is_lost(machine: Machine, place: str) -> None:
     """The first command of this version, at some of its calls into the system."""
     kills = 0
-    for number in range(5, 1000, STRIDE):
+    for number in range(5, 3000, STRIDE):
         old = machine.install_before("one")
         kept = Kept(old)
         new = machine.install("one" if place == "in place" else "two")

@@ -232,8 +232,8 @@ class TestAcquisitions:
             handles.timers.arm(whole(handle), 9.0)
             handles.timers.arm(part(handle, "T--00"), 7.0)
         assert handles.timers.armed() == [
-            Timer(part(handle, "T--00"), 7.0),
-            Timer(whole(handle), 9.0),
+            Timer(part(handle, "T--00")._replace(by="delay"), 7.0),
+            Timer(whole(handle, by="delay"), 9.0),
         ]
         assert handles.require(handle.id).release_at == 9.0
         assert handles.any_watched()
