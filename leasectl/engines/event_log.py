@@ -40,6 +40,12 @@ class EventLog(Protocol):
             after: Only those with a larger number than this.
         """
 
+    def latest(self, pool_type: str, number: int) -> list[Event]:
+        """The last events of a pool, the newest first; at most so many, found without much ado.
+
+        Of what is kept for long, perhaps only the newer part is looked at.
+        """
+
     def last_number(self) -> int:
         """The number of the last event there was; 0 for none."""
 

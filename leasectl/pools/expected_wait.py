@@ -13,16 +13,13 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Callable, NamedTuple
 
 from leasectl.engines.event_log import EventLog
-from leasectl.state.event import EventFilter
 from leasectl.system.clock import boottime_seconds
 
-_ENDS = 200
-_EVENTS_BACK = (2_000, 20_000)
+_EVENTS = 600  # of which every third is an end, or so
 _FRESH_SECONDS = 10.0
 # Who has held for a little longer than all others is about to end.
 _STILL_USUAL = 1.05
@@ -101,7 +98,7 @@ class RecentHolds:
         self, log: EventLog, pool_type: str, *, elapsed: Callable[[], float] = boottime_seconds
     ) -> None:
         self._log = log
-        self._wanted = EventFilter(type=pool_type)
+        self._pool_type = pool_type
         self._elapsed = elapsed
         self._read_at = -math.inf
         self._holds: tuple[float, ...] = ()
@@ -115,19 +112,11 @@ class RecentHolds:
         return self._holds
 
     def _read(self) -> tuple[float, ...]:
-        last = self._log.last_number()
-        for back in _EVENTS_BACK:
-            holds = deque(
-                (
-                    max(0.0, event.hold_seconds)
-                    for event in self._log.read(self._wanted, after=max(0, last - back))
-                    if event.kind == "released" and event.hold_seconds is not None
-                ),
-                maxlen=_ENDS,
-            )
-            if holds or last <= back:
-                break
-        return tuple(holds)
+        return tuple(
+            max(0.0, event.hold_seconds)
+            for event in self._log.latest(self._pool_type, _EVENTS)
+            if event.kind == "released" and event.hold_seconds is not None
+        )
 
 
 def _ages(place: Place) -> Sequence[float]:

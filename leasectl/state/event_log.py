@@ -20,8 +20,7 @@ from leasectl.system.process import is_dead, this_process
 # Read in such pieces: who reads for long keeps the database's log from being emptied.
 _READ_AT_ONCE = 2000
 _SELECT = (
-    f"SELECT number, {EVENT_COLUMNS.replace('backend, ', '')} FROM event "
-    "WHERE number > :after AND backend = :backend"
+    f"SELECT number, {EVENT_COLUMNS.replace('backend, ', '')} FROM event WHERE backend = :backend"
 )
 _WANTED = {
     "type": "type = :type",
@@ -48,6 +47,7 @@ class StateEventLog:
     def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
         values: dict[str, object] = {k: v for k, v in wanted._asdict().items() if v is not None}
         where = "".join(f" AND {_WANTED[each]}" for each in values)
+        where += " AND number > :after"
         sql = f"{_SELECT}{where} ORDER BY number LIMIT {_READ_AT_ONCE}"
         values["backend"] = self._backend
         while True:
@@ -56,6 +56,11 @@ class StateEventLog:
             if len(rows) < _READ_AT_ONCE:
                 return
             after = rows[-1]["number"]
+
+    def latest(self, pool_type: str, number: int) -> list[Event]:
+        sql = f"{_SELECT} AND {_WANTED['type']} ORDER BY number DESC LIMIT :most"
+        rows = self._state.query(sql, backend=self._backend, type=pool_type, most=number)
+        return list(map(_event, rows))
 
     def last_number(self) -> int:
         ((last,),) = self._state.query("SELECT coalesce(max(number), 0) FROM event")

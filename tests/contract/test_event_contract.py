@@ -307,6 +307,19 @@ class TestReading:
         ):
             assert list(world.events.read(wanted)) == list(filter(wanted.wants, events)), wanted
 
+    def test_the_latest_of_a_pool_come_newest_first(self, world: World) -> None:
+        make_pool(world, 2)
+        make_pool(world, 1, "U")
+        for _ in range(3):
+            client = world.client()
+            client.acquire(TWO)
+            client.free()
+            world.client().begin(Request("U"))
+        events = [each for each in world.events.read() if each.type == "T"]
+        assert world.events.latest("T", 1000) == events[::-1]
+        assert world.events.latest("T", 4) == events[:-5:-1]
+        assert world.events.latest("none", 4) == []
+
     def test_there_is_none_before_the_first(self, world: World) -> None:
         assert world.events.last_number() == 0
         assert list(world.events.read()) == []

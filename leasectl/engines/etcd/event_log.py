@@ -28,6 +28,7 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0
 _SAMPLE = 100  # events
+_LATEST_BUCKETS = 4  # that are looked at for the latest
 
 
 class Volume(NamedTuple):
@@ -68,6 +69,18 @@ class EtcdEventLog:
             for event in sorted(_readable(found.items)):
                 if event.number > after and wanted.wants(event):
                     yield event
+
+    def latest(self, pool_type: str, number: int) -> list[Event]:
+        listed = self._gateway.read(read_all(self._keys.buckets()))
+        found: list[Event] = []
+        for bucket in readable_buckets(listed.answers[0])[: -_LATEST_BUCKETS - 1 : -1]:
+            prefix, before = self._keys.events_in(bucket.name, pool_type), listed.revision + 1
+            asked = read_last_created(prefix, before=before, limit=number - len(found))
+            (last,) = self._gateway.read(asked).answers
+            found += sorted(_readable(last.items), reverse=True)
+            if len(found) >= number:
+                break
+        return found
 
     def last_number(self) -> int:
         listed = self._gateway.read(read_all(self._keys.buckets()))

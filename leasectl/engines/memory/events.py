@@ -34,6 +34,10 @@ class MemoryEvents:
         found = list(islice(self._events, max(0, after + 1 - first), None))
         return iter(found) if wanted == ALL_EVENTS else filter(wanted.wants, found)
 
+    def latest(self, pool_type: str, number: int) -> list[Event]:
+        of_pool = (each for each in reversed(self._events) if each.type == pool_type)
+        return list(islice(of_pool, number))
+
     def last_number(self) -> int:
         return self._last_number
 

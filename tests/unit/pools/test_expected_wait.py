@@ -88,13 +88,16 @@ class CountedLog:
         self.events = events
         self.asked: list[int] = []
 
-    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
-        found = [each for each in self.events if each.number > after and wanted.wants(each)]
+    def latest(self, pool_type: str, number: int) -> list[Event]:
+        found = [each for each in reversed(self.events) if each.type == pool_type][:number]
         self.asked.append(len(found))
-        return iter(found)
+        return found
+
+    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+        raise NotImplementedError
 
     def last_number(self) -> int:
-        return self.events[-1].number if self.events else 0
+        raise NotImplementedError
 
     def watch(self) -> EventWatch:
         raise NotImplementedError
@@ -106,14 +109,8 @@ def ended(number: int, hold: float, pool_type: str = "T") -> Event:
 
 def test_holds_are_of_the_last_ends_of_that_pool() -> None:
     others = [ended(n, 1.0, "other") for n in range(1, 500)]
-    log = CountedLog([*others, *(ended(500 + n, float(n)) for n in range(300))])
-    assert RecentHolds(log, "T").seconds() == tuple(float(n) for n in range(100, 300))
-
-
-def test_it_looks_back_further_where_the_last_events_have_none() -> None:
-    log = CountedLog([ended(1, 7.0), *(ended(n, 1.0, "other") for n in range(2, 15_000))])
-    assert RecentHolds(log, "T").seconds() == (7.0,)
-    assert log.asked == [0, 1]
+    log = CountedLog([*others, *(ended(500 + n, float(n)) for n in range(900))])
+    assert RecentHolds(log, "T").seconds() == tuple(float(n) for n in reversed(range(300, 900)))
 
 
 def test_it_looks_at_most_each_ten_seconds() -> None:
@@ -124,7 +121,7 @@ def test_it_looks_at_most_each_ten_seconds() -> None:
         clock.advance(1.0)
     assert len(log.asked) == 1
     log.events.append(ended(2, 9.0))
-    assert holds.seconds() == (7.0, 9.0)
+    assert holds.seconds() == (9.0, 7.0)
 
 
 def test_no_events_are_no_holds() -> None:

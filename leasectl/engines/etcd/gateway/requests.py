@@ -98,10 +98,10 @@ def read_created_before(prefix: str, revision: int, *, keys_only: bool = False) 
     return {"request_range": {**span, "max_create_revision": str(revision - 1)}}
 
 
-def read_last_created(prefix: str, *, before: int) -> Json:
-    """Read the key that was created last before a revision."""
+def read_last_created(prefix: str, *, before: int, limit: int = 1) -> Json:
+    """Read the key that was created last before a revision, or so many of them, the last first."""
     span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
-    order = {"sort_order": "DESCEND", "sort_target": "CREATE", "limit": "1"}
+    order = {"sort_order": "DESCEND", "sort_target": "CREATE", "limit": str(limit)}
     return {"request_range": {**span, **order, "max_create_revision": str(before - 1)}}
 
 
