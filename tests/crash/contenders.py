@@ -34,12 +34,20 @@ class Participant:
         directory: The state directory.
         history: The file that the history goes to.
         guarded: The process guards its leases: when it is killed, they are freed.
+        backend: Where the leases come from.
     """
 
-    def __init__(self, directory: Path, history: Path, *, guarded: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        history: Path,
+        *,
+        guarded: bool = False,
+        backend: str = "local:",
+    ) -> None:
         state = State.open(str(directory))
         self._guard = this_process() if guarded else None
-        self.service = Service(state, backend_url="local:", caller=Caller(CONTENDER, "host"))
+        self.service = Service(state, backend_url=backend, caller=Caller(CONTENDER, "host"))
         self._recorder = Recorder(history)
 
     def hold(self, request: Request, seconds: float = 0.0) -> Handle:

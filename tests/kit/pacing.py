@@ -1,8 +1,10 @@
-"""Whether a pool has granted faster than its pace allows: judged by when grants were made."""
+"""Whether a pool has granted as fast as its pace allows and no faster, by when it did."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from leasectl.state.event import Event
 
 
 def too_fast(
@@ -23,3 +25,27 @@ def too_fast(
         for last in range(first + burst, len(ordered))
         if ordered[last] - ordered[first] < (last - first + 1 - burst) * pace - slack
     ]
+
+
+def too_late(events: Iterable[Event], *, pace: float, slack: float) -> list[str]:
+    """Say which grants came later than the pace and the queue called for.
+
+    It is for pools whose holders give back sooner than the pace uses up what there is.
+
+    Args:
+        events: Of one pool, in their order, from the first on.
+        pace: Of the pool, in seconds; its burst is 1.
+        slack: How much later, in seconds.
+    """
+    queued: dict[int, float] = {}
+    due = float("-inf")
+    late = []
+    for event in events:
+        if event.kind == "queued":
+            queued[event.ticket] = event.time
+        elif event.kind == "granted":
+            after = event.time - max(due, queued[event.ticket])
+            if after > slack:
+                late.append(f"ticket {event.ticket} was granted {after:.3f}s too late")
+            due = event.time + pace
+    return late
