@@ -17,9 +17,12 @@ WHAT = "What to lease"
 WAITING = "Waiting for it"
 ENDING = "When it goes back"
 ATTEMPTS = "Further attempts"
+SIMULATED = "What is simulated"
+POLICIES = "Under which policies"
+SOUGHT = "What to search for"
 OUTPUT = "What to print"
 _OTHERS = "Other options"
-_GROUPS = (WHAT, WAITING, ENDING, ATTEMPTS, OUTPUT, _OTHERS)
+_GROUPS = (WHAT, WAITING, ENDING, ATTEMPTS, SIMULATED, POLICIES, SOUGHT, OUTPUT, _OTHERS)
 _MANY = 9
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,17 +10,14 @@ import click
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service
+from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.output import note
-from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
+from leasectl.errors import InvalidRequest
 from leasectl.pools.admin import PoolService
-from leasectl.text.printable import printable
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
     from leasectl.pools.changes import PoolChange
-
-MOST_BYTES = 32 << 20  # more than the largest list that is allowed
-_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO)  # the last: a socket
 
 EXAMPLE = """\b
 Examples:
@@ -36,7 +32,7 @@ Examples:
     "-f",
     "--filename",
     "filenames",
-    type=click.Path(allow_dash=True, readable=False),  # for completion; `_read` looks
+    type=click.Path(allow_dash=True, readable=False),  # for completion; `read_text` looks
     multiple=True,
     required=True,
     metavar="FILE",
@@ -71,8 +67,7 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     if len(filenames) > 1:
         raise InvalidRequest("--filename: only one at a time")
     (filename,) = filenames
-    where = "stdin" if filename == "-" else printable(filename, longest=500)
-    definitions = parse_definitions(_read(filename, where), where)
+    definitions = parse_definitions(read_text(filename, "--filename"), shown_name(filename))
     changes = PoolService(open_service(backend)).apply(definitions.pools, dry_run=dry_run)
     # Who applies the same again and again has read them, or may look with --dry-run.
     if not quiet and (dry_run or any(map(_is_change, changes))):
@@ -82,37 +77,6 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
         if not quiet:
             note(f'pool "{change.type}": {_done(change)}{" (dry run)" if dry_run else ""}')
         _warn_of_the_rest(change)
-
-
-def _read(filename: str, where: str) -> str:
-    """Read all of a file, or of stdin.
-
-    Raises:
-        LeaseError: It can't be read, with the exit code that says why; it is no text.
-    """
-    if not filename:
-        raise InvalidRequest("--filename is empty")
-    try:
-        with open(0 if filename == "-" else filename, "rb", closefd=filename != "-") as file:
-            content = file.read(MOST_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"{where}: no such file") from None
-    except IsADirectoryError:
-        raise InvalidRequest(f"{where}: this is a folder; name a file in it") from None
-    except PermissionError:
-        raise NotAllowed(f"{where}: you may not read it") from None
-    except OSError as error:
-        what = f"{where}: can't be read: {error.strerror}"
-        if error.errno in _NO_SUCH_NAME:
-            raise InvalidRequest(what) from None
-        raise LeaseError(what) from None
-    if len(content) > MOST_BYTES:
-        raise InvalidRequest(f"{where}: larger than {MOST_BYTES >> 20} MiB")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InvalidRequest(f"{where}:{line}: this is no UTF-8 text") from None
 
 
 def _is_change(change: PoolChange) -> bool:

@@ -13,7 +13,7 @@ PEAK_SECONDS = 60.0
 # Times of grants that are a pace apart are sums of numbers that no float has exactly.
 _EXACT_TO = 1e-3
 # What a pace leaves free of what the pool could do, so that a queue gets shorter.
-_HEADROOM = 1.2
+PACE_HEADROOM = 1.2
 
 
 class Window(NamedTuple):
@@ -93,7 +93,7 @@ class Statistics(NamedTuple):
         """
         if self.hold is None or not self.capacity or self.resources_per_grant is None:
             return None
-        return self.hold.p50 * self.resources_per_grant / self.capacity / _HEADROOM
+        return self.hold.p50 * self.resources_per_grant / self.capacity / PACE_HEADROOM
 
 
 def statistics(

@@ -6,7 +6,7 @@ import re
 from random import Random
 from typing import Callable, NamedTuple
 
-from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.errors import InvalidRequest, NotFound
 from leasectl.pools.simulation.job_files import parse_arrivals_file
 from leasectl.pools.simulation.jobs import MOST_JOBS, Arrival
 from leasectl.text.durations import format_seconds, parse_duration
@@ -52,27 +52,32 @@ def parse_arrivals(text: str, read: Callable[[str], str]) -> Arrivals:
     rate = _RATE.fullmatch(text)
     if rate:
         return _at_rate(text, float(rate[1]) / _UNIT_SECONDS[rate[2]], parse_duration(rate[3]))
-    arrivals = parse_arrivals_file(read_file(text, read, FORMS), text)
+    arrivals = parse_arrivals_file(read_file("arrivals", text, read, FORMS), text)
     return Arrivals(
         f"{_checked(len(arrivals), text)} jobs of {printable(text)}", lambda _: arrivals
     )
 
 
-def read_file(name: str, read: Callable[[str], str], forms: str) -> str:
+def read_file(what: str, name: str, read: Callable[[str], str], forms: str) -> str:
     """Read a file; where there is none, somebody may have meant something else.
 
     Args:
+        what: What it is about.
         name: Its name.
         read: Reads it.
-        forms: What would do.
+        forms: What would do instead.
 
     Raises:
-        LeaseError: As `read`, with the forms.
+        InvalidRequest: There is none.
+        LeaseError: As `read`.
     """
+    if name.startswith("-") and name != "-":
+        raise InvalidRequest(f'{what} "{printable(name)}": nothing here can be negative')
     try:
         return read(name)
-    except LeaseError as error:
-        raise type(error)(f"{error}; write {forms}") from None
+    except NotFound:
+        said = f'{what} "{printable(name)}": neither a form that is known nor a file that is there'
+        raise InvalidRequest(f"{said}; write {forms}") from None
 
 
 def _at_once(number: int) -> Arrivals:

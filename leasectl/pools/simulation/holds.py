@@ -56,7 +56,7 @@ def parse_holds(text: str, read: Callable[[str], str]) -> Holds:
         low, high = limits
         shown = f"{format_seconds(low)}-{format_seconds(high)}"
         return Holds(shown, (low + high) / 2, lambda chance: _uniform(chance, low, high))
-    listed = parse_holds_file(read_file(text, read, FORMS), text)
+    listed = parse_holds_file(read_file("hold", text, read, FORMS), text)
     mean = sum(listed) / len(listed)
     return Holds(f"as in {printable(text)}", mean, lambda _: itertools.cycle(listed))
 

@@ -150,11 +150,9 @@ def _unknown(key: str) -> InvalidRequest:
 def _refusal(text: str, what: str) -> InvalidRequest:
     return InvalidRequest(f'policy "{printable(text, longest=200)}": {what}')
 
-
-def texts_of(policies: Sequence[Policy]) -> list[str]:
-    """What the policies are called; InvalidRequest when one is there twice."""
-    texts = [policy.text for policy in policies]
+def parse_policies(texts: Sequence[str]) -> tuple[Policy, ...]:
+    """Read several policies; InvalidRequest when one is none, or there twice."""
     for text in texts:
         if texts.count(text) > 1:
-            raise InvalidRequest(f'policy "{printable(text)}" is given twice; give it once')
-    return texts
+            raise _refusal(text, "it is given twice; give it once")
+    return tuple(map(parse_policy, texts))

@@ -1,0 +1,191 @@
+"""``leasectl simulate``: what would happen to jobs that come to a pool, policy by policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from leasectl.cli import options
+from leasectl.cli.command import OUTPUT, POLICIES, SIMULATED, SOUGHT, new_command, option, word
+from leasectl.cli.plot import PlotFile, plot_option
+from leasectl.cli.simulate_progress import SimulateProgress
+from leasectl.cli.simulate_shown import Shown
+from leasectl.cli.simulate_subject import Subject, Wanted, subject_of
+from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.pools.simulation.policies import Policy
+from leasectl.pools.simulation.running import Run, check_jobs, run
+from leasectl.pools.simulation.scenario import Scenario
+from leasectl.pools.simulation.search import NO_LIMITS, Limits, Sought, search
+from leasectl.text.durations import parse_duration
+from leasectl.text.naming import MOST_AT_ONCE, check_type
+
+EXAMPLE = """\b
+Examples:
+  leasectl simulate --capacity 50 --hold 20m --arrivals 500
+  leasectl simulate --capacity 50 --hold 20m+-20% --arrivals 20x50/15m \\
+    --policy none --policy jitter=15m --policy pace=20s
+  leasectl simulate --capacity 50 --hold 20m --arrivals 2/m:8h \\
+    --find capacity --wait-p95 5m
+"""
+
+
+@new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
+@option(
+    "-t",
+    "--type",
+    "pool_type",
+    group=SIMULATED,
+    type=check_type,
+    metavar="TYPE",
+    shell_complete=options.complete_types,
+    help="A pool of the backend: its capacity, its settings; it may also stand without -t.",
+)
+@word(
+    "type_word",
+    stands_for="pool_type",
+    type=check_type,
+    metavar="TYPE",
+    shell_complete=options.complete_types,
+)
+@option(
+    "--replay",
+    "replay",
+    group=SIMULATED,
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE]",
+    help="The jobs that the pool's events tell of: when they came, for how much, with which "
+    "priority, and how long they held; or the events in a file, as leasectl events --json prints "
+    "them, -: stdin.",
+)
+@option(
+    "--capacity",
+    group=SIMULATED,
+    type=click.IntRange(1, MOST_AT_ONCE),
+    metavar="N",
+    help="How many resources there are. Default: as the pool has.",
+)
+@option(
+    "--arrivals",
+    group=SIMULATED,
+    metavar="ARRIVALS",
+    help="500: so many jobs at once; 20x50/15m: 20 bursts of 50, one every 15 minutes; 2/m:8h: two "
+    "a minute on average, at random times (Poisson), for 8 hours; else a file, a job a line, whose "
+    "first names its columns: at, and if wanted hold, count, priority, name; -: stdin.",
+)
+@option(
+    "--hold",
+    group=SIMULATED,
+    metavar="HOLD",
+    help="How long a job holds. 20m; 16m-24m or 20m+-20%: any time out of that range; else a file, "
+    "a time a line, taken in turn.",
+)
+@option(
+    "-c",
+    "--count",
+    group=SIMULATED,
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="For how many resources each job asks. Default: 1.",
+)
+@option(
+    "--policy",
+    "policies",
+    group=POLICIES,
+    multiple=True,
+    metavar="POLICY",
+    help="none; pace=20s and burst=2, as leasectl pool set has them; jitter=15m: a random time of "
+    "up to this before the request; start-jitter=5m: the same after the grant, lease in hand; "
+    "release-after=18m-22m: holds are drawn from this range instead; aging=30m. Several at once: "
+    "with commas. Given more than once: side by side. Default: none, and the pace that is advised; "
+    "of a pool, its own.",
+)
+@option(
+    "--find",
+    "sought",
+    group=SOUGHT,
+    type=click.Choice(["pace", "capacity"]),
+    help="Search for the smallest that keeps the limits below; exit with 1 if none does.",
+)
+@option(
+    "--peak",
+    group=SOUGHT,
+    type=click.IntRange(1),
+    metavar="N",
+    help="At most so many starts within a minute.",
+)
+@option(
+    "--wait-p50",
+    group=SOUGHT,
+    type=parse_duration,
+    metavar="D",
+    help="Half of the jobs wait no longer than this.",
+)
+@option(
+    "--wait-p95",
+    group=SOUGHT,
+    type=parse_duration,
+    metavar="D",
+    help="95 of 100 wait no longer than this.",
+)
+@option(
+    "--wait-max", group=SOUGHT, type=parse_duration, metavar="D", help="Nobody waits longer."
+)
+@option(
+    "--makespan",
+    group=SOUGHT,
+    type=parse_duration,
+    metavar="D",
+    help="The last ends this long after the first arrival, or earlier.",
+)
+@option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    metavar="N",
+    help="Of all that is random: the same seed, the same result. Default: 1.",
+)
+@option("--no-picture", is_flag=True, group=OUTPUT, help="Only the table.")
+@plot_option
+@options.json_output
+@options.backend
+def command(
+    *,
+    sought: Sought | None,
+    peak: int | None,
+    wait_p50: float | None,
+    wait_p95: float | None,
+    wait_max: float | None,
+    makespan: float | None,
+    no_picture: bool,
+    plot_file: PlotFile | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Show what would happen to jobs that come to a pool, under one policy or another.
+
+    Nothing is leased: the code that grants leases runs in a virtual time. PEAK/MIN is the most
+    jobs that start within any minute, UTILISATION the share of the resources' time that is held,
+    WAIT the time from a job's arrival until it starts, jitter included, MAKESPAN the time from the
+    first arrival to the last end. With --replay there is also what was recorded.
+    """
+    limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
+    _check_search(sought, limits)
+    subject = subject_of(Wanted(**given), is_search=sought is not None)
+    shown = Shown(as_json=as_json, with_picture=not no_picture, plot_file=plot_file)
+    with SimulateProgress(len(subject.scenario.jobs)) as progress:
+
+        def attempt(scenario: Scenario, policy: Policy) -> Run:
+            done = progress.begin(policy.text)
+            seed = str(scenario.seed)
+            return run(scenario.jobs, scenario.pool, policy, seed=seed, done=done)
+
+        if sought is None:
+            check_jobs(subject.scenario.jobs, subject.scenario.pool)
+            runs = [(policy, attempt(subject.scenario, policy)) for policy in subject.policies]
+            found = None
+        else:
+            found = _search(sought, limits, subject, attempt)
+            runs = [(found.policy, found.run)]

@@ -1,0 +1,178 @@
+"""What `simulate` is asked to try: from its options to jobs, their pool and the policies."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Callable, NamedTuple
+
+from leasectl.cli.context import open_service
+from leasectl.cli.input_file import read_text, shown_name
+from leasectl.engines.facts import Pool
+from leasectl.errors import CorruptState, InvalidRequest, NotFound
+from leasectl.pools.simulation.arrivals import parse_arrivals
+from leasectl.pools.simulation.holds import parse_holds
+from leasectl.pools.simulation.policies import (
+    NO_POLICY,
+    Policy,
+    of_settings,
+    parse_policies,
+)
+from leasectl.pools.simulation.replay import Recorded, recorded
+from leasectl.pools.simulation.scenario import (
+    Scenario,
+    advised_policy,
+    made_up,
+    pool_of,
+    replayed,
+    with_capacity,
+)
+from leasectl.pools.simulation.running import Simulated
+from leasectl.state.event import EventFilter
+from leasectl.text.printable import printable
+
+# What a pool is called that isn't any.
+_NO_TYPE = "pool"
+
+
+class Wanted(NamedTuple):
+    """What the options say, as `leasectl.cli.simulate` has them.
+
+    Args:
+        replay: None: not; empty: the events of the pool; else those of a file.
+    """
+
+    pool_type: str | None
+    replay: str | None
+    capacity: int | None
+    arrivals: str | None
+    hold: str | None
+    count: int
+    policies: tuple[str, ...]
+    seed: int
+    backend: str | None
+
+
+class Subject(NamedTuple):
+    """What is tried, and under which policies."""
+
+    scenario: Scenario
+    policies: tuple[Policy, ...]
+
+
+def subject_of(wanted: Wanted, *, is_search: bool) -> Subject:
+    """Put together what is to be tried.
+
+    Args:
+        wanted: What the options say.
+        is_search: It is one policy that is varied, or one pool.
+
+    Raises:
+        LeaseError: The options don't say enough, or what can't be, or name what isn't there.
+    """
+    chosen = parse_policies(wanted.policies)
+    if is_search and len(chosen) > 1:
+        raise InvalidRequest("--find varies one policy: give --policy once at most")
+    of_pool: tuple[Policy, ...] = ()
+    if wanted.replay is not None:
+        scenario, pool = _replayed(wanted)
+    else:
+        scenario, pool = _made_up(wanted, is_search=is_search)
+    if pool is not None:
+        of_pool = (of_settings(pool.settings),)
+    if is_search:
+        return Subject(scenario, chosen or of_pool or (NO_POLICY,))
+    return Subject(scenario, chosen or of_pool or _usual(scenario))
+
+
+def _usual(scenario: Scenario) -> tuple[Policy, ...]:
+    if scenario.recorded is not None:
+        return (NO_POLICY,)
+    advised = advised_policy(scenario.jobs, len(scenario.pool.names))
+    return (NO_POLICY,) if advised is None else (NO_POLICY, advised)
+
+
+def _made_up(wanted: Wanted, *, is_search: bool) -> tuple[Scenario, Pool | None]:
+    if wanted.arrivals is None:
+        raise InvalidRequest(
+            "which jobs? Give --arrivals, like 500, or --replay to take those of a pool's events"
+        )
+    if "-" in (wanted.arrivals, wanted.hold) and wanted.arrivals == wanted.hold:
+        raise InvalidRequest("stdin can't be both --arrivals and --hold")
+    arrivals = parse_arrivals(wanted.arrivals, partial(read_text, option="--arrivals"))
+    read_holds = partial(read_text, option="--hold")
+    holds = None if wanted.hold is None else parse_holds(wanted.hold, read_holds)
+    pool = None if wanted.pool_type is None else _pool(wanted.pool_type, wanted.backend)
+    if pool is not None and wanted.capacity is None:
+        simulated = Simulated(pool.type, tuple(each.name for each in pool.resources))
+        if not simulated.names:
+            raise InvalidRequest(f'pool "{pool.type}" is empty: give --capacity')
+    else:
+        capacity = wanted.capacity
+        if capacity is None and not is_search:
+            raise InvalidRequest("how many resources are there? Give --capacity N, or -t TYPE")
+        simulated = pool_of(wanted.pool_type or _NO_TYPE, capacity or wanted.count)
+    scenario = made_up(arrivals, holds, simulated, count=wanted.count, seed=wanted.seed)
+    return scenario, pool
+
+
+def _replayed(wanted: Wanted) -> tuple[Scenario, Pool | None]:
+    for option, value in (("--arrivals", wanted.arrivals), ("--hold", wanted.hold)):
+        if value is not None:
+            raise InvalidRequest(f"{option} and --replay: the events say that already")
+    if not wanted.replay and wanted.pool_type is None:
+        raise InvalidRequest("--replay: of which pool? Name it, with -t TYPE, or a file of events")
+    pool: Pool | None = None
+    if wanted.replay:
+        found = _recorded_in(wanted.replay, wanted.pool_type)
+    else:
+        assert wanted.pool_type is not None
+        pool, found = _recorded_of(wanted.pool_type, wanted.backend)
+    names = found.names if pool is None else tuple(each.name for each in pool.resources)
+    if not names:
+        raise InvalidRequest(f'pool "{found.type}" is empty: there is nothing to simulate')
+    scenario = replayed(found, names, seed=wanted.seed)
+    if wanted.capacity is not None:
+        jobs = tuple(job._replace(name=None) for job in scenario.jobs)
+        scenario = with_capacity(scenario._replace(jobs=jobs), wanted.capacity)
+    return scenario, pool
+
+
+def _pool(pool_type: str, backend: str | None) -> Pool:
+    (pool,) = open_service(backend, to_show=True).pools.pools(pool_type)
+    return pool
+
+
+def _recorded_of(pool_type: str, backend: str | None) -> tuple[Pool | None, Recorded]:
+    """What a backend tells of a pool, and the pool if it has it."""
+    from leasectl.backends.kinds import kind_of
+    from leasectl.pools.history import events_of
+
+    service = open_service(backend, to_show=True)
+    pool: Pool | None = None
+    if kind_of(service.backend_url).has_pools:
+        try:
+            (pool,) = service.pools.pools(pool_type)
+        except NotFound:
+            if not any(True for _ in events_of(service, EventFilter(type=pool_type))):
+                raise
+    return pool, recorded(events_of(service, EventFilter(type=pool_type)), pool_type)
+
+
+def _recorded_in(filename: str, pool_type: str | None) -> Recorded:
+    """What a file of events tells, JSON Lines as ``leasectl events --json`` prints them."""
+    from leasectl.pools.event_json import parse_event
+
+    where = shown_name(filename)
+    events = []
+    for number, line in enumerate(read_text(filename, "--replay").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            events.append(parse_event(line))
+        except CorruptState as error:
+            raise InvalidRequest(f"{where}:{number}: {error}") from None
+    types = sorted({event.type for event in events})
+    if pool_type is None and len(types) > 1:
+        some = ", ".join(map(printable, types[:5]))
+        raise InvalidRequest(f"{where}: events of several pools; choose one with -t: {some}")
+    return recorded(events, pool_type)

@@ -1,0 +1,195 @@
+"""Jobs as they really came, told by a pool's events.
+
+Of each acquisition that was asked for, its arrival is when the request was made, and its holds are
+what its leases were held for. What is missing is made up: who held when the record ends holds until
+then, who held before it begins came when it was granted, and who waits still will hold as others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from leasectl.errors import NotFound
+from leasectl.pools.simulation.jobs import Job
+from leasectl.state.event import Event
+
+
+class Recorded(NamedTuple):
+    """What the events of a pool tell for a simulation.
+
+    Args:
+        type: Its type.
+        jobs: Who came, in the order of their requests; their time 0 is the first event's.
+        granted_at: When each was granted, in the jobs' time; None for never.
+        names: The resources that there were in the end, or that were granted, where nobody told of
+            the pool's making.
+        epoch: When the jobs' time 0 was, wall clock, seconds since the epoch.
+        events: Those that were read, of that pool.
+    """
+
+    type: str
+    jobs: tuple[Job, ...]
+    granted_at: tuple[float | None, ...]
+    names: tuple[str, ...]
+    epoch: float
+    events: tuple[Event, ...] = ()
+
+
+@dataclass
+class _Acquisition:
+    """What was found out about one; times on the wall clock."""
+
+    number: int  # of the first event of it, or its ticket
+    asked_at: float
+    count: int
+    priority: int
+    name: str | None
+    granted_at: float | None = None
+    gave_up_at: float | None = None
+    held: dict[str, float] = field(default_factory=dict)  # since when, by name
+    holds: list[float] = field(default_factory=list)
+
+
+def recorded(events: Iterable[Event], pool_type: str | None = None) -> Recorded:
+    """Read the events of one pool.
+
+    Args:
+        events: In their order; those of other pools don't count.
+        pool_type: Of that pool; None for that of the first event.
+
+    Raises:
+        NotFound: Nobody has asked for anything in them.
+    """
+    record = _Record(pool_type)
+    for event in events:
+        record.add(event)
+    return record.result()
+
+
+class _Record:
+    """The events that were read so far.
+
+    Args:
+        pool_type: Of which pool they are; None until the first has said so.
+    """
+
+    def __init__(self, pool_type: str | None) -> None:
+        self._type = pool_type
+        self._all: list[_Acquisition] = []
+        self._current: dict[object, _Acquisition] = {}
+        self._holding: dict[str, _Acquisition] = {}
+        self._names: dict[str, None] = {}
+        self._granted_names: dict[str, None] = {}
+        self._last = 0.0
+        self._events: list[Event] = []
+
+    def add(self, event: Event) -> None:
+        """Take note of one more event."""
+        self._type = self._type or event.type
+        if event.type != self._type:
+            return
+        self._events.append(event)
+        self._last = max(self._last, event.time)
+        if event.kind == "queued":
+            self._begin(event, event.time)
+        elif event.kind == "granted":
+            self._grant(event)
+        elif event.kind == "released":
+            self._end(event)
+        elif event.kind == "gave up":
+            self._known(event).gave_up_at = event.time
+        elif event.kind in ("pool made", "pool changed"):
+            for name in event.names:
+                if self._names.pop(name, self) is self:
+                    self._names[name] = None
+        elif event.kind == "pool deleted":
+            self._names.clear()
+
+    def result(self) -> Recorded:
+        """The jobs that they tell of.
+
+        Raises:
+            NotFound: There are none.
+        """
+        if not self._all or self._type is None:
+            of = f' of pool "{self._type}"' if self._type else ""
+            raise NotFound(f"no request{of} is in these events: there is nothing to replay")
+        self._all.sort(key=lambda each: (each.asked_at, each.number))
+        epoch = self._all[0].asked_at
+        usual = _median([hold for each in self._all for hold in each.holds])
+        jobs = [self._job(each, epoch, usual) for each in self._all]
+        granted = [None if e.granted_at is None else e.granted_at - epoch for e in self._all]
+        names = sorted(self._names or self._granted_names)
+        events = tuple(self._events)
+        return Recorded(self._type, tuple(jobs), tuple(granted), tuple(names), epoch, events)
+
+    def _begin(self, event: Event, asked_at: float) -> _Acquisition:
+        name = event.names[0] if event.kind == "queued" and event.names else None
+        found = _Acquisition(
+            event.ticket or event.number, asked_at, event.count, event.priority, name
+        )
+        self._all.append(found)
+        self._current[_key(event)] = found
+        return found
+
+    def _known(self, event: Event) -> _Acquisition:
+        """The acquisition of an event; of one whose beginning was trimmed, all that is left."""
+        found = self._current.get(_key(event))
+        if found is None:
+            found = self._begin(event, event.time - (event.wait_seconds or 0.0))
+        return found
+
+    def _grant(self, event: Event) -> None:
+        found = self._known(event)
+        found.granted_at = event.time
+        if event.wait_seconds is not None:
+            found.asked_at = event.time - event.wait_seconds
+        found.count = len(event.names) or event.count
+        for name in event.names:
+            found.held[name] = event.time
+            self._holding[name] = found
+            self._granted_names[name] = None
+
+    def _end(self, event: Event) -> None:
+        for name in event.names:
+            self._granted_names[name] = None
+            found = self._holding.pop(name, None)
+            if found is None:
+                found = self._before_the_record(event)
+            since = found.held.pop(name, event.time)
+            held = event.time - since if event.hold_seconds is None else event.hold_seconds
+            found.holds.append(max(0.0, held))
+
+    def _before_the_record(self, event: Event) -> _Acquisition:
+        found = self._current.get(_key(event))
+        if found is None:
+            found = self._begin(event, event.time - (event.hold_seconds or 0.0))
+            found.granted_at, found.count = found.asked_at, 0
+        found.count += 1
+        return found
+
+    def _job(self, found: _Acquisition, epoch: float, usual_hold: float) -> Job:
+        holds = found.holds + [max(0.0, self._last - since) for since in found.held.values()]
+        if found.granted_at is None and found.gave_up_at is None:
+            holds = [usual_hold]  # it waits still
+        gives_up = found.granted_at is None and found.gave_up_at is not None
+        waits = max(0.0, (found.gave_up_at or 0.0) - found.asked_at) if gives_up else None
+        same = len(holds) != found.count or len(set(holds)) <= 1
+        return Job(
+            at=found.asked_at - epoch,
+            holds=(max(holds, default=0.0),) if same else tuple(holds),
+            count=max(1, found.count),
+            priority=found.priority,
+            name=found.name,
+            wait_seconds=waits,
+        )
+
+
+def _median(seconds: list[float]) -> float:
+    return sorted(seconds)[len(seconds) // 2] if seconds else 0.0
+
+
+def _key(event: Event) -> object:
+    return (event.handle, event.acquisition, event.ticket)
