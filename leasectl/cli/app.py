@@ -44,6 +44,7 @@ COMMANDS = (
     "events",
     "stats",
     "pool",
+    "simulate",
     "serve",
     "init",
     "doctor",

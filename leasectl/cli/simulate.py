@@ -8,15 +8,16 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.command import OUTPUT, POLICIES, SIMULATED, SOUGHT, new_command, option, word
-from leasectl.cli.plot import PlotFile, plot_option
+from leasectl.cli.output import show, show_json
+from leasectl.cli.plot import PlotFile, plot, plot_option
 from leasectl.cli.simulate_progress import SimulateProgress
 from leasectl.cli.simulate_shown import Shown
-from leasectl.cli.simulate_subject import Subject, Wanted, subject_of
+from leasectl.cli.simulate_subject import Wanted, subject_of
 from leasectl.errors import InvalidRequest, LeaseError
-from leasectl.pools.simulation.policies import Policy
+from leasectl.pools.simulation.policies import Policy, duration_text
 from leasectl.pools.simulation.running import Run, check_jobs, run
 from leasectl.pools.simulation.scenario import Scenario
-from leasectl.pools.simulation.search import NO_LIMITS, Limits, Sought, search
+from leasectl.pools.simulation.search import NO_LIMITS, Limits, Sought, Tried, search
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_type
 
@@ -130,9 +131,7 @@ Examples:
     metavar="D",
     help="95 of 100 wait no longer than this.",
 )
-@option(
-    "--wait-max", group=SOUGHT, type=parse_duration, metavar="D", help="Nobody waits longer."
-)
+@option("--wait-max", group=SOUGHT, type=parse_duration, metavar="D", help="Nobody waits longer.")
 @option(
     "--makespan",
     group=SOUGHT,
@@ -174,18 +173,53 @@ def command(
     limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
     _check_search(sought, limits)
     subject = subject_of(Wanted(**given), is_search=sought is not None)
-    shown = Shown(as_json=as_json, with_picture=not no_picture, plot_file=plot_file)
-    with SimulateProgress(len(subject.scenario.jobs)) as progress:
+    scenario = subject.scenario
+    with SimulateProgress(len(scenario.jobs)) as progress:
 
         def attempt(scenario: Scenario, policy: Policy) -> Run:
+            check_jobs(scenario.jobs, scenario.pool)
             done = progress.begin(policy.text)
             seed = str(scenario.seed)
             return run(scenario.jobs, scenario.pool, policy, seed=seed, done=done)
 
+        found = None
         if sought is None:
-            check_jobs(subject.scenario.jobs, subject.scenario.pool)
-            runs = [(policy, attempt(subject.scenario, policy)) for policy in subject.policies]
-            found = None
+            runs = [(policy, attempt(scenario, policy)) for policy in subject.policies]
         else:
-            found = _search(sought, limits, subject, attempt)
-            runs = [(found.policy, found.run)]
+            found = search(sought, limits, scenario, subject.policies[0], attempt)
+            scenario, runs = found.scenario, [(found.policy, found.run)]
+    shown = Shown(scenario, runs)
+    if as_json:
+        show_json({**shown.encoded(), **_encoded_find(sought, found)})
+    else:
+        show(shown.text(with_picture=not no_picture))
+    if plot_file is not None:
+        plot(shown.picture_rows, plot_file, title=scenario.title, elapsed=True, same_scale=True)
+    if found is not None and sought is not None:
+        _say_found(sought, found, as_json=as_json)
+
+
+def _encoded_find(sought: Sought | None, found: Tried | None) -> dict[str, object]:
+    if found is None:
+        return {}
+    return {"sought": sought, "found": found.value if found.does_it else None}
+
+
+def _say_found(sought: Sought, found: Tried, *, as_json: bool) -> None:
+    """Say which value it is, below what came of it.
+
+    Raises:
+        LeaseError: None does it.
+    """
+    value = duration_text(found.value) if sought == "pace" else str(int(found.value))
+    if not found.does_it:
+        raise LeaseError(f"no {sought} keeps these limits; {value} comes nearest, as shown")
+    if not as_json:
+        show(f"the smallest {sought} that keeps the limits: {value}\n")
+
+
+def _check_search(sought: Sought | None, limits: Limits) -> None:
+    if sought is None and limits != NO_LIMITS:
+        raise InvalidRequest("a limit like --peak is for a search: add --find pace, or capacity")
+    if sought is not None and limits == NO_LIMITS:
+        raise InvalidRequest(f"--find {sought}: say for what, like --peak 3 or --wait-p95 60m")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 from leasectl.cli.context import open_service
 from leasectl.cli.input_file import read_text, shown_name
@@ -18,6 +18,7 @@ from leasectl.pools.simulation.policies import (
     parse_policies,
 )
 from leasectl.pools.simulation.replay import Recorded, recorded
+from leasectl.pools.simulation.running import Simulated
 from leasectl.pools.simulation.scenario import (
     Scenario,
     advised_policy,
@@ -26,7 +27,6 @@ from leasectl.pools.simulation.scenario import (
     replayed,
     with_capacity,
 )
-from leasectl.pools.simulation.running import Simulated
 from leasectl.state.event import EventFilter
 from leasectl.text.printable import printable
 
@@ -46,7 +46,7 @@ class Wanted(NamedTuple):
     capacity: int | None
     arrivals: str | None
     hold: str | None
-    count: int
+    count: int  # type: ignore[assignment]  # as in Request
     policies: tuple[str, ...]
     seed: int
     backend: str | None

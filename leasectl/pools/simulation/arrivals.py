@@ -11,6 +11,7 @@ from leasectl.pools.simulation.job_files import parse_arrivals_file
 from leasectl.pools.simulation.jobs import MOST_JOBS, Arrival
 from leasectl.text.durations import format_seconds, parse_duration
 from leasectl.text.printable import printable
+from leasectl.text.wording import counted
 
 FORMS = "500, 20x50/15m, 2/m:8h or the name of a file"
 _COUNT = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -82,13 +83,13 @@ def read_file(what: str, name: str, read: Callable[[str], str], forms: str) -> s
 
 def _at_once(number: int) -> Arrivals:
     times = [0.0] * _checked(number, str(number))
-    return Arrivals(f"{number} jobs at once", lambda _: list(map(Arrival, times)))
+    return Arrivals(f"{counted(number, 'job')} at once", lambda _: list(map(Arrival, times)))
 
 
 def _in_bursts(bursts: int, number: int, every: float) -> Arrivals:
     _checked(bursts * number, f"{bursts}x{number}")
     times = [n * every for n in range(bursts) for _ in range(number)]
-    text = f"{bursts} bursts of {number} jobs, one every {format_seconds(every)}"
+    text = f"{counted(bursts, 'burst')} of {number}, one every {format_seconds(every)}"
     return Arrivals(text, lambda _: list(map(Arrival, times)))
 
 

@@ -150,6 +150,7 @@ def _unknown(key: str) -> InvalidRequest:
 def _refusal(text: str, what: str) -> InvalidRequest:
     return InvalidRequest(f'policy "{printable(text, longest=200)}": {what}')
 
+
 def parse_policies(texts: Sequence[str]) -> tuple[Policy, ...]:
     """Read several policies; InvalidRequest when one is none, or there twice."""
     for text in texts:

@@ -18,6 +18,7 @@ from leasectl.pools.statistics import PACE_HEADROOM
 from leasectl.text.naming import next_names
 from leasectl.text.wording import counted
 
+
 class Scenario(NamedTuple):
     """What is tried.
 

@@ -39,17 +39,28 @@ NO_LIMITS = Limits()
 
 
 class Tried(NamedTuple):
-    """A run of a search: with what, and what came of it."""
+    """A run of a search: with which value, and what came of it.
 
+    Args:
+        value: In seconds, or in resources.
+        scenario: What was tried.
+        policy: Under which policy.
+        run: What came of it.
+        outcome: The same, in numbers.
+        does_it: Whether that keeps the limits.
+    """
+
+    value: float
     scenario: Scenario
     policy: Policy
     run: Run
     outcome: Outcome
+    does_it: bool = True
 
 
 def search(
     sought: Sought, limits: Limits, scenario: Scenario, policy: Policy, attempt: Attempt
-) -> Tried | None:
+) -> Tried:
     """Find the smallest pace or capacity that keeps the limits, by bisection over runs.
 
     It relies on this: the longer the pace, the lower the peak; the larger the capacity, the sooner
@@ -64,7 +75,9 @@ def search(
         attempt: Runs it.
 
     Returns:
-        The run with the smallest value; None when none does it.
+        The run with the smallest value; when none does it, the one that comes nearest to it: with
+        the smallest value that keeps those limits that a larger one helps to keep, else the
+        largest.
 
     Raises:
         InvalidRequest: The capacity can't be varied, as jobs ask for names.
@@ -78,7 +91,8 @@ def search(
         else:
             here = with_capacity(scenario, value), policy
         run = attempt(*here)
-        return Tried(*here, run, outcome_of(run, here[0].pool, here[1].text))
+        shown = _pace_seconds(value) if sought == "pace" else value
+        return Tried(shown, *here, run, outcome_of(run, here[0].pool, here[1].text))
 
     least, most = _range(sought, scenario)
     return _bisect(tried, _improved(sought, limits), limits, least, most)
@@ -86,10 +100,10 @@ def search(
 
 def _bisect(
     tried: Callable[[int], Tried], improved: Limits, limits: Limits, least: int, most: int
-) -> Tried | None:
+) -> Tried:
     best = tried(most)
     if not improved.are_kept(best.outcome):
-        return None
+        return best._replace(does_it=False)
     low, high = least, most  # of which the latter does it
     while low < high:
         middle = (low + high) // 2
@@ -98,7 +112,7 @@ def _bisect(
             high, best = middle, here
         else:
             low = middle + 1
-    return best if limits.are_kept(best.outcome) else None
+    return best._replace(does_it=limits.are_kept(best.outcome))
 
 
 def _range(sought: Sought, scenario: Scenario) -> tuple[int, int]:
