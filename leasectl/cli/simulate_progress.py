@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
+from time import monotonic
 from types import TracebackType
 from typing import Callable
 
 from leasectl.cli.terminal import obeys_escapes
+from leasectl.errors import Interrupted
 from leasectl.text.printable import printable
 
 _LONG_SECONDS = 1.0
@@ -27,7 +28,7 @@ class SimulateProgress:
         self._done = 0
         self._what = ""
         self._is_live = obeys_escapes(2)
-        self._due = time.monotonic() + _LONG_SECONDS
+        self._due = monotonic() + _LONG_SECONDS
         self._is_shown = False
 
     def __enter__(self) -> SimulateProgress:
@@ -41,6 +42,10 @@ class SimulateProgress:
     ) -> None:
         if self._is_shown:
             self._write("")
+        if kind is KeyboardInterrupt:
+            import signal
+
+            raise Interrupted(signal.SIGINT) from None  # of which click says nothing
 
     def begin(self, what: str) -> Callable[[], object]:
         """A run begins; what is returned is to be called as each of its jobs ends."""
@@ -50,7 +55,7 @@ class SimulateProgress:
     def _job_done(self) -> None:
         self._done += 1
         if self._is_live and not self._done % _JOBS_BETWEEN:
-            now = time.monotonic()
+            now = monotonic()
             if now >= self._due:
                 self._due = now + _EVERY_SECONDS
                 share = self._done / self._jobs

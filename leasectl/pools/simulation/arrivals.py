@@ -53,13 +53,13 @@ def parse_arrivals(text: str, read: Callable[[str], str]) -> Arrivals:
     rate = _RATE.fullmatch(text)
     if rate:
         return _at_rate(text, float(rate[1]) / _UNIT_SECONDS[rate[2]], parse_duration(rate[3]))
-    arrivals = parse_arrivals_file(read_file("arrivals", text, read, FORMS), text)
-    return Arrivals(
-        f"{_checked(len(arrivals), text)} jobs of {printable(text)}", lambda _: arrivals
-    )
+    content, where = read_file("arrivals", text, read, FORMS)
+    arrivals = parse_arrivals_file(content, where)
+    said = f"{counted(_checked(len(arrivals), text), 'job')} of {where}"
+    return Arrivals(said, lambda _: arrivals)
 
 
-def read_file(what: str, name: str, read: Callable[[str], str], forms: str) -> str:
+def read_file(what: str, name: str, read: Callable[[str], str], forms: str) -> tuple[str, str]:
     """Read a file; where there is none, somebody may have meant something else.
 
     Args:
@@ -68,6 +68,9 @@ def read_file(what: str, name: str, read: Callable[[str], str], forms: str) -> s
         read: Reads it.
         forms: What would do instead.
 
+    Returns:
+        What it holds, and what messages call it.
+
     Raises:
         InvalidRequest: There is none.
         LeaseError: As `read`.
@@ -75,7 +78,7 @@ def read_file(what: str, name: str, read: Callable[[str], str], forms: str) -> s
     if name.startswith("-") and name != "-":
         raise InvalidRequest(f'{what} "{printable(name)}": nothing here can be negative')
     try:
-        return read(name)
+        return read(name), "stdin" if name == "-" else printable(name, longest=500)
     except NotFound:
         said = f'{what} "{printable(name)}": neither a form that is known nor a file that is there'
         raise InvalidRequest(f"{said}; write {forms}") from None

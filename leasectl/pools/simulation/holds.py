@@ -56,9 +56,10 @@ def parse_holds(text: str, read: Callable[[str], str]) -> Holds:
         low, high = limits
         shown = f"{format_seconds(low)}-{format_seconds(high)}"
         return Holds(shown, (low + high) / 2, lambda chance: _uniform(chance, low, high))
-    listed = parse_holds_file(read_file("hold", text, read, FORMS), text)
+    content, where = read_file("hold", text, read, FORMS)
+    listed = parse_holds_file(content, where)
     mean = sum(listed) / len(listed)
-    return Holds(f"as in {printable(text)}", mean, lambda _: itertools.cycle(listed))
+    return Holds(f"as in {where}", mean, lambda _: itertools.cycle(listed))
 
 
 def parse_range(text: str) -> tuple[float, float] | None:

@@ -27,7 +27,7 @@ def parse_arrivals_file(text: str, where: str) -> list[Arrival]:
         text: The file's. Its first line names the columns, of which only ``at`` has to be there;
             without such a line there is only that. Times are durations since the beginning, or all
             of them RFC 3339. Empty lines, and those that begin with ``#``, don't count.
-        where: What messages call it.
+        where: What messages call it, fit to be shown.
 
     Returns:
         The arrivals in the order of their times; of equal times, of the lines.
@@ -171,4 +171,4 @@ def _parsed(parse: Callable[[str], Value], text: str, where: str, line: int) -> 
 
 
 def _refusal(where: str, line: int, what: str) -> InvalidRequest:
-    return InvalidRequest(f"{printable(where, longest=500)}:{line}: {what}")
+    return InvalidRequest(f"{where}:{line}: {what}")

@@ -1,8 +1,8 @@
 """Jobs as they really came, told by a pool's events.
 
 Of each acquisition that was asked for, its arrival is when the request was made, and its holds are
-what its leases were held for. What is missing is made up: who held when the record ends holds until
-then, who held before it begins came when it was granted, and who waits still will hold as others.
+what its leases were held for. What is missing is made up: who holds when the record ends, or waits,
+will hold for as long as others; who held before it begins came when it was granted.
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ class _Record:
         return found
 
     def _job(self, found: _Acquisition, epoch: float, usual_hold: float) -> Job:
-        holds = found.holds + [max(0.0, self._last - since) for since in found.held.values()]
+        holding = [max(usual_hold, self._last - since) for since in found.held.values()]
+        holds = [*found.holds, *holding]
         if found.granted_at is None and found.gave_up_at is None:
             holds = [usual_hold]  # it waits still
         gives_up = found.granted_at is None and found.gave_up_at is not None

@@ -54,7 +54,8 @@ def made_up(
     """
     drawn = None if holds is None else holds.draw(Random(f"{seed} holds"))
     jobs = []
-    for number, each in enumerate(arrivals.draw(Random(f"{seed} arrivals")), 1):
+    drawn_arrivals = arrivals.draw(Random(f"{seed} arrivals"))
+    for number, each in enumerate(drawn_arrivals, 1):
         own, hold = each.hold_seconds, None if drawn is None else next(drawn)
         seconds = own if own is not None else hold
         if seconds is None:
@@ -63,7 +64,8 @@ def made_up(
                 '"hold" in the file of arrivals'
             )
         jobs.append(Job(each.at, (seconds,), each.count or count, each.priority, each.name))
-    said = "" if holds is None else f", each holds {holds.text}"
+    all_say = all(each.hold_seconds is not None for each in drawn_arrivals)
+    said = "" if holds is None or all_say else f", each holds {holds.text}"
     asked = "" if count == 1 else f", for {count} at once"
     title = f"{arrivals.text}{asked}{said}"
     return Scenario(title, tuple(jobs), pool, seed)

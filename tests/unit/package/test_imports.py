@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "keeper": (*SERVICES, "pools", "run", "engines.local"),
     # It looks at what the engines keep, not only at what they say.
     "doctor": (*SERVICES, "pools", "run", "engines.local", "engines.etcd"),
-    "cli": (*SERVICES, "pools", "run", "server", "keeper", "doctor"),
+    "cli": (*SERVICES, "pools", "pools.simulation", "run", "server", "keeper", "doctor"),
     "__main__": ("cli",),
     # What starts the archive, before there is a package to import from.
     "pyz": ("errors", "__main__"),

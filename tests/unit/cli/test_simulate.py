@@ -1,0 +1,245 @@
+"""``leasectl simulate``, as people call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasectl.cli import simulate_progress
+from leasectl.cli.simulate_progress import SimulateProgress
+from tests.kit.support import Cli, Finished, eventually
+
+USAGE, NOT_FOUND = 64, 66
+# The question that simulations are there to answer: 50 install leases of 20 minutes.
+POLICIES = ("none", "jitter=15m", "pace=24s", "pace=20s")
+ASKED = tuple(word for policy in POLICIES for word in ("--policy", policy))
+SIX = ("--capacity", "6", "--hold", "2m", "--arrivals", "20")
+FIFTY = ("--capacity", "50", "--hold", "20m")
+
+
+def simulated(cli: Cli, *args: str) -> dict[str, Any]:
+    finished = cli("simulate", *args, "--json")
+    assert (finished.code, finished.err) == (0, "")
+    found: dict[str, Any] = json.loads(finished.out)
+    return found
+
+
+def peaks(found: dict[str, Any]) -> list[int]:
+    return [each["peak_starts_within_a_minute"] for each in found["policies"]]
+
+
+def minutes(found: dict[str, Any]) -> list[float]:
+    return [each["makespan_seconds"] / 60 for each in found["policies"]]
+
+
+def refused(finished: Finished, said: str) -> None:
+    assert finished.code == USAGE
+    assert finished.out == ""
+    assert finished.err.startswith("leasectl: ")
+    assert finished.err.count("\n") == 1
+    assert said in finished.err
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "hold", "expected_peaks", "expected_minutes"),
+    [
+        ("500", "20m", (50, (29, 44), 3, 3), (200, 201, 220, 216)),
+        ("20x50/15m", "20m", (50, (6, 11), 3, 3), (400, 415, 420, 416)),
+        ("20x50/15m", "20m+-20%", (50, (8, 12), 3, 3), (414, 425, 447, 431)),
+        ("2/m:8h20m", "20m", ((7, 11), (7, 11), 3, 3), (513, 525, 514, 514)),
+    ],
+)
+def test_the_table_of_how_to_stagger_comes_out(
+    cli: Cli,
+    arrivals: str,
+    hold: str,
+    expected_peaks: tuple[Any, ...],
+    expected_minutes: tuple[float, ...],
+) -> None:
+    found = simulated(cli, "--capacity", "50", "--hold", hold, "--arrivals", arrivals, *ASKED)
+    assert [each["policy"] for each in found["policies"]] == list(POLICIES)
+    for peak, expected in zip(peaks(found), expected_peaks):
+        low, high = expected if isinstance(expected, tuple) else (expected, expected)
+        assert low <= peak <= high
+    for here, there in zip(minutes(found), expected_minutes):
+        assert here == pytest.approx(there, rel=0.05)
+
+
+def test_people_get_a_table_and_a_picture_of_80_columns(cli: Cli) -> None:
+    finished = cli("simulate", *FIFTY, "--arrivals", "500", COLUMNS="80")
+    assert (finished.code, finished.err) == (0, "")
+    lines = finished.out.splitlines()
+    assert lines[0] == "500 jobs at once, each holds 20m; capacity 50"
+    assert lines[1].split() == "POLICY PEAK/MIN UTILISATION WAIT P50 P95 MAX MAKESPAN".split()  # noqa: SIM905
+    assert lines[2].split()[:3] == ["none", "50", "100%"]
+    assert lines[3].split()[:2] == ["pace=20s", "3"]  # which is what is advised
+    assert "starts in a minute" in finished.out
+    assert max(map(len, lines)) <= 80
+    table = cli("simulate", *FIFTY, "--arrivals", "500", "--no-picture", COLUMNS="80")
+    assert table.out.splitlines() == lines[:4]
+
+
+def test_the_same_seed_twice_gives_the_same_bytes_and_another_does_not(cli: Cli) -> None:
+    jobs = ("--capacity", "9", "--hold", "5m+-50%", "--arrivals", "3/m:1h")
+    policies = ("jitter=3m,start-jitter=2m", "release-after=2m-9m,pace=1s")
+    args = (*jobs, *(word for policy in policies for word in ("--policy", policy)))
+    for form in ((), ("--json",)):
+        first, again, other = (
+            cli("simulate", *args, "--seed", seed, *form, PYTHONHASHSEED=salt)
+            for seed, salt in (("7", "1"), ("7", "2"), ("8", "1"))
+        )
+        assert first.code == 0
+        assert first.out == again.out
+        assert first.out != other.out
+
+
+def test_a_search_says_which_is_the_smallest(cli: Cli) -> None:
+    finished = cli("simulate", *SIX, "--find", "pace", "--peak", "3")
+    assert finished.code == 0
+    assert finished.out.endswith("the smallest pace that keeps the limits: 20s\n")
+    found = simulated(
+        cli, "--hold", "10m", "--arrivals", "30", "--find", "capacity", "--wait-p95", "10m"
+    )
+    assert (found["sought"], found["found"], found["capacity"]) == ("capacity", 15, 15)
+
+
+def test_a_search_that_finds_none_says_so_and_exits_with_1(cli: Cli) -> None:
+    args = (*SIX, "--find", "pace", "--peak", "3", "--makespan", "5m")
+    finished = cli("simulate", *args)
+    assert finished.code == 1
+    assert finished.err == "leasectl: no pace keeps these limits; 20s comes nearest, as shown\n"
+    assert "pace=20s" in finished.out
+    assert json.loads(cli("simulate", *args, "--json").out)["found"] is None
+
+
+def test_arrivals_and_holds_come_from_files(cli: Cli, tmp_path: Path) -> None:
+    jobs, holds = tmp_path / "jobs.csv", tmp_path / "holds"
+    jobs.write_text("at,count,priority,hold\n0,2,,10m\n1m,,-1,\n2m,,5,\n")
+    holds.write_text("99h\n3m\n4m\n")
+    found = simulated(
+        cli, "--capacity", "2", "--arrivals", str(jobs), "--hold", str(holds), "--policy", "none"
+    )
+    # The last goes before the second, and both fit at once.
+    assert found["policies"][0]["wait_seconds"] == {"p50": 480, "p95": 540, "max": 540}
+    assert found["policies"][0]["makespan_seconds"] == 14 * 60
+    command = cli.command("simulate", "--capacity", "2", "--arrivals", "-", "--hold", "1m")
+    from_stdin = cli.spawn(["sh", "-c", f"{shlex.join(command)} <{jobs}"]).finish()
+    assert from_stdin.out.startswith("3 jobs of stdin, each holds 1m; capacity 2")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--capacity", "0", "--hold", "20m", "--arrivals", "5"), "--capacity"),
+        (("--capacity", "5", "--hold", "-20m", "--arrivals", "5"), "negative"),
+        ((*FIFTY, "--arrivals", "5", "--policy", "jiter=5m"), 'did you mean "jitter"'),
+        ((*FIFTY, "--arrivals", "5", "-c", "51"), "job 1 asks for 51 resources"),
+        ((*FIFTY, "--arrivals", "5", "--peak", "3"), "--find"),
+        ((*FIFTY, "--arrivals", "5", "--find", "pace"), "say for what"),
+        ((*FIFTY,), "--arrivals"),
+        (("--capacity", "5", "--arrivals", "5"), "--hold"),
+        (("--hold", "20m", "--arrivals", "5"), "--capacity"),
+        (("--replay",), "TYPE"),
+        (("--replay", "x", "--arrivals", "5"), "--arrivals"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused_in_one_line(
+    cli: Cli, args: tuple[str, ...], said: str
+) -> None:
+    refused(cli("simulate", *args), said)
+
+
+def test_a_hostile_line_is_named_and_not_shown_as_it_is(cli: Cli, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("at,name\n0,\x1b]0;owned\x07\n")
+    finished = cli("simulate", *FIFTY, "--arrivals", str(jobs))
+    refused(finished, "jobs.csv:2: ")
+    assert "\x1b" not in finished.err
+    events = tmp_path / "events"
+    events.write_text("{}\n")
+    refused(cli("simulate", "--replay", str(events)), "events:1: ")
+    events.write_bytes(b"\xff\xfe\n")
+    refused(cli("simulate", "--replay", str(events)), "UTF-8")
+
+
+class TestOfAPool:
+    @pytest.fixture
+    def pool(self, cli: Cli) -> Cli:
+        cli("pool", "create", "T", "--count", "3", "--pace", "4s", "-q")
+        return cli
+
+    def test_its_capacity_and_its_settings_count(self, pool: Cli) -> None:
+        found = simulated(pool, "T", "--hold", "1m", "--arrivals", "6")
+        assert found["capacity"] == 3
+        assert [each["policy"] for each in found["policies"]] == ["pace=4s"]
+        assert pool("status", "T", "--json").out.count('"lease"') <= 3  # nothing was leased
+
+    def test_what_it_granted_is_replayed(self, pool: Cli, tmp_path: Path) -> None:
+        pool("pool", "set", "T", "--pace", "0", "-q")
+        for _ in range(3):
+            pool("release", "--all") if pool("acquire", "T", "-w", "0").code == 0 else None
+        found = simulated(pool, "T", "--replay")
+        assert found["jobs"] == 3
+        assert [each["policy"] for each in found["policies"]] == ["as recorded", "none"]
+        assert found["policies"][1]["largest_deviation"] < 0.02
+        events = tmp_path / "events.jsonl"
+        events.write_text(pool("events", "T", "--json").out)
+        for args in (("--replay", str(events)), ("-t", "T", "--replay", str(events))):
+            again = simulated(pool, *args, "--policy", "none")
+            assert again["policies"] == found["policies"]
+
+    def test_of_none_that_is_there_and_of_none_that_has_granted_it_says_so(
+        self, pool: Cli, tmp_path: Path
+    ) -> None:
+        missing = pool("simulate", "U", "--replay")
+        assert missing.code == NOT_FOUND
+        assert 'no pool "U"' in missing.err
+        unused = pool("simulate", "T", "--replay")
+        assert unused.code == NOT_FOUND
+        assert "nothing to replay" in unused.err
+        assert pool("simulate", "--replay", str(tmp_path / "none")).code == NOT_FOUND
+
+
+def test_an_interrupt_ends_it_quietly(cli: Cli) -> None:
+    started = cli.start(
+        "simulate", "--capacity", "9", "--hold", "1m", "--arrivals", "100000", "--policy", "none"
+    )
+    eventually(lambda: cpu_seconds(started.pid) > 0.5)
+    os.kill(started.pid, signal.SIGINT)
+    finished = started.finish()
+    assert finished.code in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert (finished.out, finished.err) == ("", "")
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize(("terminal", "seconds"), [(True, 0.5), (False, 60.0), (True, 60.0)])
+def test_progress_is_shown_on_a_terminal_when_it_takes_long(
+    terminal: bool,
+    seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(simulate_progress, "obeys_escapes", lambda fd: terminal)
+    monkeypatch.setattr(simulate_progress, "monotonic", lambda: now[0])
+    with SimulateProgress(1000) as progress:
+        done = progress.begin("pace=20s")
+        now[0] += seconds
+        for _ in range(500):
+            done()
+    shown = capsys.readouterr().err
+    if terminal and seconds > 1:
+        assert "pace=20s: 5% of the jobs" in shown
+        assert shown.endswith("\r\x1b[K")  # and is gone in the end
+    else:
+        assert shown == ""
