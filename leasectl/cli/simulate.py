@@ -163,9 +163,10 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show what would happen to jobs that come to a pool, under one policy or another.
+    """Show what would happen to jobs that come to a pool.
 
-    Nothing is leased: the code that grants leases runs in a virtual time. PEAK/MIN is the most
+    Under one policy or another, side by side. Nothing is leased: the code that grants leases runs
+    in a virtual time. PEAK/MIN is the most
     jobs that start within any minute, UTILISATION the share of the resources' time that is held,
     WAIT the time from a job's arrival until it starts, jitter included, MAKESPAN the time from the
     first arrival to the last end. With --replay there is also what was recorded.
