@@ -17,7 +17,9 @@ import os
 import stat
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
 
 from leasectl.cli.command import OUTPUT, option
 from leasectl.cli.picture import Chart, charts_of
@@ -25,6 +27,9 @@ from leasectl.cli.time_axis import time_marks
 from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
 from leasectl.pools.series import PictureRow, Series, series_of
 from leasectl.text.printable import printable
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _SUFFIXES = (".svg", ".png")
 _STEPS_ALONE, _STEPS_BESIDE = 480, 240
@@ -69,12 +74,22 @@ def parse_plot_file(text: str) -> PlotFile:
     return PlotFile(text, suffix)
 
 
+def _complete_files(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell look for files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 plot_option = option(
     "--plot",
     "plot_file",
     group=OUTPUT,
     type=parse_plot_file,
     metavar="FILE",
+    shell_complete=_complete_files,
     help="Write the picture to a file as well, FILE.svg or FILE.png; needs matplotlib.",
 )
 

@@ -214,6 +214,10 @@ class TestBadInput:
 
 @pytest.mark.once  # where the extra is installed
 class TestPlot:
+    def test_a_shell_completes_the_name_of_its_file(self, cli: Cli) -> None:
+        words = {"COMP_WORDS": "leasectl stats --plot T.s", "COMP_CWORD": "3"}
+        assert cli.ok(_LEASECTL_COMPLETE="bash_complete", **words) == "file,T.s\n"
+
     def test_it_is_written_whatever_the_environment(self, past: Cli) -> None:
         pytest.importorskip("matplotlib", reason="the extra is not installed: .[plot]")
         path = past.cwd / "T.svg"

@@ -164,3 +164,17 @@ def test_servers_on_two_hosts_hand_out_the_same_pools(hosts: Hosts, here: Cli) -
     assert Path(second.handle).read_text() == "a"
     clients[2].ok("release", "--handle", second.handle)
     assert hosts.is_free()
+
+
+def test_what_came_of_leases_is_the_same_from_everywhere(hosts: Hosts, here: Cli) -> None:
+    here.ok("pool", "create", "T", "--names", "a,b")
+    here.ok("run", "-q", "T", "-c", "2", "--", "true")
+    here.ok("pool", "remove", "T", "--names", "b")
+    here.ok("acquire", "T")
+    there = hosts.new()
+    assert there("acquire", "T", "-w", "0").code == 75
+    (pool,) = json.loads(there.ok("stats", "T", "--json"))["pools"]
+    assert (pool["grants"], pool["gave_up"], pool["capacity"], pool["held"]) == (2, 1, 1, 1)
+    assert pool["resources_per_grant"] == 1.5
+    assert pool["series"]["capacity"][-1] == 1
+    assert 0 < pool["utilisation"] <= 1
