@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 _PAUSE_SECONDS = 1.0
 # What nobody tells of shows after so long: a suspended waiter in etcd, the end of a step of time.
 _LOOK_AGAIN_SECONDS = 30.0
+# As long as a backend doesn't answer.
+_TRY_AGAIN_SECONDS = 5.0
 # Who has got news asks for the next at once; whoever hasn't after so long, is gone.
 _ANOTHER_SECONDS = 5.0
 # A request isn't kept waiting for longer, as proxies give up on it after a minute.
@@ -44,6 +46,7 @@ class Live:
         self._now = now
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page")
         self._name = ""
+        self._has_problem = False
         self._looked_at = float("-inf")
         self._looking: asyncio.Future[None] | None = None
         self._waiting = 0
@@ -123,21 +126,20 @@ class Live:
 
     async def _go_on_looking(self) -> None:
         """Look whenever something has changed, until nobody has the page open any more."""
-        loop = asyncio.get_running_loop()
+        loop, fd = asyncio.get_running_loop(), None
         try:
-            fd = await self._run(self._editions.listen)
-            try:
-                while self._is_watched():
-                    await self._look()
-                    if fd is not None:
-                        loop.add_reader(fd, self._stir, fd)
-                    await self._until_changed()
-            finally:
+            while self._is_watched():
+                if fd is None:
+                    fd = await self._run(self._editions.listen)
+                await self._look()
                 if fd is not None:
-                    loop.remove_reader(fd)
-                await self._run(self._editions.stop_listening)
+                    loop.add_reader(fd, self._stir, fd)
+                await self._until_changed()
         finally:
             self._following = None
+            if fd is not None:
+                loop.remove_reader(fd)
+            await self._run(self._editions.stop_listening)
 
     def _stir(self, fd: int) -> None:
         asyncio.get_running_loop().remove_reader(fd)  # it stays readable until the next look
@@ -148,7 +150,7 @@ class Live:
         return is_open and not self._is_closing
 
     async def _until_changed(self) -> None:
-        look_at = self._now() + _LOOK_AGAIN_SECONDS
+        look_at = self._now() + (_TRY_AGAIN_SECONDS if self._has_problem else _LOOK_AGAIN_SECONDS)
         while self._is_watched() and self._now() < look_at:
             await self._sleep(_PAUSE_SECONDS)
             if self._stirred or await self._run(self._editions.has_changed):
@@ -164,6 +166,7 @@ class Live:
         self._stirred = False
         edition = await self._run(self._editions.look)
         self._looked_at = self._now()
+        self._has_problem = bool(edition.problem)
         if edition.name != self._name:
             self._name = edition.name
             self._wake()

@@ -1,0 +1,278 @@
+"""The page's paths: what is answered to whom, and when."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from leasectl.pools.shown import Overview, ShownPool, ShownResource
+from leasectl.server.page.edition import Edition
+from leasectl.server.page.markup import Markup, tag
+from leasectl.server.page.sections import sections_of
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.faults.raw_client import Got, RawClient
+from tests.kit.serving import Serve, Serving
+from tests.kit.support import Cli
+
+CHANGES = "/leasectl/page/changes"
+
+
+def edition_of(page: Got) -> str:
+    """Which edition a page shows."""
+    found = re.search('data-edition="([^"]+)"', page.text)
+    assert found
+    return found[1]
+
+
+def ask_for_changes(client: RawClient, edition: str, **headers: str) -> None:
+    client.send("GET", f"{CHANGES}?after={edition}", **headers)
+
+
+def news(got: Got) -> dict[str, Any]:
+    assert got.status == 200
+    assert got.headers["content-type"] == "application/json"
+    told: dict[str, Any] = json.loads(got.text)
+    return told
+
+
+class TestThePage:
+    def test_what_a_browser_keeps_to(self, shared: Serving) -> None:
+        with shared.connect() as client:
+            got = client.ask("GET", "/")
+        assert (got.status, got.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert got.headers["cache-control"] == "no-store"
+        assert got.headers["x-content-type-options"] == "nosniff"
+        rules = dict(each.split(" ", 1) for each in _policy(got))
+        assert rules["default-src"] == "'none'"
+        assert rules["connect-src"] == rules["form-action"] == "'self'"
+        assert rules["frame-ancestors"] == rules["base-uri"] == "'none'"
+        for kind in ("script-src", "style-src"):
+            assert re.fullmatch("'sha256-[A-Za-z0-9+/]{43}='", rules[kind])
+        assert not re.search(r"\son\w+=|style=|https?://(?!www\.w3\.org)", got.text)
+        assert "set-cookie" not in got.headers
+
+    def test_it_is_packed_for_who_can_unpack_it(self, shared: Serving) -> None:
+        with shared.connect() as client:
+            client.send("GET", "/", Accept_Encoding="br, gzip;q=0.8", Connection="close")
+            head, _, body = client.read_to_end().partition(b"\r\n\r\n")
+        assert b"content-encoding: gzip" in head
+        assert b"vary: Accept-Encoding" in head
+        assert b"</html>" in gzip.decompress(body)
+
+    def test_it_is_only_read(self, shared: Serving) -> None:
+        with shared.connect() as client:
+            for path in ("/", CHANGES):
+                got = client.ask("POST", path)
+                assert (got.status, got.headers["allow"]) == (405, "GET")
+
+    def test_its_links_hold_below_any_path(self, shared: Serving) -> None:
+        with shared.connect() as client:
+            text = client.ask("GET", "/").text
+        links = re.findall(r'(?:href|src|action)="([^"]*)"|fetch\("([^"]*)"', text)
+        assert links
+        assert not [each for pair in links for each in pair if each.startswith(("/", "http"))]
+
+
+class TestChanges:
+    def test_who_has_seen_all_waits_until_there_is_more(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T")
+        cli.pool("U")
+        cli.hold("U")
+        server = serve()
+        with server.connect() as client:
+            page = client.ask("GET", "/")
+            ask_for_changes(client, edition_of(page))
+            client.socket.settimeout(1.5)
+            with pytest.raises(socket.timeout):
+                client.socket.recv(1)
+            client.socket.settimeout(10)
+            cli.hold("T")
+            told = news(client.read_answer())
+            assert told["order"] == ["pools", "pool-T", "pool-U"]
+            assert list(told["changed"]) == ["pools", "pool-T"]
+            assert "test@host" in told["changed"]["pool-T"]
+            assert told["title"] == "2/4 held · leasectl"
+            assert told["edition"] != edition_of(page)
+
+    @pytest.mark.parametrize("edition", ["", "nonsense", "0123abcd.7", "a.b.c", "%ff"])
+    def test_who_has_seen_another_server_gets_all(self, shared: Serving, edition: str) -> None:
+        with shared.connect() as client:
+            client.ask("GET", "/")
+            ask_for_changes(client, edition)
+            told = news(client.read_answer())
+        assert list(told["changed"]) == told["order"]
+
+    def test_many_get_the_same_at_once(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T")
+        server = serve()
+        clients = [server.connect() for _ in range(50)]
+        edition = edition_of(clients[0].ask("GET", "/"))
+        for each in clients:
+            ask_for_changes(each, edition)
+        cli.hold("T")
+        assert len({each.read_answer().text for each in clients}) == 1
+        for each in clients:
+            each.close()
+
+    def test_whoever_looks_holds_nothing_up(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T")
+        server = serve()
+        with server.connect() as client, server.connect() as gone:
+            edition = edition_of(client.ask("GET", "/"))
+            ask_for_changes(gone, edition)
+            gone.reset()
+            ask_for_changes(client, edition)
+            since = time.monotonic()
+            assert server.end().code == 0
+            assert time.monotonic() - since < 4  # of the five for answers on their way
+            assert client.read_answer().status == 204
+
+    def test_on_etcd_what_another_machine_does_shows_at_once(
+        self, cli: Cli, serve: Serve, etcd: EtcdServer, prefix: str, tmp_path: Path
+    ) -> None:
+        backend = f"etcd://{urlsplit(etcd.endpoints[0]).netloc}{prefix}"
+        cli.ok("pool", "create", "T", "--count", "1", "--backend", backend)
+        elsewhere = Cli(tmp_path / "elsewhere", tmp_path)
+        server = serve("--backend", backend)
+        with server.connect() as client:
+            ask_for_changes(client, edition_of(client.ask("GET", "/")))
+            elsewhere.ok("acquire", "-t", "T", "--backend", backend, "--ttl", "1m")
+            since = time.monotonic()
+            told = news(client.read_answer())
+            elsewhere.close()
+        assert time.monotonic() - since < 5  # and not when it looks again by itself
+        assert "1 of 1 held" in told["changed"]["pool-T"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """One that asks for a token."""
+    folder = tmp_path_factory.mktemp("with-token")
+    (folder / "token").write_text("s3cret&=%")
+    cli = Cli(folder / "state", folder)
+    cli.pool("T")
+    yield Serving(cli, "--token-file", str(folder / "token"))
+    cli.close()
+
+
+class TestToken:
+    def test_nothing_is_told_without_it(self, server: Serving) -> None:
+        with server.connect() as client:
+            for path in ("/", CHANGES):
+                for header in ({}, {"Authorization": "Bearer no"}, {"Cookie": _cookie(server, "")}):
+                    got = client.ask("GET", path, **header)
+                    assert (got.status, got.headers["www-authenticate"]) == (401, "Bearer")
+                    assert "data-key" not in got.text
+                    assert "pool-T" not in got.text
+            assert client.ask("GET", "/", Authorization="Bearer s3cret&=%").status == 200
+
+    def test_a_browser_signs_in_and_out(self, server: Serving) -> None:
+        with server.connect() as client:
+            wrong = client.ask("POST", "/", "token=s3cret")
+            assert (wrong.status, "set-cookie" in wrong.headers) == (401, False)
+            assert "isn&#x27;t this server&#x27;s token" in wrong.text
+            right = client.ask("POST", "/", "token=s3cret%26%3D%25")
+            assert (right.status, right.headers["location"]) == (303, "./")
+            cookie, *attributes = right.headers["set-cookie"].split("; ")
+            assert set(attributes) == {"Max-Age=43200", "HttpOnly", "SameSite=Strict"}
+            assert "s3cret" not in cookie
+            assert client.ask("GET", "/", Cookie=cookie).status == 200
+            ask_for_changes(client, "", Cookie=cookie)
+            assert news(client.read_answer())["order"] == ["pools"]
+            out = client.ask("POST", "/", "out=1", Cookie=cookie)
+            assert "Max-Age=0" in out.headers["set-cookie"]
+
+    def test_signing_in_gives_nobody_leases(self, server: Serving) -> None:
+        with server.connect() as client:
+            cookie = _signed_in(client)
+            assert client.acquire("T", Cookie=cookie).status == 401
+            assert client.ask("GET", "/metrics", Cookie=cookie).status == 401
+            assert client.ask("GET", "/leasectl/v1/status", Cookie=cookie).status == 401
+
+    def test_what_is_made_up_or_of_another_server_doesnt_count(
+        self, server: Serving, serve: Serve, tmp_path: Path
+    ) -> None:
+        with server.connect() as client:
+            name, _, value = _signed_in(client).partition("=")
+            until, _, signature = value.partition(".")
+            assert client.ask("GET", "/", Cookie=f"{name}={value}").status == 200
+            for made_up in (
+                _signed_in_elsewhere(serve, tmp_path),
+                f"{int(until) + 1}.{signature}",
+                f"{until}.",
+                until,
+                f"{until}.{'0' * len(signature)}",
+                "é.é",
+            ):
+                assert client.ask("GET", "/", Cookie=f"{name}={made_up}").status == 401
+
+    def test_who_comes_by_tls_is_sent_a_cookie_for_that(self, server: Serving) -> None:
+        with server.connect() as client:
+            got = client.ask("POST", "/", "token=s3cret%26%3D%25", X_Forwarded_Proto="https")
+        assert "; Secure" in got.headers["set-cookie"]
+
+    def test_what_isnt_the_form_is_refused(self, server: Serving) -> None:
+        for body, header, status in (
+            ("token=s3cret%26%3D%25", {"Sec-Fetch-Site": "cross-site"}, 403),
+            ("token=" + "x" * 20_000, {}, 400),
+            ("", {}, 401),
+            ("&".join(["token=x"] * 1000), {}, 401),
+            ("\u00e9" * 10, {}, 401),
+        ):
+            with server.connect() as client:
+                got = client.ask("POST", "/", body, **header)
+            assert (got.status, "set-cookie" in got.headers) == (status, False)
+
+
+def _signed_in(client: RawClient) -> str:
+    got = client.ask("POST", "/", "token=s3cret%26%3D%25")
+    return got.headers["set-cookie"].partition(";")[0]
+
+
+def _signed_in_elsewhere(serve: Serve, folder: Path) -> str:
+    """What a browser has that has signed in at another server with the same token."""
+    (folder / "token").write_text("s3cret&=%")
+    with serve("--token-file", str(folder / "token")).connect() as client:
+        return _signed_in(client).partition("=")[2]
+
+
+def _cookie(server: Serving, value: str) -> str:
+    return f"leasectl-page-{server.url.rpartition(':')[2]}={value}"
+
+
+def _policy(got: Got) -> list[str]:
+    return got.headers["content-security-policy"].split("; ")
+
+
+class TestMarkup:
+    def test_text_is_escaped_wherever_it_comes_in(self) -> None:
+        made = tag("p", "<b>", Markup("<i/>"), title="\"'><", hidden=True, id=None)
+        assert made == '<p title="&quot;&#x27;&gt;&lt;" hidden>&lt;b&gt;<i/></p>'
+
+
+class TestEdition:
+    def overview(self, capacity: int, at: float) -> Overview:
+        names = (f"T--{n:02d}" for n in range(capacity))
+        return Overview("local:", at, (ShownPool("T", tuple(map(ShownResource, names)), ()),))
+
+    def test_time_alone_makes_no_other(self) -> None:
+        first = Edition("s").succeeded_by(sections=sections_of(self.overview(2, 0.0), {}))
+        again = first.succeeded_by(sections=sections_of(self.overview(2, 60.0), {}))
+        other = again.succeeded_by(sections=sections_of(self.overview(3, 60.0), {}))
+        assert (first.name, again.name, other.name) == ("s.1", "s.1", "s.2")
+        assert list(json.loads(other.news("s.1", 60.0))["changed"]) == ["pools"]
+        assert json.loads(other.news("s.2", 60.0))["changed"] == {}
+
+    def test_a_large_pool_is_shown_in_part(self) -> None:
+        overview = self.overview(5000, 0.0)
+        edition = Edition("s").succeeded_by(sections=sections_of(overview, {}))
+        assert len(edition.whole(0.0, can_sign_out=False)) < 30_000
