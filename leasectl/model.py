@@ -50,6 +50,8 @@ class Request(NamedTuple):
         name: The one resource that will do; None for any.
         ttl_seconds: The lease ends this long after its last renewal; None for never.
         release_after_seconds: The keeper releases this long after the grant; None for never.
+        release_between_seconds: The shortest and the longest of which chance chooses that, for
+            each acquisition anew; None where it is fixed.
         scope: ``step``, or ``test`` for leases that outlive the step.
         labels: Shown to people beside the holder.
         other_types: Types that would do as well, in order: whichever has one free first.
@@ -65,6 +67,7 @@ class Request(NamedTuple):
     labels: Labels = ()
     other_types: tuple[str, ...] = ()
     priority: int = 0
+    release_between_seconds: tuple[float, float] | None = None
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -2,12 +2,12 @@
 
 `app` finds the command in ``COMMANDS``, imports its module, and turns whatever is raised into one
 line and an exit code. A command's module has its name (`acquire`, `pool_create`) and reads thus:
-parse by `options` (what all of them do with a command line, click's part aside, is `command`), open
-the service by `context`, call a verb of `leasectl.leases`, `leasectl.pools` or `leasectl.run`,
-print by `output`. Who waits does so inside `waiting.reported`, which shows progress, on a terminal
-in one line (`waiting_line`) of what there is to tell (`waiting_facts`); what was acquired is
-printed before it is announced (`handle_output`). What `release --force` says is `release_forced`.
-Commands of commands (`pool`) are `groups`. What
+parse by `options` (what all of them do with a command line, click's part aside, is `command`, and a
+priority from the environment `priority`), open the service by `context`, call a verb of
+`leasectl.leases`, `leasectl.pools` or `leasectl.run`, print by `output`. Who waits does so inside
+`waiting.reported`, which shows progress, on a terminal in one line (`waiting_line`) of what there
+is to tell (`waiting_facts`); what was acquired is printed before it is announced (`handle_output`).
+What `release --force` says is `release_forced`. Commands of commands (`pool`) are `groups`. What
 `status` shows (`leasectl.pools.shown`), `status_table` writes, by the columns of `status_columns`,
 and `status_watch` repeats; `pool_options` are those that commands on pools share, `time_options`
 those for a stretch of the past. `table` is what any table looks like, and `terminal` what it goes

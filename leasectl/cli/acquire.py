@@ -9,9 +9,15 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import ENDING, OUTPUT, new_command, option
 from leasectl.cli.context import check_request, open_service
-from leasectl.cli.handle_output import HandleForm, print_and_announce
+from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
 from leasectl.cli.output import note
-from leasectl.cli.waiting import interrupts, reported, sleep_jitter, warn_of_endless_wait
+from leasectl.cli.waiting import (
+    draw_start_delay,
+    interrupts,
+    reported,
+    sleep_jitter,
+    warn_of_endless_wait,
+)
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound, spares_optional
 from leasectl.leases.acquire import acquire
 from leasectl.model import Process, Scope
@@ -34,6 +40,7 @@ Example:
 @options.conflict_exit_code
 @options.optional
 @options.jitter
+@options.start_jitter
 @option(
     "--scope",
     group=ENDING,
@@ -71,6 +78,7 @@ def command(
     wait_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
+    start_jitter_seconds: float,
     scope: Scope,
     guard_pid: int | None,
     step_pid: int | None,
@@ -88,7 +96,10 @@ def command(
     --ttl it is held until you release it.
     """
     request = options.make_request(scope=scope, **wanted)
-    request = options.without_vain_priority(request, backend, quiet=quiet)
+    if request.priority:
+        from leasectl.cli.priority import without_vain_priority
+
+        request = without_vain_priority(request, backend, quiet=quiet)
     if as_json:
         output = options.as_json_only("output", "--output", output)
     pid = step_pid if guard_pid is None else guard_pid
@@ -104,6 +115,7 @@ def command(
                 service = open_service(backend)
             ends = interrupts(trap, guard)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
+            start_delay = draw_start_delay(start_jitter_seconds)
             with wait_limit(wait_seconds):
                 with reported(
                     request, wait_seconds, ends, events=lambda: service.events, quiet=quiet
@@ -114,9 +126,21 @@ def command(
                         patience=waiting.patience,
                         guard=guard,
                         guards_job_too=guard_pid is not None,
+                        start_delay_seconds=start_delay,
                     )
-                    waiting.got(handle)
-                print_and_announce(service, handle, trap, output)
+                    waiting.got(handle, start_delay)
+                if not start_delay:
+                    print_and_announce(service, handle, trap, output)
+            if start_delay:
+                print_later(
+                    service,
+                    handle,
+                    trap,
+                    output,
+                    seconds=start_delay,
+                    interrupts=ends,
+                    wait_seconds=wait_seconds,
+                )
     except LeaseError as error:
         if optional and spares_optional(error):
             note(f"{error}; going on without a lease, as it is optional")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.cli.output import emit, emit_json, emit_lines, note
@@ -12,6 +13,9 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.signals import SignalTrap
+
+if TYPE_CHECKING:
+    from leasectl.system.poll import Interrupt
 
 HandleForm = Literal["handle", "names", "csv", "json", "env"]
 
@@ -29,6 +33,29 @@ def print_and_announce(
     except BaseException:
         take_back(service, handle)
         raise
+
+
+def print_later(
+    service: Service,
+    handle: Handle,
+    trap: SignalTrap,
+    form: HandleForm = "handle",
+    *,
+    seconds: float,
+    interrupts: Sequence[Interrupt],
+    wait_seconds: float | None,
+) -> None:
+    """Hold what was had for a while first, looked after; it goes back if something ends that."""
+    from leasectl.run.start_delay import hold_back
+    from leasectl.system.lock_wait import wait_limit
+
+    try:
+        hold_back(service, handle, seconds, interrupts, clock=service.clock)
+    except BaseException:
+        take_back(service, handle)
+        raise
+    with wait_limit(wait_seconds):  # that of the wait is over
+        print_and_announce(service, handle._replace(runner=None), trap, form)
 
 
 def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:

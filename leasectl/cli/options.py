@@ -11,7 +11,7 @@ from leasectl.backends.kinds import KINDS, LOCAL
 from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, Word, option, word
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, Request, Scope
-from leasectl.text.durations import parse_duration
+from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
 from leasectl.text.naming import check_name, check_type
 
 if TYPE_CHECKING:
@@ -130,7 +130,19 @@ jitter = option(
     type=parse_duration,
     metavar="D",
     default="0",
-    help="First sleep a random time of up to this, so that waves of jobs don't start in lockstep.",
+    help="Before it asks, sleep a random time of up to this: whoever asks later stands behind. To "
+    "spread out what starts, see --start-jitter, or give the pool a pace (leasectl pool set).",
+)
+start_jitter = option(
+    "--start-jitter",
+    "start_jitter_seconds",
+    group=WAITING,
+    type=parse_duration,
+    metavar="D",
+    default="0",
+    help="With the lease in hand, wait a random time of up to this before anything is started "
+    "under it, so that what is granted at once doesn't start at once; no place in the queue is "
+    "lost by that. --release-after counts from then on.",
 )
 optional = option(
     "--optional",
@@ -204,11 +216,12 @@ _request_options = (
     ),
     option(
         "--release-after",
-        "release_after_seconds",
+        "release_after",
         group=ENDING,
-        type=parse_duration,
+        type=parse_duration_range,
         metavar="D",
-        help="Release it this long after the grant, like 20m, whatever still runs.",
+        help="Release it this long after the grant, like 20m, whatever still runs. 18m-22m: a time "
+        "in between that chance chooses, so that waves of jobs spread out.",
     ),
     option(
         "--ttl",
@@ -278,7 +291,7 @@ def make_request(
     pool_types: tuple[str, ...],
     count: int,
     name: str | None,
-    release_after_seconds: float | None,
+    release_after: DurationRange | None,
     ttl_seconds: float | None,
     labels: tuple[str, ...],
     priority: int,
@@ -290,38 +303,17 @@ def make_request(
         count=count,
         name=name,
         ttl_seconds=ttl_seconds,
-        release_after_seconds=release_after_seconds,
+        release_after_seconds=None if release_after is None else release_after.shortest,
         scope=scope,
         labels=parse_labels(labels),
         other_types=pool_types[1:],
         priority=priority,
+        release_between_seconds=drawn_between(release_after),
     )
 
 
-def without_vain_priority(request: Request, backend: str | None, *, quiet: bool) -> Request:
-    """A request as its backend can take it: a variable is set for all commands, and not asked for.
-
-    A priority that an option asks for stays, and is refused by a backend that knows none.
-
-    Args:
-        request: As `make_request` has it.
-        backend: What ``--backend`` says.
-        quiet: Say nothing of what is ignored.
-    """
-    source = click.get_current_context().get_parameter_source("priority")
-    if not request.priority or source is click.core.ParameterSource.COMMANDLINE:
-        return request
-    from leasectl.backends.kinds import kind_of, pool_prefixes
-    from leasectl.cli.context import choose_backend
-    from leasectl.cli.output import note
-
-    url = choose_backend(backend).url
-    kind = kind_of(url)
-    if kind.has_pools or kind.grants_nothing:
-        return request
-    if not quiet:
-        note(
-            f"LEASECTL_PRIORITY is ignored: {url} has a queue of its own; only "
-            f"{pool_prefixes('and')} know priorities"
-        )
-    return request._replace(priority=0)
+def drawn_between(given: DurationRange | None) -> tuple[float, float] | None:
+    """From what a time is to be drawn; None where it is fixed, or there is none."""
+    if given is None or given.shortest == given.longest:
+        return None
+    return given.shortest, given.longest

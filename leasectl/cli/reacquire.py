@@ -5,8 +5,8 @@ from __future__ import annotations
 from leasectl.cli import options
 from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import no_handle_of_ours, open_service
-from leasectl.cli.handle_output import print_and_announce
-from leasectl.cli.waiting import interrupts, reported, sleep_jitter
+from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
+from leasectl.cli.waiting import draw_start_delay, interrupts, reported, sleep_jitter
 from leasectl.errors import LockHeld, NoLease
 from leasectl.leases.reacquire import reacquire
 from leasectl.leases.targets import Targets
@@ -24,6 +24,7 @@ Example:
 @options.wait
 @options.conflict_exit_code
 @options.jitter
+@options.start_jitter
 @options.quiet
 @options.json_output
 def command(
@@ -33,6 +34,7 @@ def command(
     wait_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
+    start_jitter_seconds: float,
     quiet: bool,
 ) -> None:
     """Release what a handle holds, and acquire the same again.
@@ -41,6 +43,7 @@ def command(
     the queue. A delayed release is armed anew. Prints the handle's path. If no lease is had, the
     handle holds nothing, and can be reacquired later.
     """
+    form: HandleForm = "json" if as_json else "handle"
     try:
         with SignalTrap() as trap:
             with wait_limit(wait_seconds):
@@ -50,6 +53,7 @@ def command(
                 raise no_handle_of_ours(handle, service, "reacquired")
             ends = interrupts(trap, record.guard)
             sleep_jitter(jitter_seconds, ends, quiet=quiet)
+            start_delay = draw_start_delay(start_jitter_seconds)
             with wait_limit(wait_seconds):
                 with reported(
                     record.request,
@@ -58,9 +62,25 @@ def command(
                     events=lambda: service.backend_of(record).events,
                     quiet=quiet,
                 ) as waiting:
-                    held = reacquire(service, record.id, patience=waiting.patience)
-                    waiting.got(held)
-                print_and_announce(service, held, trap, "json" if as_json else "handle")
+                    held = reacquire(
+                        service,
+                        record.id,
+                        patience=waiting.patience,
+                        start_delay_seconds=start_delay,
+                    )
+                    waiting.got(held, start_delay)
+                if not start_delay:
+                    print_and_announce(service, held, trap, form)
+            if start_delay:
+                print_later(
+                    service,
+                    held,
+                    trap,
+                    form,
+                    seconds=start_delay,
+                    interrupts=ends,
+                    wait_seconds=wait_seconds,
+                )
     except NoLease as error:
         if not isinstance(error, LockHeld):
             error.args = (f"{error}; the handle holds nothing now",)

@@ -87,6 +87,7 @@ def exit_codes(text: str) -> tuple[int, ...]:
 @options.conflict_exit_code
 @options.optional
 @options.jitter
+@options.start_jitter
 @option(
     "--attempts",
     group=ATTEMPTS,
@@ -126,6 +127,7 @@ def command(
     wait_seconds: float | None,
     conflict_code: int | None,
     jitter_seconds: float,
+    start_jitter_seconds: float,
     attempts: int,
     retry_on: tuple[tuple[int, ...], ...],
     before_retry: str | None,
@@ -156,7 +158,10 @@ def command(
     if before_retry is not None and not retry_on:
         raise InvalidRequest("--before-retry goes with --attempts and --retry-on")
     request = options.make_request(**wanted)
-    request = options.without_vain_priority(request, backend, quiet=quiet)
+    if request.priority:
+        from leasectl.cli.priority import without_vain_priority
+
+        request = without_vain_priority(request, backend, quiet=quiet)
     check_request(request, wait_seconds, backend)
     if optional:
         warn_of_endless_wait(wait_seconds, quiet=quiet)
@@ -167,6 +172,7 @@ def command(
         retry_on=frozenset(code for codes in retry_on for code in codes),
         before_retry=before_retry,
         on_lost=on_lost,
+        start_jitter_seconds=start_jitter_seconds,
         optional=optional,
         environ=dict(os.environ),
     )

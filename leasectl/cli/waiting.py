@@ -36,13 +36,13 @@ class Waiting(NamedTuple):
 
     Args:
         patience: What to wait with.
-        got: To be called with the handle when there are leases; says so to whoever saw the wait,
-            and what will happen to them by itself.
+        got: To be called with the handle when there are leases, and for how many seconds it will be
+            held back; says so to whoever saw the wait, and what will happen to them by itself.
         warn: To be called with a line for people, which is not to stand behind the live line.
     """
 
     patience: Patience
-    got: Callable[[Handle], None]
+    got: Callable[[Handle, float], None]
     warn: Callable[[str], None]
 
 
@@ -78,7 +78,7 @@ def reported(
         reporter.clear()
 
 
-def _say_nothing(handle: Handle) -> None:
+def _say_nothing(handle: Handle, start_delay_seconds: float) -> None:
     """Of what was had, to whoever wants to hear nothing."""
 
 
@@ -106,17 +106,20 @@ class _Reporter:
             _draw("")
             self._shown = False
 
-    def got(self, handle: Handle) -> None:
+    def got(self, handle: Handle, start_delay_seconds: float) -> None:
         """Say that the wait is over, and what will happen to the leases by itself."""
         said = []
         if self._since is not None:
             waited = format_duration(boottime_seconds() - self._since)
             said.append(f"got {_named(handle.names)} after {waited}")
             self._since = None
+        if start_delay_seconds >= 1 and handle.names:
+            subject = "held back" if said else f"{_named(handle.names)} is held back"
+            said.append(f"{subject}, to start {when_due(start_delay_seconds)} (--start-jitter)")
         after = handle.request.release_after_seconds
         if after is not None and handle.names:
             subject = "to go back" if said else f"{_named(handle.names)} will go back"
-            said.append(f"{subject} {when_due(after)} (--release-after)")
+            said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
         self.clear()
         if said:
             note("; ".join(said))
@@ -211,6 +214,15 @@ def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt], *, qui
             longest = format_duration(longest_seconds)
             note(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")
         pause(seconds, interrupts)
+
+
+def draw_start_delay(longest_seconds: float) -> float:
+    """Draw how long to hold a lease back, up to so many seconds; 0 where that is none."""
+    if not longest_seconds:
+        return 0.0
+    import random
+
+    return random.uniform(0.0, longest_seconds)
 
 
 def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:

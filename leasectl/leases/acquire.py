@@ -39,6 +39,7 @@ def acquire(
     guard: Process | None = None,
     guards_job_too: bool = True,
     followed: bool = False,
+    start_delay_seconds: float = 0.0,
 ) -> Handle:
     """Get leases under a new handle, which is then to be announced (`announce`).
 
@@ -51,15 +52,22 @@ def acquire(
             back. Else the guard is only that of the wait there.
         followed: This process is the `run` that a guard will follow; until the handle is
             announced with that guard, the keeper watches this process.
+        start_delay_seconds: For so long this process will hold the leases before it announces them,
+            and renew them meanwhile; a delayed release counts from then on.
 
     Raises:
         LeaseError: Nothing was had, and nothing has changed.
     """
     handle = new_handle(service, request, new_id(request.type))._replace(
-        guard=guard, runner=this_process() if followed else None
+        guard=guard, runner=this_process() if followed or start_delay_seconds else None
     )
     backend = service.backend_of(handle)  # may take long; a keeper with nothing to keep would end
-    journal = RecordJournal(service, handle, guards_job_too=guards_job_too)
+    journal = RecordJournal(
+        service,
+        handle,
+        guards_job_too=guards_job_too,
+        start_delay_seconds=start_delay_seconds,
+    )
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
     if backend.remote:

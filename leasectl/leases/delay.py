@@ -9,7 +9,12 @@ from leasectl.state.handles import renews_itself
 
 
 def arm(
-    service: Service, target: ReleaseTarget, delay_seconds: float, *, again: bool = True
+    service: Service,
+    target: ReleaseTarget,
+    delay_seconds: float,
+    *,
+    between: tuple[float, float] | None = None,
+    again: bool = True,
 ) -> None:
     """Have the keeper release later; an earlier arming of the same is replaced.
 
@@ -19,6 +24,7 @@ def arm(
         service: On the state directory of its handle.
         target: What to release.
         delay_seconds: How long from now.
+        between: What that was drawn from; None where it is fixed.
         again: A `reacquire` of the whole handle is to arm it again.
 
     Raises:
@@ -35,7 +41,7 @@ def arm(
         if target.names is None and again:
             from leasectl.state.amendments import remember_release_after
 
-            remember_release_after(service.state, handle, delay_seconds)
+            remember_release_after(service.state, handle, delay_seconds, between)
         service.handles.timers.arm(target, due)
         kept = keeper_process.wake(service.state)
     if not kept:

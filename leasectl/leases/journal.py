@@ -34,6 +34,8 @@ class RecordJournal:
         again: For a further acquisition of a handle that is there: called with its record in the
             transaction that begins it, to see to what it still holds. None for the first.
         guards_job_too: The guard stays where the server holds leases for the whole job, too.
+        start_delay_seconds: For so long this process will hold what it got before anybody hears of
+            it; a delayed release counts from then on.
 
     Attributes:
         handle: The record as this acquisition has made it.
@@ -49,8 +51,10 @@ class RecordJournal:
         *,
         again: Callable[[Handle], None] | None = None,
         guards_job_too: bool = True,
+        start_delay_seconds: float = 0.0,
     ) -> None:
         self.handle = handle
+        self.start_delay_seconds = start_delay_seconds
         self.kept = False
         self.unsettled = False
         self.was_cancelled = False
@@ -75,7 +79,8 @@ class RecordJournal:
     @property
     def needs_keeper(self) -> bool:
         """Whether the keeper has something to do for the handle while it isn't released."""
-        return self._remote or is_watched(self.handle, remote=False)
+        held_back = self.start_delay_seconds > 0
+        return held_back or self._remote or is_watched(self.handle, remote=False)
 
     @property
     def next_acquisition(self) -> int:
@@ -91,11 +96,21 @@ class RecordJournal:
             else:
                 current = self._handles.require(self.handle.id)
                 self._again(current)
-                self.handle = self._handles.begin_again(
-                    current, this_process(), remote=self._remote, now=now
-                )
+                self.handle = self._begin_again(current, now)
             if self._events:
                 self._events.queued(self.handle)
+
+    def _begin_again(self, current: Handle, now: float) -> Handle:
+        request, drawn = current.request, self.handle.request
+        between = request.release_between_seconds
+        if between is not None and between == drawn.release_between_seconds:
+            after = drawn.release_after_seconds
+            current = current._replace(request=request._replace(release_after_seconds=after))
+        waiter = this_process()
+        runner = waiter if self.start_delay_seconds else None
+        return self._handles.begin_again(
+            current, waiter, runner=runner, remote=self._remote, now=now
+        )
 
     def arrived(self, name: str) -> Lease | None:
         lease = remote_lease(self.handle, name, self._clock.wall())
@@ -128,7 +143,7 @@ class RecordJournal:
 
     def granted(self, leases: Sequence[Lease], *, pool_type: str | None = None) -> None:
         delay, now = self.handle.request.release_after_seconds, self._clock.elapsed()
-        release_at = None if delay is None else now + delay
+        release_at = None if delay is None else now + self.start_delay_seconds + delay
         handle = self.handle
         if handle.request.other_types:
             handle = handle._replace(granted_type=pool_type or handle.request.type)

@@ -11,19 +11,23 @@ from leasectl.errors import Cancelled, NotFound
 from leasectl.leases.acquire import acquire_here
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
+from leasectl.leases.request import drawn
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state import keeper_process
 from leasectl.system.process import is_dead
 
 
-def reacquire(service: Service, handle_id: str, *, patience: Patience) -> Handle:
+def reacquire(
+    service: Service, handle_id: str, *, patience: Patience, start_delay_seconds: float = 0.0
+) -> Handle:
     """Acquire the request of a handle again; the handle is then to be announced (`announce`).
 
     Args:
         service: On the state directory of the handle.
         handle_id: Which.
         patience: How long to wait.
+        start_delay_seconds: As `acquire` has it.
 
     Raises:
         NotFound: No such handle, or its guard has ended.
@@ -31,11 +35,12 @@ def reacquire(service: Service, handle_id: str, *, patience: Patience) -> Handle
         LeaseError: Nothing was had; the handle is released and can be reacquired later.
     """
     handle = service.handles.require(handle_id)
+    handle = handle._replace(request=drawn(handle.request))
     if is_dead(handle.guard):
         raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")
     backend = service.backend_of(handle)
     if backend.remote:
-        return _reacquire_remote(service, backend, handle, patience)
+        return _reacquire_remote(service, backend, handle, patience, start_delay_seconds)
 
     def give_back(current: Handle) -> None:
         backend.withdraw(current.id)
@@ -43,14 +48,20 @@ def reacquire(service: Service, handle_id: str, *, patience: Patience) -> Handle
         if current.lost:
             backend.release(current.id, ())  # what was taken away by force
 
-    journal = RecordJournal(service, handle, again=give_back)
+    journal = RecordJournal(
+        service, handle, again=give_back, start_delay_seconds=start_delay_seconds
+    )
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
     return acquire_here(service, backend, journal, patience)
 
 
 def _reacquire_remote(
-    service: Service, backend: Backend, handle: Handle, patience: Patience
+    service: Service,
+    backend: Backend,
+    handle: Handle,
+    patience: Patience,
+    start_delay_seconds: float,
 ) -> Handle:
     from leasectl.leases.acquire_remote import acquire_remote
 
@@ -60,7 +71,7 @@ def _reacquire_remote(
         if current.acquisition != handle.acquisition:
             raise Cancelled(f"handle {current.id} was acquired again by somebody else")
 
-    journal = RecordJournal(service, handle, again=check)
+    journal = RecordJournal(service, handle, again=check, start_delay_seconds=start_delay_seconds)
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
     return acquire_remote(service, backend, journal, patience)

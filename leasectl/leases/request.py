@@ -47,7 +47,7 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
     """
     caller = service.caller
     explicit_ttl = request.ttl_seconds is not None
-    request = _effective(request, service.backend_url, caller)
+    request = drawn(_effective(request, service.backend_url, caller))
     if request.scope == "test" and not os.path.isdir(caller.require_shared_dir()):
         raise StateUnwritable(f"SHARED_DIR {caller.shared_dir} is not a directory")
     return Handle(
@@ -65,6 +65,15 @@ def new_handle(service: Service, request: Request, handle_id: str) -> Handle:
     )
 
 
+def drawn(request: Request) -> Request:
+    """A request whose delayed release has been drawn from its range, if it has one."""
+    if request.release_between_seconds is None:
+        return request
+    import random
+
+    return request._replace(release_after_seconds=random.uniform(*request.release_between_seconds))
+
+
 def check_ttl(ttl_seconds: float) -> None:
     """Refuse a ttl that no store could keep; InvalidRequest."""
     if ttl_seconds < SHORTEST_TTL_SECONDS:
@@ -74,15 +83,23 @@ def check_ttl(ttl_seconds: float) -> None:
 def claimant_of(journal: RecordJournal) -> Claimant:
     """Who stands in the queue for the acquisition of a journal."""
     handle = journal.handle._replace(acquisition=journal.next_acquisition)
-    holder = handle.runner or handle.guard
+    holder = handle.guard or handle.runner
     return Claimant(
         claim_key_of(handle),
         handle.holder_identity,
-        handle.request,
+        _counted_from_grant(handle.request, journal.start_delay_seconds),
         this_process(),
         holder.pid if holder else None,
         handle.acquisition,
     )
+
+
+def _counted_from_grant(request: Request, start_delay_seconds: float) -> Request:
+    """A request whose delayed release counts from its grant, as stores show it."""
+    after = request.release_after_seconds
+    if after is None or not start_delay_seconds:
+        return request
+    return request._replace(release_after_seconds=after + start_delay_seconds)
 
 
 def ensure_kept(service: Service, journal: RecordJournal) -> None:

@@ -30,6 +30,7 @@ class Plan:
         retry_on: Exit codes after which it is started again, under a new lease.
         before_retry: A shell command to run in between, without a lease; None for none.
         on_lost: What the command gets when its lease is lost.
+        start_jitter_seconds: With each lease in hand, wait a random time of up to this first.
         optional: Run the command also when no lease can be had.
         environ: The command's environment.
     """
@@ -40,6 +41,7 @@ class Plan:
     retry_on: Collection[int] = ()
     before_retry: str | None = None
     on_lost: OnLost = "term"
+    start_jitter_seconds: float = 0.0
     optional: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
 

@@ -28,6 +28,7 @@ from leasectl.model import Handle, Process, whole
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import Plan
+from leasectl.run.start_delay import wait_to_start
 from leasectl.run.supervision import ENDING, FORWARDED, Supervisor
 from leasectl.system.clock import Clock
 from leasectl.system.lock_wait import lock_limit, wait_limit
@@ -74,13 +75,13 @@ class Runner:
         self._supervisor = Supervisor(plan, self._signals, warn=warn, clock=self._clock)
 
     def run(
-        self, patience: Patience, *, got: Callable[[Handle], None] = lambda handle: None
+        self, patience: Patience, *, got: Callable[[Handle, float], None] = lambda _, __: None
     ) -> Ending:
         """Run the command, again if the plan says so.
 
         Args:
             patience: How long to wait for each lease.
-            got: Called with the handle of each.
+            got: Called with the handle of each, and for how many seconds it is held back.
 
         Returns:
             How the last run of the command ended.
@@ -116,20 +117,29 @@ class Runner:
         return ending
 
     def _attempt(
-        self, path: str, attempt: int, patience: Patience, got: Callable[[Handle], None]
+        self, path: str, attempt: int, patience: Patience, got: Callable[[Handle, float], None]
     ) -> Ending:
-        handle = self._acquire(patience)
+        start_delay = self._draw_start_delay()
+        handle = self._acquire(patience, start_delay)
         if handle is None:
             environ = self._plan.environ_of(attempt)
             return self._supervisor.supervise(self._fork(path, environ))
         try:
-            got(handle)
-            return self._run_under(handle, path, attempt, patience)
+            got(handle, start_delay)
+            return self._run_under(handle, path, attempt, patience, start_delay)
         finally:
             self._give_back(handle)
 
-    def _acquire(self, patience: Patience) -> Handle | None:
-        interrupt = Interrupt(self._signals.fd, READABLE, self._raise_if_ending)
+    def _draw_start_delay(self) -> float:
+        longest = self._plan.start_jitter_seconds
+        if not longest:
+            return 0.0
+        import random
+
+        return random.uniform(0.0, longest)
+
+    def _acquire(self, patience: Patience, start_delay: float) -> Handle | None:
+        interrupt = self._interrupt()
         try:
             self._raise_if_ending()
             self._before_acquire([interrupt])
@@ -139,6 +149,7 @@ class Runner:
                     self._plan.request,
                     patience=patience._replace(interrupts=(*patience.interrupts, interrupt)),
                     followed=True,
+                    start_delay_seconds=start_delay,
                 )
         except LeaseError as error:
             if not self._plan.optional or not spares_optional(error):
@@ -146,7 +157,9 @@ class Runner:
             self._warn(f"{error}; going on without a lease, as it is optional")
             return None
 
-    def _run_under(self, handle: Handle, path: str, attempt: int, patience: Patience) -> Ending:
+    def _run_under(
+        self, handle: Handle, path: str, attempt: int, patience: Patience, start_delay: float
+    ) -> Ending:
         names_path = self._service.state.names_path(handle.id)
         child = self._fork(path, self._plan.environ_under(handle, names_path, attempt))
         try:
@@ -160,9 +173,28 @@ class Runner:
             child.abandon()
             raise
         try:
+            if start_delay:
+                self._hold_back(handle, child, watch, start_delay)
             return self._supervisor.supervise(child, watch)
         finally:
             watch.close()
+
+    def _hold_back(self, handle: Handle, child: Child, watch: LeaseWatch, seconds: float) -> None:
+        """Let some time pass before the command begins, unless the lease or the child goes."""
+        try:
+            ends = (self._interrupt(),)
+            wait_to_start(
+                self._service,
+                handle,
+                watch,
+                seconds,
+                ends,
+                ended_by=child.pidfd,
+                clock=self._clock,
+            )
+        except BaseException:
+            child.abandon()
+            raise
 
     def _have_it_follow(self, handle: Handle, guard: Process) -> LeaseWatch:
         """Have a lease follow its guard from now on, and watch it.
@@ -208,6 +240,9 @@ class Runner:
 
     def _fork(self, path: str, environ: dict[str, str]) -> Child:
         return Child(path, self._plan.command, environ, self._signals)
+
+    def _interrupt(self) -> Interrupt:
+        return Interrupt(self._signals.fd, READABLE, self._raise_if_ending)
 
     def _raise_if_ending(self) -> None:
         for signum, _ in self._signals.read():

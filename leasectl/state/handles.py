@@ -123,12 +123,21 @@ class Handles:
         row["watched"] = is_watched(handle, remote=remote)
         rows.insert(self._state.db, "handle", row)
 
-    def begin_again(self, handle: Handle, waiter: Process, *, remote: bool, now: float) -> Handle:
+    def begin_again(
+        self,
+        handle: Handle,
+        waiter: Process,
+        *,
+        runner: Process | None = None,
+        remote: bool,
+        now: float,
+    ) -> Handle:
         """Start the next acquisition of a handle: nothing that was armed before applies to it.
 
         Args:
-            handle: As just loaded, in this transaction.
+            handle: As just loaded, in this transaction; its delayed release may be another.
             waiter: The process that acquires.
+            runner: That process, if it renews until it announces.
             remote: What it gets lives on a server.
             now: CLOCK_BOOTTIME, seconds.
         """
@@ -138,7 +147,7 @@ class Handles:
             state="acquiring",
             acquisition=handle.acquisition + 1,
             waiter=waiter,
-            runner=None,
+            runner=runner,
             leases=(),
             release_at=None,
             lost=False,
@@ -149,9 +158,18 @@ class Handles:
         )
         self._state.db.execute(
             "UPDATE handle SET state = 'acquiring', acquisition = ?, waiter = ?, "
-            "runner = NULL, released_at = NULL, lost = 0, lost_reason = '', lost_replies = 0, "
-            "cancelled = 0, unconfirmed = 0, watched = ?, queued_at = ? WHERE id = ?",
-            (begun.acquisition, waiter.encode(), is_watched(begun, remote=remote), now, begun.id),
+            "runner = ?, released_at = NULL, lost = 0, lost_reason = '', lost_replies = 0, "
+            "cancelled = 0, unconfirmed = 0, release_after_seconds = ?, watched = ?, "
+            "queued_at = ? WHERE id = ?",
+            (
+                begun.acquisition,
+                waiter.encode(),
+                rows.encode_process(runner),
+                begun.request.release_after_seconds,
+                is_watched(begun, remote=remote),
+                now,
+                begun.id,
+            ),
         )
         return begun
 
@@ -204,7 +222,7 @@ class Handles:
             (
                 rows.encode_process(guard),
                 rows.encode_process(runner),
-                is_watched(handle._replace(guard=guard, waiter=None), remote=False),
+                is_watched(handle._replace(guard=guard, waiter=None, runner=runner), remote=False),
                 handle.id,
                 handle.acquisition,
             ),
@@ -231,8 +249,10 @@ class Handles:
         self._state.stage_names(handle.id, left)
 
     def release(self, handle: Handle, *, now: float, lost: bool = False) -> None:
-        """Record that a handle holds nothing and waits for nothing."""
+        """Record that a handle holds nothing and waits for nothing; its runner is woken."""
         self._clear(handle.id)
+        if handle.runner is not None:
+            self._state.wake(self._state.runner_pipe(handle.id))
         self._unlink_pipes_of_the_dead(handle)
         self._state.db.execute(
             "UPDATE handle SET state = 'released', waiter = NULL, runner = NULL, released_at = ?, "

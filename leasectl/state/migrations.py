@@ -106,6 +106,7 @@ def _keep_history_and_pace(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE handle ADD COLUMN priority INTEGER NOT NULL DEFAULT 0")
     db.execute("ALTER TABLE handle ADD COLUMN queued_at REAL")
     db.execute("ALTER TABLE handle ADD COLUMN granted_at REAL")
+    db.execute("ALTER TABLE handle ADD COLUMN release_between TEXT")
     db.execute(
         "CREATE TABLE pool_setting (type TEXT PRIMARY KEY, pace_seconds REAL NOT NULL, "
         "burst INTEGER NOT NULL, aging_seconds REAL NOT NULL, paid_until REAL NOT NULL) "

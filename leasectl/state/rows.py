@@ -168,6 +168,11 @@ def parse_optional_process(text: str | None) -> Process | None:
     return None if text is None else parse_process(text)
 
 
+def encode_range(seconds: tuple[float, float] | None) -> str | None:
+    """Write a range of times in seconds; None for none."""
+    return None if seconds is None else f"{seconds[0]},{seconds[1]}"
+
+
 def encode_handle(handle: Handle) -> dict[str, object]:
     """Write a handle as a row, but for what is in other tables and whether it is watched."""
     request = handle.request
@@ -202,6 +207,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "unconfirmed": handle.unconfirmed,
         "explicit_ttl": handle.explicit_ttl,
         "priority": request.priority,
+        "release_between": encode_range(request.release_between_seconds),
     }
 
 
@@ -233,6 +239,7 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         labels=labels_for_people(labels),
         other_types=tuple(other_types),
         priority=row["priority"],
+        release_between_seconds=_parse_range(row["release_between"]),
     )
     return Handle(
         id=row["id"],
@@ -301,6 +308,13 @@ def _granted_type(row: Mapping[str, Any]) -> str | None:
     """The type of the last grant, of a record with several types."""
     is_first = row["state"] == "acquiring" and row["acquisition"] == 1
     return None if is_first else str(row["type"])
+
+
+def _parse_range(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    shortest, longest = map(float, text.split(","))
+    return shortest, longest
 
 
 def _scope(text: str) -> Scope:

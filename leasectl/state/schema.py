@@ -98,7 +98,8 @@ CREATE TABLE handle (
   lost_reason TEXT NOT NULL DEFAULT '',    -- who took it by force, and why
   priority INTEGER NOT NULL DEFAULT 0,
   queued_at REAL,                  -- CLOCK_BOOTTIME; NULL of who was queued by an older version
-  granted_at REAL                  -- likewise
+  granted_at REAL,                 -- likewise
+  release_between TEXT             -- two times in seconds, with a comma; NULL where it is fixed
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';

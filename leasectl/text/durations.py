@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.printable import printable
@@ -33,6 +34,36 @@ def parse_duration(text: str) -> float:
     if seconds > LONGEST_SECONDS:
         raise InvalidRequest(f'duration "{printable(text)}" is longer than ten years')
     return seconds
+
+
+class DurationRange(NamedTuple):
+    """A duration that chance is to choose: from one to another, both in seconds."""
+
+    shortest: float
+    longest: float
+
+
+def parse_duration_range(text: str) -> DurationRange:
+    """Read ``18m-22m``, or one duration, which is a range of its own.
+
+    Raises:
+        InvalidRequest: One of them is no duration, the first is the longer, or has no unit where
+            the other has one: ``18-22m`` would be a wide range.
+    """
+    first, dash, second = text.partition("-")
+    if not dash or not first:
+        seconds = parse_duration(text)
+        return DurationRange(seconds, seconds)
+    shortest, longest = parse_duration(first), parse_duration(second)
+    if _PLAIN.fullmatch(first) and not _PLAIN.fullmatch(second):
+        raise InvalidRequest(
+            f'"{printable(text)}": give both times a unit, like {first}{second[-1]}-{second}'
+        )
+    if shortest > longest:
+        raise InvalidRequest(
+            f'"{printable(text)}": the first time is the longer; write it like 18m-22m'
+        )
+    return DurationRange(shortest, longest)
 
 
 def _seconds(text: str) -> float | None:

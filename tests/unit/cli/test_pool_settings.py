@@ -8,6 +8,9 @@ import pytest
 
 from tests.kit.support import Cli
 
+# The code is the same on every Python, and waits in real time.
+pytestmark = pytest.mark.once
+
 USAGE, NOT_FOUND, UNREACHABLE = 64, 66, 69
 PROXY = "http://127.0.0.1:9"
 

@@ -1,0 +1,171 @@
+"""``--start-jitter`` and ``--release-after 18m-22m``: what is granted at once is spread out."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+
+from leasectl.system.clock import boottime_seconds
+from tests.kit.support import Cli, Started, eventually
+
+# The code is the same on every Python, and waits in real time.
+pytestmark = pytest.mark.once
+
+USAGE, NO_LEASE, LOST = 64, 75, 79
+LONG = ("--start-jitter", "3660d")
+
+
+@pytest.fixture
+def cli(cli: Cli) -> Cli:
+    cli.pool("T")
+    return cli
+
+
+def held_back(cli: Cli, *args: str) -> Started:
+    """Start a command that holds its lease back, and see it do so."""
+    before = len(cli.held())
+    started = cli.start(*args)
+    eventually(lambda: len(cli.held()) > before)
+    assert started.process.stderr is not None
+    assert "is held back, to start in " in started.process.stderr.readline()
+    return started
+
+
+def under_way(cli: Cli, command: str) -> Started:
+    """An ``acquire`` or a ``run`` that holds its lease back for long."""
+    if command == "acquire":
+        return held_back(cli, "acquire", "T", *LONG)
+    return held_back(cli, "run", "T", *LONG, "--", "touch", "started")
+
+
+def due(cli: Cli) -> list[float]:
+    return [float(str(at)) for (at,) in cli.query("SELECT due FROM timer ORDER BY due")]
+
+
+class TestStartJitter:
+    def test_it_comes_after_the_grant_and_is_said(self, cli: Cli) -> None:
+        for args in (
+            ("acquire", "T", "--release-after", "1h"),
+            ("run", "T", "--release-after", "1h", "--", "true"),
+        ):
+            finished = cli(*args[:2], "--start-jitter", "0.2", *args[2:])
+            assert (finished.code, "--start-jitter" in finished.err) == (0, False)
+        assert "guard_pid" in cli.ok("status", "--json")
+        assert cli.ok("release", "--all") == "T--00\n"
+
+    @pytest.mark.parametrize("command", ["acquire", "run"])
+    def test_a_signal_ends_it_and_the_lease_goes_back(self, cli: Cli, command: str) -> None:
+        started = under_way(cli, command)
+        started.signal(signal.SIGTERM)
+        finished = started.finish()
+        assert (finished.code, finished.out, cli.held()) == (-signal.SIGTERM, "", {})
+        assert not (cli.cwd / "started").exists()
+
+    @pytest.mark.parametrize("command", ["acquire", "run"])
+    def test_killed_in_it_nothing_stays_though_nobody_looks(self, cli: Cli, command: str) -> None:
+        under_way(cli, command).kill()
+        eventually(lambda: cli.held() == {})
+        assert not (cli.cwd / "started").exists()
+
+    @pytest.mark.parametrize("command", ["acquire", "run"])
+    @pytest.mark.parametrize(("force", "code"), [((), NO_LEASE), (("--force",), LOST)])
+    def test_a_lease_that_goes_ends_it_at_once(
+        self, cli: Cli, command: str, force: tuple[str, ...], code: int
+    ) -> None:
+        started = under_way(cli, command)
+        cli.ok("release", "--names", "T--00", *force)
+        finished = started.finish()
+        assert (finished.code, finished.out) == (code, "")
+        assert finished.err.count("\n") == 1
+        assert not (cli.cwd / "started").exists()
+        eventually(lambda: cli.held() == {})
+
+    def test_the_guards_end_ends_it(self, cli: Cli) -> None:
+        guard = cli.spawn(["sleep", "1000"])
+        started = held_back(cli, "acquire", "T", *LONG, "--guard-pid", str(guard.pid))
+        guard.kill()
+        assert started.finish().code == NO_LEASE
+        assert cli.held() == {}
+
+    @pytest.mark.parametrize("command", ["acquire", "run"])
+    def test_a_ttl_is_renewed_meanwhile(self, cli: Cli, command: str) -> None:
+        args = ("T", "--start-jitter", "3660d", "--ttl", "2s")
+        started = held_back(cli, command, *args, *(["--", "true"] if command == "run" else []))
+        ((before,),) = cli.query("SELECT expires_at FROM resource WHERE owner IS NOT NULL")
+
+        def renewed() -> bool:
+            rows = cli.query("SELECT expires_at FROM resource WHERE owner IS NOT NULL")
+            return float(str(rows[0][0])) > float(str(before)) + 2
+
+        eventually(renewed)
+        assert started.process.poll() is None
+
+    def test_a_delayed_release_counts_from_the_start_and_is_armed_with_the_grant(
+        self, cli: Cli
+    ) -> None:
+        began = boottime_seconds()
+        started = held_back(cli, "run", "T", *LONG, "--release-after", "10s", "--", "true")
+        (at,) = due(cli)
+        assert at > began + 60
+        started.kill()
+        eventually(lambda: cli.held() == {})
+
+    def test_a_reacquire_has_it_too_and_gives_back_but_keeps_the_handle(self, cli: Cli) -> None:
+        handle = cli("acquire", "T").handle
+        cli.ok("release", handle)
+        started = held_back(cli, "reacquire", handle, *LONG)
+        started.signal(signal.SIGINT)
+        assert started.finish().code == -signal.SIGINT
+        assert cli.held() == {}
+        cli.ok("reacquire", handle)
+
+    def test_without_a_lease_there_is_none(self, cli: Cli) -> None:
+        cli.hold("T")
+        cli.hold("T")
+        finished = cli("run", "T", *LONG, "-w", "0", "--optional", "--", "echo", "ran")
+        assert (finished.code, finished.out) == (0, "ran\n")
+
+
+class TestRangeOfDelays:
+    def test_it_is_drawn_for_each_acquisition_anew(self, cli: Cli) -> None:
+        began = boottime_seconds()
+        handle = cli("acquire", "T", "--release-after", "18m-22m").handle
+        found = set()
+        for _ in range(3):
+            cli.ok("reacquire", handle)
+            (at,) = due(cli)
+            assert 18 * 60 <= at - began <= 22 * 60 + 30
+            found.add(round(at - boottime_seconds(), 1))
+        assert len(found) > 1
+        assert json.loads(cli.ok("cat", handle, "--json"))["release_at"]
+
+    def test_a_later_delay_takes_its_place(self, cli: Cli) -> None:
+        handle = cli("acquire", "T", "--release-after", "18m-22m").handle
+        cli.ok("release", handle, "--delay", "1h", "--detach")
+        cli.ok("reacquire", handle)
+        (at,) = due(cli)
+        assert 3500 < at - boottime_seconds() <= 3600
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("22m-18m", "the first time is the longer; write it like 18m-22m"),
+            ("18-22m", "give both times a unit, like 18m-22m"),
+            ("18m-", '"" is no duration'),
+            ("-18m", '"-18m" is no duration'),
+            ("1m-2m-3m", '"2m-3m" is no duration'),
+        ],
+    )
+    def test_what_is_none_is_refused(self, cli: Cli, text: str, said: str) -> None:
+        finished = cli("acquire", "T", f"--release-after={text}")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (USAGE, "", 1)
+        assert said in finished.err
+        assert cli.held() == {}
+
+    def test_help_tells_the_two_jitters_apart(self, cli: Cli) -> None:
+        said = re.sub(r"\s+", " ", cli.ok("run", "--help"))
+        assert "--jitter D Before it asks, sleep a random time" in said
+        assert "--start-jitter D With the lease in hand, wait a random time" in said
