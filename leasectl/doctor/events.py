@@ -6,14 +6,14 @@ import sqlite3
 
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.state.directory import State
-from leasectl.state.event_log import write_nothing
+from leasectl.state.event_log import kept, write_nothing
 from leasectl.system.clock import rfc3339
 from leasectl.text.wording import counted
 
 
 def events(state: State) -> Finding:
     """Are events written, and since when are there any?"""
-    ((count, since),) = state.query("SELECT count(*), min(time) FROM event")
+    count, since = kept(state)
     what = f"{counted(count, 'event')} since {rfc3339(since)}" if count else "no events yet"
     try:
         write_nothing(state)

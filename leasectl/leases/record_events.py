@@ -7,10 +7,11 @@ its own steps tell of what happens in them, and these say nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.model import Handle, Lease, ReleasedBy
+from leasectl.state.amendments import seconds_since
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
@@ -40,7 +41,7 @@ class RecordEvents(NamedTuple):
     def gave_up(self, handle: Handle, why: str, *, wait: float | None = None) -> None:
         """It came to nothing; without a time, that since its record was made."""
         if wait is None:
-            wait = self._since("nullif(queued_at, 0.0)", handle)
+            wait = self._since("queued", handle)
         self._tell("gave up", handle, wait=wait, reason=why)
 
     def released(self, handle: Handle, names: Sequence[str], *, by: ReleasedBy) -> None:
@@ -62,12 +63,11 @@ class RecordEvents(NamedTuple):
         reason: str = "",
     ) -> None:
         if names and handle.state == "held":
-            hold = self._since("granted_at", handle)
+            hold = self._since("granted", handle)
             self._tell(kind, handle, names, hold=hold, by=by, reason=reason)
 
-    def _since(self, column: str, handle: Handle) -> float | None:
-        rows = self.state.query(f"SELECT {column} AS at FROM handle WHERE id = ?", handle.id)
-        return next((self.clock.elapsed() - row["at"] for row in rows if row["at"]), None)
+    def _since(self, what: Literal["queued", "granted"], handle: Handle) -> float | None:
+        return seconds_since(self.state, handle.id, what, now=self.clock.elapsed())
 
     def _tell(
         self,

@@ -1,9 +1,13 @@
 """What a record is told of a handle that goes on: a ttl, a renewal, an answer, why it was lost.
 
+And how long it has gone on.
+
 Each of these belongs inside `State.transaction`.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 from leasectl.model import Handle, Process
 from leasectl.state import rows
@@ -89,3 +93,20 @@ def explain_loss(state: State, handle: Handle, reason: str, *, runner: Process |
         "UPDATE handle SET lost_reason = ?, runner = ? WHERE id = ? AND acquisition = ?",
         (reason, rows.encode_process(runner), handle.id, handle.acquisition),
     )
+
+
+def seconds_since(
+    state: State, handle_id: str, what: Literal["queued", "granted"], *, now: float
+) -> float | None:
+    """How long ago a handle's request was made, or granted; None where nobody knows.
+
+    Args:
+        state: The opened state directory.
+        handle_id: Which.
+        what: Which of that.
+        now: CLOCK_BOOTTIME, seconds.
+    """
+    rows = state.query(
+        "SELECT queued_at AS queued, granted_at AS granted FROM handle WHERE id = ?", handle_id
+    )
+    return next((now - row[what] for row in rows if row[what]), None)

@@ -103,6 +103,12 @@ class StateEventWatch:
         self._pipe.close()
 
 
+def kept(state: State) -> tuple[int, float | None]:
+    """How many events there are, of all backends, and the time of the oldest."""
+    ((count, since),) = state.query("SELECT count(*), min(time) FROM event")
+    return count, since
+
+
 def write_nothing(state: State) -> None:
     """Write an event and undo it, to find out whether that can be done.
 

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from leasectl.model import parse_process
+from leasectl.state.event import Event
 from leasectl.system.process import Liveness, liveness, own_pid_namespace
+from tests.kit.story import story_of
 
 Rows = list[sqlite3.Row]
 
@@ -85,6 +87,7 @@ def broken_invariants(directory: Path, elsewhere: Sequence[Claim] = ()) -> list[
                 *_fences(reader),
                 *_pipes(reader),
                 *_keeper(reader),
+                *_story(reader),
                 *_note(lock),
             ]
     finally:
@@ -221,6 +224,48 @@ def _keeper(reader: _Reader) -> Iterator[str]:
     keeper = keepers.get(own_pid_namespace())
     if watched and (keeper is None or _is_dead(keeper["process"])):
         yield f"{len(watched)} handles need a keeper, and there is none"
+
+
+def _story(reader: _Reader) -> Iterator[str]:
+    """What the events of a pool come to is what is held and waited for, no more and no less.
+
+    Of pools that were made while events were written, and whose first are still kept; and that no
+    process of a version before changes, which writes none.
+    """
+    told = [
+        _event(row) for row in reader.rows("SELECT * FROM event WHERE backend = '' ORDER BY number")
+    ]
+    made = {event.type for event in told if event.kind == "pool made"}
+    story = story_of(event for event in told if event.type in made)
+    yield from story.broken
+    held = {
+        row["name"]: row["owner"].lstrip("!")
+        for row in reader.rows("SELECT name, type, owner FROM resource WHERE owner IS NOT NULL")
+        if row["type"] in made
+    }
+    for name in sorted({*held, *story.held}):
+        if held.get(name) != story.held.get(name):
+            yield f"{name} is {held.get(name)}'s, and by the events {story.held.get(name)}'s"
+    waiting = {
+        (row["type"], row["number"])
+        for row in reader.rows("SELECT type, number FROM ticket")
+        if row["type"] in made
+    }
+    for ticket in sorted(waiting ^ story.waiting):
+        yield f"ticket {ticket} is in {'the queue' if ticket in waiting else 'the events'} alone"
+
+
+def _event(row: sqlite3.Row) -> Event:
+    return Event(
+        number=row["number"],
+        time=row["time"],
+        kind=row["kind"],
+        type=row["type"],
+        names=tuple(row["names"].split(",")) if row["names"] else (),
+        handle=row["handle"],
+        ticket=row["ticket"],
+        grant=row["grant_number"],
+    )
 
 
 def _note(lock: int) -> Iterator[str]:

@@ -81,6 +81,20 @@ def test_a_sound_state_directory_passes(cli: Cli, handle: str) -> None:
         ("INSERT INTO timer VALUES ('x', '', 1, 0)", "a timer is armed for x, which holds nothing"),
         ("UPDATE pool SET capacity = 4", "pool T miscounts its resources"),
         ("UPDATE meta SET fence = 1", "a resource has a fence that was not given yet"),
+        (
+            "DELETE FROM event WHERE kind = 'granted'",
+            "T--00 is HANDLE's, and by the events None's",
+        ),
+        (
+            "DELETE FROM event WHERE kind = 'queued'",
+            "3: granted T--00,T--01 ('T', 1) of HANDLE: it",
+        ),
+        ("UPDATE event SET names = 'T--02' WHERE kind = 'granted'", "T--02 is None's, and by the"),
+        (
+            "INSERT INTO event SELECT 9, time, 'queued', backend, type, '', '', handle, 1, '', 1, "
+            "0, 8, 0, NULL, NULL, '', '' FROM event WHERE number = 1",
+            "ticket ('T', 8) is in the events alone",
+        ),
         ("DELETE FROM keeper", "1 handles need a keeper, and there is none"),
     ],
 )
