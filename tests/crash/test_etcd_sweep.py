@@ -20,18 +20,22 @@ import httpx
 import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import finish, release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.event import EventFilter, Kept
-from tests.crash.sweeping import Sweep
+from leasectl.system.clock import boottime_seconds
+from tests.crash.sweeping import EVERY_KILL, Sweep
+from tests.kit.etcd.chronicle import chronicle, grants_in
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import Claim, broken_invariants
 from tests.kit.killing import kill_at
 from tests.kit.loading import load_everything
+from tests.kit.pacing import too_fast
 from tests.kit.story import story_of
 from tests.kit.support import eventually
 
@@ -43,6 +47,10 @@ NO_WAIT = Patience(wait_seconds=0)
 WANTED = ("-q", "-t", "T", "-c", "2", "--ttl", "2s")
 # Of which others are written to every so often: what kills meet as well.
 KEPT = Kept(32 * 4.0, 100_000)
+PACE_SECONDS, AGING_SECONDS = 0.5, 0.1
+# What a command takes besides, on a machine that has other things to do.
+SLACK_SECONDS = 3.0
+HEARD_WITHIN_SECONDS = 0.1
 STRIDE = 25  # of some thousand calls into the system; another part of them on each Python
 
 
@@ -72,17 +80,23 @@ class EtcdSweep:
 
     Attributes:
         sweep: What it has in common with the sweeps on the embedded pool.
+        longest_seconds: How long a command that was to be killed has taken at most.
     """
 
     def __init__(self, hosts: Hosts, folder: Path) -> None:
         self._hosts = hosts
         hosts.keep_events(KEPT)
         self.sweep = Sweep(hosts.new(), folder, backend=hosts.url, capacity=CAPACITY)
+        self.longest_seconds = 0.0
         self._killed: dict[str, str] = {}  # by the ids of their handles: when
 
     def acquire(self) -> list[str]:
         """The arguments of an `acquire`."""
         return ["acquire", "--backend", self._hosts.url, *WANTED]
+
+    def acquire_better(self) -> list[str]:
+        """The same, of one with a priority."""
+        return [*self.acquire(), "--priority", "3"]
 
     def run(self) -> list[str]:
         """The arguments of a `run`."""
@@ -126,11 +140,14 @@ class EtcdSweep:
     def _run(self, args: list[str], arm: Callable[[], None]) -> int:
         """Run a command that is to be killed, and then another; give back what it has told of."""
 
+        start = boottime_seconds()
+
         def work() -> None:
             arm()
             leasectl(self.sweep.cli.state_dir, self.sweep.output, *args)
 
         code = ending(fork(work))
+        self.longest_seconds = max(self.longest_seconds, boottime_seconds() - start)
         assert code in (0, -signal.SIGKILL), (args, code, self.sweep.said())
         with self.sweep.service() as service:
             PoolService(service).show()
@@ -225,3 +242,22 @@ def test_commands_can_be_killed_between_their_requests(sweep: EtcdSweep) -> None
     sweep.kill_in_between(sweep.reacquire, stride=STRIDE)
     sweep.kill_in_between(sweep.run, stride=STRIDE)
     assert sweep.sweep.kills >= 60
+
+
+def test_the_pace_is_kept_and_owed_once_wherever_a_command_is_killed(
+    sweep: EtcdSweep, hosts: Hosts
+) -> None:
+    sweep.sweep.keep_a_keeper()
+    keys = hosts.access.keys
+    hosts.access.pools.change_settings("T", PoolSettings(PACE_SECONDS, 1, AGING_SECONDS))
+    with chronicle(hosts.access.gateway.endpoints[0], keys.prefix) as written:
+        sweep.kill_around_each_request(sweep.acquire_better)
+        if EVERY_KILL:
+            sweep.kill_in_between(sweep.acquire_better, stride=1)
+        grants = grants_in(written.until(hosts.access.gateway.read().revision), keys, "T")
+    hosts.access.pools.change_settings("T", NO_SETTINGS)
+    assert sweep.sweep.kills >= 12
+    assert [grant for grant in grants if grant.passed] == []
+    times = [grant.heard_at for grant in grants]
+    assert too_fast(times, pace=PACE_SECONDS, slack=HEARD_WITHIN_SECONDS) == []
+    assert sweep.longest_seconds < 2 * PACE_SECONDS + SLACK_SECONDS

@@ -20,6 +20,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     Json,
     KeyValue,
+    count,
     created_at,
     delete,
     end_of,
@@ -49,6 +50,18 @@ class Reaped(NamedTuple):
 
     any: bool
     next_at: float | None
+
+
+class Made(NamedTuple):
+    """A claim that was made.
+
+    Args:
+        claim: As it was written.
+        waiting: How many then waited on, in a pool with a pace; 0 also where that isn't known.
+    """
+
+    claim: Claim
+    waiting: int
 
 
 class EtcdClaims:
@@ -90,7 +103,7 @@ class EtcdClaims:
         *,
         waited: float,
         level: float | None = None,
-    ) -> Claim | None:
+    ) -> Made | None:
         """Make a claim of a ticket, if nobody has got in before it.
 
         Args:
@@ -139,20 +152,23 @@ class EtcdClaims:
             then.append(delete(view.rank.key))
         if level is not None:
             then.append(put(keys.pace(pool_type), str(level)))
+            then.append(count(keys.tickets(pool_type)))
         for index, free in enumerate(chosen):
             then.append(delete(free.key))
             then.append(put(keys.resource(pool_type, free.name), str(index)))
         event = event_facts.granted(ticket, claim, waited=waited)
         outcome = self._events.commit(guards, then, [read(held)], events=[event])
+        waiting = 0
         if outcome.succeeded:
             made = claim._replace(revision=outcome.revision)
+            waiting = sum(found.count for found in outcome.answers)
         else:
             (found,) = outcome.answers
             if found.first is None:
                 return None
             made = parse_claim(found.first)  # by an earlier try, whose answer was lost
         self._made.update((name, (pool_type, made)) for name in made.names)
-        return made
+        return Made(made, waiting)
 
     def _none_freed(self, view: QueueView) -> list[Json]:
         """Guard: nothing is free by now for those who are better and only wait for that."""

@@ -45,7 +45,6 @@ class QueueView(NamedTuple):
         named: If no ticket is before it in that sense, those that are and wait for a name each,
             which it can't have.
         others: Likewise, but whatever it wants itself: all that are before it.
-        waiting: How many tickets there are.
         rank: The key that says what the ticket counts with; None for one that counts with 0.
         priority: What it counts with.
         is_ranked: Some ticket has such a key.
@@ -63,7 +62,6 @@ class QueueView(NamedTuple):
     page: tuple[KeyValue, ...]
     named: tuple[KeyValue, ...] = ()
     others: tuple[KeyValue, ...] = ()
-    waiting: int = 1
     rank: KeyValue | None = None
     priority: int = 0
     is_ranked: bool = False
@@ -199,7 +197,6 @@ def _look(
     reads = (
         read(keys.ticket(pool_type, etcd_lease_id)),
         better,
-        count(keys.tickets(pool_type)),
         read_all(keys.ranks(pool_type), keys_only=True),
         read(keys.pool(pool_type)),
         read(keys.settings(pool_type)),
@@ -212,7 +209,7 @@ def _look(
         page,
     )
     outcome = gateway.commit(change.guards, [*change.then, *reads], reads)
-    own, tickets, waiting, ranks, pool, settings, *rest = outcome.answers
+    own, tickets, ranks, pool, settings, *rest = outcome.answers
     pace, grants, frees, *counts, found = rest
     resources, held, alive = (each.count for each in counts)
     counted = priorities(ranks.items)
@@ -235,7 +232,6 @@ def _look(
         resources=resources,
         expired=held - alive,
         page=found.items,
-        waiting=waiting.count,
         rank=next((kv for kv in ranks.items if etcd_lease_id_in(kv) == etcd_lease_id), None),
         priority=priority,
         is_ranked=bool(counted),

@@ -21,8 +21,9 @@ time that the level takes to go, made by who has seen the grant and thus not beg
 then the key is attached to it, guarded by that revision. Where the key has gone, nothing is owed;
 before that, etcd tells how much of the lease is left, so that who comes takes over its count. Etcd
 may count late, as with a new leader, and never early. Whoever is granted something with nobody
-behind has it count, and whoever comes and has to wait for what nobody counts yet. If who was
-granted it was killed before, who comes next waits for one pace at most.
+behind has it count, and whoever has to wait for what nobody counts yet, unless it has counted from
+the start itself and it isn't for long. If none of them lives to do so, who comes next waits for one
+pace at most.
 
 Who has counted to the end and is passed by someone better, who hasn't, takes the key away.
 """

@@ -43,6 +43,8 @@ from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, Request
 from leasectl.system.clock import Clock, earliest
 
+# By so much it may delay who comes next that whoever waits for the time was killed.
+_WORTH_COUNTING_SECONDS = 5.0
 NOTHING_REAPED = Reaped(any=False, next_at=None)
 
 
@@ -175,11 +177,13 @@ class EtcdQueues:
         return Outlook(is_head=True, is_behind=own.named_before > 0, look_again_at=look_again_at)
 
     def _until_next_grant(self, own: EtcdTicket, owed: Owed) -> float:
-        """How long the pool's pace has it wait; who came after the last grant asks etcd once."""
-        if own.left(owed) and own.is_late_for(owed):
-            if owed.counted_by:
+        """How long the pool's pace has it wait, in seconds; 0 if it doesn't."""
+        left = own.left(owed)
+        if left and own.begin_to_count(owed):
+            is_late = own.ticket.number > owed.since
+            if is_late and owed.counted_by:
                 own.catch_up(owed, self._paces.counted(owed))
-            else:
+            elif not owed.counted_by and (is_late or left > _WORTH_COUNTING_SECONDS):
                 self._paces.have_counted(own.request.type, owed)
         return own.left(owed)
 
@@ -198,7 +202,7 @@ class EtcdQueues:
         owed = own.owed(view)
         level = owed.after_grant(own.counted(owed)) if owed.settings.pace_seconds else None
         try:
-            claim = self._claims.make(
+            made = self._claims.make(
                 own.ticket,
                 own.etcd_lease_id,
                 renewed,
@@ -212,12 +216,13 @@ class EtcdQueues:
         except BackendUnreachable:
             own.doubt_claim()
             raise
-        if claim is None:
+        if made is None:
             return None
-        if level is not None and view.waiting == 1:  # else there is somebody who counts
-            owed = owed._replace(level=level, since=claim.revision, written=claim.revision)
+        if level is not None and not made.waiting:  # else there is somebody who counts
+            revision = made.claim.revision
+            owed = owed._replace(level=level, since=revision, written=revision)
             self._paces.have_counted(own.request.type, owed)
-        return self._granted(own, claim, renewed)
+        return self._granted(own, made.claim, renewed)
 
     def _granted(self, own: EtcdTicket, claim: Claim, renewed: float) -> tuple[Lease, ...]:
         expires = claim.lease_duration_seconds is not None

@@ -66,7 +66,7 @@ class EtcdTicket:
         self._settings = NO_SETTINGS
         self._seen: QueueView | None = None
         self._grants = GrantWatch()
-        self._asked_for = 0  # the revision of the last grant of which it has asked etcd
+        self._counting = 0  # the revision of the last grant since which it has waited for the time
         self._due: tuple[QueueView, tuple[Free, ...]] | None = None  # what there is when it is time
         self._unused: QueueView | None = None  # what was seen when it came to the head
         self._too_little: QueueView | None = None  # what was seen there last
@@ -176,10 +176,10 @@ class EtcdTicket:
         """How long it takes until the next grant, as far as it has counted; 0 for no time."""
         return owed.paid_in(self.counted(owed))
 
-    def is_late_for(self, owed: Owed) -> bool:
-        """Whether it was put after the last grant; for the first who asks for that grant."""
-        is_first, self._asked_for = self._asked_for != owed.since, owed.since
-        return is_first and self.ticket.number > owed.since
+    def begin_to_count(self, owed: Owed) -> bool:
+        """Whether it is for the first time that it waits for the time after that grant."""
+        is_first, self._counting = self._counting != owed.since, owed.since
+        return is_first
 
     def catch_up(self, owed: Owed, counted_seconds: float) -> None:
         """Somebody else has counted that long since that grant."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.waiting.listeners import Listeners
-from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind
+from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind, for_the_pace
 
 
 class Sleeper:
@@ -51,6 +51,19 @@ class TestListeners:
         assert listeners.put(Sleeper(), target(1, revision=6))
         assert set(listeners.revisions) == {TICKETS, FREES, ALIVES, POOL, SETTINGS}
         assert not any(listeners.put(Sleeper(), target(n, revision=6 + n)) for n in range(2, 100))
+
+    def test_of_what_is_quiet_who_listens_is_told_and_not_woken(self) -> None:
+        listeners, sleeper, late = Listeners(), Sleeper(), Sleeper()
+        paced = for_the_pace(KEYS, "T", 1, 5)
+        grants = next(each for each in paced.watched if each.is_quiet)
+        listeners.put(sleeper, paced)
+        told = event(KEYS.grants("T"), 9)
+        listeners.tell(grants, [event(KEYS.grants("T"), 5), told])
+        assert (sleeper.noted, sleeper.woken) == ([told], [])
+        listeners.tell(grants, [event(KEYS.grants("T"), 12)])
+        assert len(sleeper.noted) == 2  # it is told of each
+        listeners.put(late, for_the_pace(KEYS, "T", 2, 10))
+        assert late.woken == []
 
     def test_who_is_left_alone_goes_on_with_the_stream_that_there_is(self) -> None:
         listeners, first, second = Listeners(), Sleeper(), Sleeper()
