@@ -60,8 +60,8 @@ class Timeline:
     """What happened in one pool.
 
     Attributes:
-        first: When the first event was; None as long as there is none.
-        last: When the last was.
+        first: The earliest time of an event; None as long as there is none.
+        last: The latest.
         grants: When each grant was, with its wait in seconds and its count, in their order.
         ended: When each lease ended, with its hold in seconds, one for each name.
         gave_up: When each ticket ended without a grant.
@@ -95,9 +95,11 @@ class Timeline:
 
     def add(self, event: Event) -> None:
         """Add what happened next."""
-        if self.first is None:
+        if self.first is None or event.time < self.first:
             self.first = event.time
         self.last = max(self.last, event.time)
+        if self._changes and event.time < self._changes[-1].time:
+            self._put_right(event.time)
         kind = event.kind
         if kind == "queued":
             self._open_waits[_waiter(event)] = event.ticket, event.time
@@ -162,6 +164,13 @@ class Timeline:
             return _capacities(self._changes, 0, -math.inf)
         return []
 
+    def _put_right(self, at: float) -> None:
+        """Have no change of the pool be later than what came after it, whatever its clock said."""
+        n = len(self._changes)
+        while n and self._changes[n - 1].time > at:
+            n -= 1
+            self._changes[n] = self._changes[n]._replace(time=at)
+
     def _arrive(self, at: float) -> None:
         self.arrival = at if self.arrival is None else min(self.arrival, at)
 
@@ -219,15 +228,12 @@ def timelines(events: Iterable[Event]) -> dict[str, Timeline]:
 
 
 def _capacities(changes: Sequence[Event], there: int, at: float) -> list[tuple[float, int]]:
-    """From when on there were how many, known how many there were at one time.
-
-    Of times that don't fit the order, the later are right.
-    """
-    known = max((n + 1 for n, change in enumerate(changes) if change.time <= at), default=0)
+    """From when on there were how many, known how many there were at one time."""
+    known = sum(change.time <= at for change in changes)
     before = there
     steps: list[tuple[float, int]] = []
     for change in reversed(changes[:known]):
-        steps.append((min(change.time, steps[-1][0] if steps else change.time), before))
+        steps.append((change.time, before))
         before = 0 if change.kind == "pool made" else max(0, before - gained(change))
     steps.append((-math.inf, before))
     steps.reverse()

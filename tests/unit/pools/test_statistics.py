@@ -214,6 +214,15 @@ def test_a_clock_that_went_back_makes_no_negative_times(log: Log) -> None:
     assert set(series_of(log.timeline(), steps=5).held) == {0.0}
 
 
+def test_what_was_written_by_a_clock_that_was_ahead_hides_nothing(log: Log) -> None:
+    log.pool(9e8, 1)
+    log.grant(100, "a", wait=0.0)
+    log.release(150, "a", hold=50.0)
+    found = statistics(log.events, window(None, 200))
+    assert (found.grants, found.since) == (1, START + 100)
+    assert found.utilisation == pytest.approx(0.5)
+
+
 def test_how_long_it_took_is_what_the_event_says_whatever_the_clock_did(log: Log) -> None:
     log.grant(0, "a", wait=5.0)
     log.release(4000, "a", hold=20.0)
