@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from typing import Callable, TypeVar
 
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY
 from leasectl.pools.simulation.jobs import MOST_JOBS, Arrival
 from leasectl.text.durations import parse_duration
+from leasectl.text.moments import parse_moment
 from leasectl.text.naming import check_name
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest
@@ -136,14 +136,11 @@ def _is_number_or_date(cell: str) -> bool:
 
 
 def _date(text: str) -> float | None:
-    """A time as RFC 3339 has it, in seconds since the epoch; None for anything else."""
-    if "T" not in text:
-        return None
+    """A date, in seconds since the epoch; None for anything else."""
     try:
-        date = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        return parse_moment(text, 0.0) if text[4:5] == "-" else None
+    except InvalidRequest:
         return None
-    return (date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _count(text: str) -> int:

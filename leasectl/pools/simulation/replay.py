@@ -1,8 +1,9 @@
 """Jobs as they really came, told by a pool's events.
 
-Of each acquisition that was asked for, its arrival is when the request was made, and its holds are
-what its leases were held for. What is missing is made up: who holds when the record ends, or waits,
-will hold for as long as others; who held before it begins came when it was granted.
+Of each acquisition that was asked for, its arrival is when its ticket was put, as tickets make the
+order, and its holds are what its leases were held for. What is missing is made up: who holds when
+the record ends, or waits, will hold for as long as others; who held before it begins came when it
+was granted.
 """
 
 from __future__ import annotations
@@ -144,8 +145,6 @@ class _Record:
     def _grant(self, event: Event) -> None:
         found = self._known(event)
         found.granted_at = event.time
-        if event.wait_seconds is not None:
-            found.asked_at = event.time - event.wait_seconds
         found.count = len(event.names) or event.count
         for name in event.names:
             found.held[name] = event.time

@@ -88,7 +88,7 @@ class TestArrivalFiles:
         assert parse_arrivals_file("90\n1m\n", "f") == [Arrival(60.0), Arrival(90.0)]
 
     def test_dates_count_from_the_first(self) -> None:
-        text = "at\n2026-11-22T09:00:00Z\n2026-11-22T10:00:30+01:00\n2026-11-22T09:01:00.5\n"
+        text = "at\n2026-11-22T09:00:00Z\n2026-11-22T10:00:30+01:00\n2026-11-22T09:01:00.500\n"
         assert [each.at for each in parse_arrivals_file(text, "f")] == [0, 30, 60.5]
 
     def test_those_of_one_time_keep_their_order(self) -> None:
