@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from leasectl.cli import options, time_options
-from leasectl.cli.command import WHAT, new_command, option, word
+from leasectl.cli.command import OUTPUT, WHAT, new_command, option, word
 from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
 from leasectl.cli.picture import look_of_pictures, picture, width_of_pictures
@@ -54,6 +54,7 @@ _MAKES_SOME = "each acquire and release makes some, and each change of a pool"
 )
 @time_options.since
 @time_options.until
+@option("--no-picture", is_flag=True, group=OUTPUT, help="Only the tables.")
 @plot_option
 @options.json_output
 @options.backend
@@ -62,14 +63,15 @@ def command(
     pool_type: str | None,
     since: float | None,
     until: float | None,
+    no_picture: bool,
     plot_file: PlotFile | None,
     as_json: bool,
     backend: str | None,
 ) -> None:
     """Show what came of leases, in numbers and as a picture.
 
-    PEAK/MIN is the most grants within any minute. USED is the share of all resources' time in which
-    they were held. GAVE UP are requests that ended without a grant, LOST leases that
+    PEAK/MIN is the most grants within any minute. UTILISATION is the share of all resources' time
+    in which they were held. GAVE UP are requests that ended without a grant, LOST leases that
     ended against their holders' will, TAKEN BACK those whose holders had died. WAIT is of what was
     granted, HOLD of what ended, each by its median, the 95th percentile (nearest rank) and the
     longest. ADVISED PACE spreads grants that would else come all at once, at next to no cost: the
@@ -99,7 +101,7 @@ def command(
     if not rows:
         note(_nothing_known(pool_type, since, until))
     elif not as_json:
-        show(_shown(found, drawn))
+        show(_shown(found, [] if no_picture else drawn))
     if plot_file is not None and drawn:
         plot(drawn, plot_file, title=_heading(found))
     elif plot_file is not None:

@@ -24,7 +24,7 @@ def statistics_tables(found: Mapping[str, Statistics], look: Look) -> str:
             _POOL,
             Column("GRANTS", right=True),
             Column("PEAK/MIN", right=True),
-            Column("USED", right=True),
+            Column("UTILISATION", right=True),
             Column("GAVE UP", right=True, colour=_marked),
             Column("LOST", right=True, colour=_marked),
             Column("TAKEN BACK", right=True, colour=_marked),

@@ -86,12 +86,19 @@ class TestNumbers:
     def test_people_get_tables_and_a_picture_that_fit_80_columns(self, past: Cli) -> None:
         shown = past.ok("stats").splitlines()
         assert re.fullmatch(r"T, [\d-]+ [\d:]+ to [\d-]+ [\d:]+ UTC", shown[0])
-        assert " ".join(shown[2].split()) == "POOL GRANTS PEAK/MIN USED GAVE UP LOST TAKEN BACK"
+        assert (
+            " ".join(shown[2].split()) == "POOL GRANTS PEAK/MIN UTILISATION GAVE UP LOST TAKEN BACK"
+        )
         assert shown[3].split() == ["T", "20", "2", "83%", "0", "0", "20"]
         assert shown[6].split() == ["T", "4h", "9h", "9h", "1h", "1h", "1h", "25m"]
         assert "     held, of 2" in shown
         assert "█" in "".join(shown)
         assert all(cells(line) <= 80 for line in shown)
+
+    def test_the_picture_can_be_left_out(self, past: Cli) -> None:
+        whole, tables = past.ok("stats"), past.ok("stats", "--no-picture")
+        assert len(tables.splitlines()) == 7
+        assert whole.splitlines()[2:6] == tables.splitlines()[2:6]
 
     def test_a_window_leaves_out_what_was_before_and_after(self, past: Cli) -> None:
         def grants(*args: str) -> int:
