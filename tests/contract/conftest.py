@@ -19,18 +19,8 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
     "local": lambda request, folder: LocalWorld(folder / "state"),
     "etcd": lambda request, folder: EtcdWorld(request.getfixturevalue("etcd"), folder),
 }
-# What a world doesn't keep yet: an order by priority and ageing, a pace, or events.
-TO_COME: dict[str, set[str]] = {
-    "etcd": {"events of the dead"},
-}
 # Servers are there on one Python only: see scripts/test.
 SERVERS = ("etcd",)
-
-
-def skip_if_to_come(request: pytest.FixtureRequest, what: str) -> None:
-    """Skip a test of what the world that it runs in doesn't do yet."""
-    if what in TO_COME.get(request.node.callspec.params["world"], ()):
-        pytest.skip(f"this engine keeps no {what} yet")
 
 
 @pytest.fixture(

@@ -9,18 +9,12 @@ from leasectl.errors import NoLease, NotAllowed
 from leasectl.model import Lease, Request
 from leasectl.state.event import Event, EventFilter, EventKind
 from leasectl.system.poll import is_readable
-from tests.contract.conftest import skip_if_to_come
 from tests.contract.world import Client, World
 from tests.kit.story import story_of
 from tests.kit.support import eventually
 
 ONE = Request("T")
 TWO = Request("T", count=2)
-
-
-@pytest.fixture(autouse=True)
-def _events_are_written(request: pytest.FixtureRequest) -> None:
-    skip_if_to_come(request, "events")
 
 
 def make_pool(world: World, capacity: int, pool_type: str = "T") -> None:
@@ -196,8 +190,7 @@ class TestNoGrant:
         assert gave_up.reason == "released while it waited"
         assert round(gave_up.wait_seconds or 0.0) == 3
 
-    def test_who_died_gave_up(self, request: pytest.FixtureRequest, world: World) -> None:
-        skip_if_to_come(request, "events of the dead")
+    def test_who_died_gave_up(self, world: World) -> None:
         make_pool(world, 1)
         holder, dead = world.client(), world.client()
         holder.acquire(ONE)

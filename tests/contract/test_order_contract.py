@@ -9,16 +9,10 @@ from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Lease, Request
-from tests.contract.conftest import skip_if_to_come
 from tests.contract.world import Client, Pending, World
 from tests.kit.support import eventually
 
 AGING = 100.0
-
-
-@pytest.fixture(autouse=True)
-def _order_is_kept(request: pytest.FixtureRequest) -> None:
-    skip_if_to_come(request, "order")
 
 
 def one(priority: int = 0, *, name: str | None = None) -> Request:

@@ -11,7 +11,6 @@ from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Lease, Request
-from tests.contract.conftest import skip_if_to_come
 from tests.contract.world import Client, Pending, World
 from tests.kit.pacing import too_fast
 from tests.kit.support import eventually
@@ -22,11 +21,6 @@ LATE = 2.0
 ONE = Request("T")
 A = Request("A")
 EITHER = Request("A", other_types=("B",))
-
-
-@pytest.fixture(autouse=True)
-def _pace_is_kept(request: pytest.FixtureRequest) -> None:
-    skip_if_to_come(request, "pace")
 
 
 def make_pool(

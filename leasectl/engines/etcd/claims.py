@@ -142,6 +142,7 @@ class EtcdClaims:
         then = [
             delete(keys.ticket(*claim_id)),
             delete(keys.waiting(claimant.claim_key, etcd_lease_id)),
+            delete(keys.queued(*claim_id)),
             put(keys.grants(pool_type), str(number)),
             put(held, encode_claim(claim)),
             put(keys.alive(*claim_id), "", etcd_lease_id=attached),

@@ -21,6 +21,7 @@ key                                     stands for                              
 ``owned/<state id>/<claim key>/<id>``   that claim is found by that claim key        no
 ``ticket/<type>/<id>``                  a position in the queue                      always
 ``waiting/<state id>/<claim key>/<id>`` so is that ticket                            always
+``queued/<type>/<id>``                  that ticket, until somebody tells of its end no
 ``event/<bucket>/<type>/<token>``       something that happened                      always
 ``bucket/now``                          the bucket that events are written to now    always
 ``bucket/kept/<bucket>``                a bucket of events that are kept             always
@@ -135,6 +136,12 @@ class Keys:
 
     def rank(self, pool_type: str, rank: str, etcd_lease_id: int) -> str:
         return f"{self.ranks(pool_type)}{rank}/{etcd_lease_id:016x}"
+
+    def queueds(self, pool_type: str) -> str:
+        return f"{self.prefix}queued/{pool_type}/"
+
+    def queued(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.queueds(pool_type)}{etcd_lease_id:016x}"
 
     def all_owned_here(self) -> str:
         return f"{self.prefix}owned/{self._state_id}/"

@@ -40,6 +40,7 @@ class QueueView(NamedTuple):
         grants: The number of its last grant, if there was one.
         resources: How many there are.
         expired: How many claims have run out and are still written down.
+        died: How many tickets have gone by themselves, of which nobody has told.
         page: What is free, as far as the ticket wants it and in the order in which it is taken; or
             the named resource, free or not, if it wants that.
         named: If no ticket is before it in that sense, those that are and wait for a name each,
@@ -62,6 +63,7 @@ class QueueView(NamedTuple):
     page: tuple[KeyValue, ...]
     named: tuple[KeyValue, ...] = ()
     others: tuple[KeyValue, ...] = ()
+    died: int = 0
     rank: KeyValue | None = None
     priority: int = 0
     is_ranked: bool = False
@@ -197,6 +199,8 @@ def _look(
     reads = (
         read(keys.ticket(pool_type, etcd_lease_id)),
         better,
+        count(keys.tickets(pool_type)),
+        count(keys.queueds(pool_type)),
         read_all(keys.ranks(pool_type), keys_only=True),
         read(keys.pool(pool_type)),
         read(keys.settings(pool_type)),
@@ -209,7 +213,7 @@ def _look(
         page,
     )
     outcome = gateway.commit(change.guards, [*change.then, *reads], reads)
-    own, tickets, ranks, pool, settings, *rest = outcome.answers
+    own, tickets, waiting, queued, ranks, pool, settings, *rest = outcome.answers
     pace, grants, frees, *counts, found = rest
     resources, held, alive = (each.count for each in counts)
     counted = priorities(ranks.items)
@@ -232,6 +236,7 @@ def _look(
         resources=resources,
         expired=held - alive,
         page=found.items,
+        died=queued.count - waiting.count,
         rank=next((kv for kv in ranks.items if etcd_lease_id_in(kv) == etcd_lease_id), None),
         priority=priority,
         is_ranked=bool(counted),

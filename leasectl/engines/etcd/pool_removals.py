@@ -109,6 +109,7 @@ class PoolRemovals:
                     delete(keys.settings(pool_type)),
                     delete(keys.pace(pool_type)),
                     delete_all(keys.tickets(pool_type)),
+                    delete_all(keys.queueds(pool_type)),
                     delete_all(keys.ranks(pool_type)),
                 ],
                 [read(pool.key)],

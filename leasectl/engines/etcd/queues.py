@@ -156,6 +156,8 @@ class EtcdQueues:
             view = own.take_view() or self._look(own)
             if view.before is not None:
                 return self._wait_behind(own, view)
+            if view.died:
+                self._withdrawals.reap(own.request.type)
             reaped = self._claims.reap(own.request.type) if view.expired else NOTHING_REAPED
             if reaped.any:
                 continue
@@ -319,6 +321,7 @@ class EtcdQueues:
                 [
                     put(key, record, etcd_lease_id=own.etcd_lease_id),
                     put(waiting, pool_type, etcd_lease_id=own.etcd_lease_id),
+                    put(keys.queued(pool_type, own.etcd_lease_id), record),
                     *(put(each, "", etcd_lease_id=own.etcd_lease_id) for each in ranks),
                 ],
                 [read(key)],

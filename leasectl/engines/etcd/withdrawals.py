@@ -1,4 +1,9 @@
-"""Tickets in etcd that are taken away without having become a claim, and what is told of them."""
+"""Tickets in etcd that end without having become a claim, and what is told of them.
+
+A dead waiter's ticket is deleted by etcd, which tells nobody. So each ticket is written down twice,
+the second time attached to nothing (``queued/``). Whoever takes that away, with the claim or later,
+is who tells of the ticket's end; those of an older version have none.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +24,16 @@ from leasectl.engines.etcd.gateway.requests import (
     read,
     read_all,
 )
-from leasectl.engines.etcd.key_values import claim_id_in
+from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import parse_ticket
-from leasectl.engines.event_words import WITHDRAWN
+from leasectl.engines.event_words import WAITER_DIED, WITHDRAWN
 from leasectl.errors import CorruptState
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 
-# Each takes an operation, and another for its event.
-_AT_ONCE = 50
+# Each takes two operations, and another for its event.
+_AT_ONCE = 40
 
 
 class Rest(NamedTuple):
@@ -86,19 +91,39 @@ class EtcdWithdrawals:
             Whether it is no claim.
         """
         keys = self._keys
-        outcome = self._events.commit(
-            [absent(keys.held(*claim_id)), created_at(keys.ticket(*claim_id), number)],
-            [
-                delete(keys.ticket(*claim_id)),
-                delete(keys.waiting(claim_key, claim_id.etcd_lease_id)),
-            ],
-            [read(keys.held(*claim_id))],
-            events=events,
-        )
-        is_claim = any(found.first for found in outcome.answers)
+        ticket, queued = keys.ticket(*claim_id), keys.queued(*claim_id)
+        then = [
+            delete(ticket),
+            delete(queued),
+            delete(keys.waiting(claim_key, claim_id.etcd_lease_id)),
+        ]
+        guards = [absent(keys.held(*claim_id)), created_at(queued, number)]
+        found = [read(keys.held(*claim_id)), read(ticket)]
+        outcome = self._events.commit(guards, then, found, events=events)
+        if not outcome.succeeded and outcome.answers[1].first is not None:
+            # It is of an older version.
+            guards = [absent(keys.held(*claim_id)), created_at(ticket, number)]
+            outcome = self._events.commit(guards, then, found, events=events)
+        is_claim = not outcome.succeeded and outcome.answers[0].first is not None
         if not is_claim:
             revoke_unused(self._gateway, claim_id.etcd_lease_id)
         return not is_claim
+
+    def reap(self, pool_type: str) -> None:
+        """Tell of tickets that have gone by themselves, if nobody has."""
+        keys = self._keys
+        queued, tickets = self._gateway.read(
+            read_all(keys.queueds(pool_type)), read_all(keys.tickets(pool_type), keys_only=True)
+        ).answers
+        living = {etcd_lease_id_in(kv) for kv in tickets.items}
+        for kv in queued.items:
+            claim_id = ClaimId(pool_type, etcd_lease_id_in(kv))
+            if claim_id.etcd_lease_id not in living:
+                self._events.commit(
+                    [created_at(kv.key, kv.create_revision)],
+                    [delete(kv.key)],
+                    events=self._events_of(pool_type, kv, WAITER_DIED),
+                )
 
     def drop_most(self, pool_type: str, pool: KeyValue, why: str) -> Rest:
         """Take away the tickets of a pool, as long as it is there, but for so few at the end.
@@ -119,7 +144,10 @@ class EtcdWithdrawals:
                 guards.append(none_created_after(prefix, outcome.revision))
                 return Rest(guards, events)
             guards.append(created_at(pool.key, pool.create_revision))
-            self._events.commit(guards, [delete(kv.key) for kv in tickets], events=events)
+            ids = map(etcd_lease_id_in, tickets)
+            dropped = [delete(kv.key) for kv in tickets]
+            dropped += [delete(self._keys.queued(pool_type, each)) for each in ids]
+            self._events.commit(guards, dropped, events=events)
 
     def _events_of(self, pool_type: str, ticket: KeyValue, why: str) -> list[Event]:
         try:
