@@ -14,6 +14,7 @@ from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.pools.admin import PoolService
+from leasectl.pools.settings import describe
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
         state: free
         min-count: 2
         max-count: 5
+        pace: 20s               # ours, as are burst and aging
+
+    A pool's pace, burst and aging are as in pool set: what the file doesn't name stays as it is, so
+    a list of Boskos' takes no pace away; 0 does.
 
     Missing resources are added, and free ones that it doesn't list removed. Held ones stay in
     any case; apply again to remove them once they are free. Pools that the file doesn't name stay
@@ -80,19 +85,22 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
 
 
 def _is_change(change: PoolChange) -> bool:
-    return change.new or bool(change.added + change.moved + change.removed)
+    changed = change.added + change.moved + change.removed
+    return change.new or bool(changed) or change.settings is not None
 
 
 def _done(change: PoolChange) -> str:
     gained = change.added + change.moved
+    grants = "" if change.settings is None else describe(change.settings)
     if change.new:
-        return f"created with {counted(len(gained), 'resource')}{_examples(gained)}"
+        made = f"created with {counted(len(gained), 'resource')}{_examples(gained)}"
+        return f"{made}; {grants}" if grants else made
     parts = [
         f"{len(names)} {what}{_examples(names)}"
         for what, names in (("added", gained), ("removed", change.removed))
         if names
     ]
-    return ", ".join(parts) if parts else "unchanged"
+    return ", ".join([*parts, *([grants] if grants else [])]) or "unchanged"
 
 
 def _warn_of_the_rest(change: PoolChange) -> None:

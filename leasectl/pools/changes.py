@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from leasectl.engines.facts import Pool
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
+from leasectl.pools.settings import changed
 from leasectl.text.naming import next_names
 
 
@@ -26,6 +27,7 @@ class PoolChange(NamedTuple):
         removed: Free resources that it is not to have, those given up to others included.
         staying: Resources that it is not to have, but that are held.
         awaited: Resources that it is to have, but that are held in another pool.
+        settings: How it is to grant; None where it does so already.
     """
 
     type: str
@@ -35,6 +37,7 @@ class PoolChange(NamedTuple):
     removed: tuple[str, ...] = ()
     staying: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
+    settings: PoolSettings | None = None
 
 
 def plan(definitions: Iterable[Definition], pools: Iterable[Pool]) -> tuple[PoolChange, ...]:
@@ -62,9 +65,20 @@ class _Plan:
 
     def changes(self) -> tuple[PoolChange, ...]:
         return tuple(
-            self._named(each) if isinstance(each, NamedPool) else self._counted(each)
+            (self._named(each) if isinstance(each, NamedPool) else self._counted(each))._replace(
+                settings=self._settings(each)
+            )
             for each in self._definitions
         )
+
+    def _settings(self, wanted: Definition) -> PoolSettings | None:
+        pool = self._pools.get(wanted.type)
+        before = NO_SETTINGS if pool is None else pool.settings
+        try:
+            after = changed(before, wanted.settings)
+        except InvalidRequest as error:
+            raise InvalidRequest(f'pool "{wanted.type}": {error}') from None
+        return after if after != before else None
 
     def _named(self, wanted: NamedPool) -> PoolChange:
         missing = [name for name in wanted.names if self._pool_of.get(name) != wanted.type]
@@ -135,8 +149,10 @@ def carry_out(changes: Sequence[PoolChange], pools: PoolAdmin) -> tuple[PoolChan
     """
     for change in changes:
         if change.new:
-            pools.create_pool(change.type, change.added)
-        elif change.added:
+            pools.create_pool(change.type, change.added, settings=change.settings or NO_SETTINGS)
+        elif change.settings is not None:
+            pools.change_settings(change.type, change.settings)
+        if change.added and not change.new:
             pools.add_resources(change.type, change.added)
     changes = [_remove(change, pools) for change in changes]
     stayed = {name for change in changes for name in change.staying}

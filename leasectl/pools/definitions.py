@@ -10,6 +10,7 @@
       state: dirty
       min-count: 1
       max-count: 4
+      pace: 20s                 # of ours, as are burst and aging: what isn't there stays as it is
 
 The form is that of ``ResourceEntry`` and ``ValidateConfig`` in kubernetes-sigs/boskos,
 common/common.go and common/config.go. What such a list asks of Boskos beyond pools (states,
@@ -20,16 +21,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
+from leasectl.engines.facts import PoolSettings
 from leasectl.errors import InvalidRequest
 from leasectl.pools.documents import Fields, Items, Part, Scalar, parse_document, refusal
+from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed
+from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
 
-_READ = ("type", "state", "names", "min-count", "max-count")
+# Ours, which Boskos passes over.
+_SETTINGS = ("pace", "burst", "aging")
+_READ = ("type", "state", "names", "min-count", "max-count", *_SETTINGS)
 _READ_OVER = ("lifespan", "config", "needs")
+_PACED = PoolSettings(pace_seconds=1.0)
 _COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # What each can be; nothing is made up to max-count.
 _RANGES = {"min-count": (0, MOST_AT_ONCE), "max-count": (1, 999_999_999)}
@@ -40,6 +47,7 @@ class NamedPool(NamedTuple):
 
     type: str
     names: tuple[str, ...]
+    settings: SettingsChange = NO_CHANGE
 
 
 class CountedPool(NamedTuple):
@@ -48,6 +56,7 @@ class CountedPool(NamedTuple):
     type: str
     at_least: int
     at_most: int
+    settings: SettingsChange = NO_CHANGE
 
 
 Definition = Union[NamedPool, CountedPool]
@@ -82,6 +91,7 @@ class _Reader:
         self._named: dict[str, list[str]] = {}
         self._counted: dict[str, CountedPool] = {}
         self._order: dict[str, None] = {}
+        self._settings: dict[str, SettingsChange] = {}
         self._seen: dict[str, tuple[str, int | None]] = {}
         self._total = 0
         self._notes: dict[str, dict[int | None, None]] = {}  # the lines of each
@@ -97,9 +107,9 @@ class _Reader:
         for number, entry in enumerate(entries.items):
             self._entry(entry, f"resources[{number}]")
         pools: list[Definition] = [
-            self._counted[each]
+            self._counted[each]._replace(settings=self._settings[each])
             if each in self._counted
-            else NamedPool(each, tuple(self._named[each]))
+            else NamedPool(each, tuple(self._named[each]), self._settings[each])
             for each in self._order
         ]
         return Definitions(tuple(pools), self._notes_in_order())
@@ -127,6 +137,7 @@ class _Reader:
                 entry, f'{path}: pool "{pool_type}" is there twice, and not by names alone'
             )
         self._order[pool_type] = None
+        self._add_settings(pool_type, fields, path)
         if names is None:
             self._counted[pool_type] = self._counts(pool_type, entry, fields, path)
         else:
@@ -161,6 +172,34 @@ class _Reader:
             self._seen[name] = (pool_type, value.line)
             mine.append(name)
         self._count_in(len(names.items), names)
+
+    def _add_settings(self, pool_type: str, fields: Mapping[str, Part], path: str) -> None:
+        """Take in how a pool is to grant; several entries of one pool may each say some of it."""
+        said: dict[str, Any] = self._settings.get(pool_type, NO_CHANGE)._asdict()
+        for key in (each for each in _SETTINGS if each in fields):
+            name = key if key == "burst" else f"{key}_seconds"
+            if said[name] is not None:
+                raise self._refused(
+                    fields[key], f'{path}: {key} of pool "{pool_type}" is there twice'
+                )
+            said[name] = self._setting(key, self._scalar(fields[key], f"{path}.{key}"), path)
+            try:
+                # Whether it goes with what the pool has is seen later.
+                changed(_PACED, SettingsChange(**{name: said[name]}))
+            except InvalidRequest as error:
+                raise self._refused(fields[key], f"{path}: {error}") from None
+        self._settings[pool_type] = SettingsChange(**said)
+
+    def _setting(self, key: str, value: Scalar, path: str) -> float | int:
+        if key == "burst":
+            if not value.plain or not _COUNT.fullmatch(value.text) or len(value.text) > 9:
+                said = printable(value.text)
+                raise self._refused(value, f'{path}.burst: "{said}" is no whole number')
+            return int(value.text)
+        try:
+            return parse_duration(value.text)
+        except InvalidRequest as error:
+            raise self._refused(value, f"{path}.{key}: {error}") from None
 
     def _counts(
         self, pool_type: str, entry: Fields, fields: Mapping[str, Part], path: str

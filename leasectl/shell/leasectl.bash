@@ -3,7 +3,8 @@
 #
 #   source <(leasectl init bash)          or          source "$LEASE_PROXY_CLIENT_SH"
 #
-#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--guard] [--ttl=1h] [--jitter=10m] [--var=NAME] [-q]
+#   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--guard] [--ttl=1h] [--priority=N] [--jitter=10m]
+#                   [--start-jitter=5m] [--var=NAME] [-q]
 #                   -t TYPE -t TYPE ...    one lease, of whichever type is free first
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
 #   lease__reacquire --handle=H [--var=NAME]
@@ -463,7 +464,7 @@ _lease__err_leave() {
 lease__acquire() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__types=() _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
-  local _lease__store='' _lease__guard=''
+  local _lease__store='' _lease__guard='' _lease__priority='' _lease__start_jitter=''
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
   while (($#)); do
     case $1 in
@@ -478,14 +479,16 @@ lease__acquire() {
         continue
         ;;
     esac
-    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --jitter --var --store -q ' "$@" || return 1
+    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --priority --jitter --start-jitter --var --store -q ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       -t | --type) _lease__types+=("$_lease__value") ;;
       -c | --count) _lease__count=$_lease__value ;;
       --scope) _lease__scope=$_lease__value ;;
       --ttl) _lease__ttl=$_lease__value ;;
+      --priority) _lease__check_priority "$_lease__value" && _lease__priority=$_lease__value || return 1 ;;
       --jitter) _lease__jitter=$_lease__value ;;
+      --start-jitter) _lease__start_jitter=$_lease__value ;;
       --var) _lease__check_variable lease__acquire "$_lease__value" && _lease__var=$_lease__value || return 1 ;;
       --store) _lease__store=$_lease__value ;;
     esac
@@ -510,7 +513,9 @@ lease__acquire() {
   # --step-pid is a guard, too, but of the wait alone where the server holds the lease for the whole job.
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--${_lease__guard:-step}-pid=$$")
   [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")
+  [ -z "$_lease__priority" ] || _lease__arguments+=("--priority=$_lease__priority")
   [ -z "$_lease__jitter" ] || _lease__arguments+=("--jitter=$_lease__jitter")
+  [ -z "$_lease__start_jitter" ] || _lease__arguments+=("--start-jitter=$_lease__start_jitter")
   [ -z "$_lease__quiet" ] || _lease__arguments+=(--quiet)
   _lease__obtain lease__acquire acquire "${_lease__arguments[@]}"
 }
@@ -726,7 +731,15 @@ _lease__check_acquire() {
     return 1
   fi
   [ -z "$_lease__ttl" ] || _lease__check_duration lease__acquire "$_lease__ttl" || return 1
+  [ -z "$_lease__start_jitter" ] || _lease__check_duration lease__acquire "$_lease__start_jitter" || return 1
   [ -z "$_lease__jitter" ] || _lease__check_duration lease__acquire "$_lease__jitter"
+}
+
+_lease__check_priority() { # <text>
+  local _lease__pattern='^-?(0|[1-9][0-9]?|100)$'
+  [[ $1 =~ $_lease__pattern ]] && return 0
+  _lease__complain lease__acquire "priority \"$1\" is no number from -100 to 100"
+  return 1
 }
 
 _lease__check_types() {
@@ -1029,7 +1042,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   lease__release_stored lease__cat _lease__read_names \
   lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
-  _lease__check_variable _lease__check_acquire _lease__check_types _lease__check_release \
+  _lease__check_variable _lease__check_priority _lease__check_acquire _lease__check_types _lease__check_release \
   _lease__check_duration _lease__find_cli _lease__obtain \
   _lease__deliver _lease__wait_for _lease__start_leasectl _lease__call_leasectl \
   _lease__open_pipe _lease__script_is_gone _lease__stop_waiting \

@@ -374,3 +374,30 @@ def test_files_are_completed(cli: Cli) -> None:
         COMP_CWORD="4",
     ).finish()
     assert completed.out == "file,pool\n"
+
+
+def test_how_pools_grant_is_applied_too_and_what_isnt_said_stays(cli: Cli) -> None:
+    listed = "resources:\n- {type: lab, state: free, names: [rack-7], pace: 20s, burst: 2}\n"
+    made = 'leasectl: pool "lab": created with 1 resource (rack-7); pace 20s, burst 2'
+    assert apply(cli, listed, "--dry-run").err == f"{made} (dry run)\n"
+    assert apply(cli, listed).err == f"{made}\n"
+    assert apply(cli, listed).err == 'leasectl: pool "lab": unchanged\n'
+    # As by a list that Boskos reads as well, while somebody has set a pace by hand.
+    cli.ok("pool", "set", "lab", "--aging", "30m")
+    plain = "resources:\n- {type: lab, state: free, names: [rack-7]}\n"
+    assert apply(cli, plain).err == 'leasectl: pool "lab": unchanged\n'
+    found = json.loads(cli.ok("pool", "list", "--json"))["pools"][0]
+    assert (found["pace_seconds"], found["burst"], found["aging_seconds"]) == (20, 2, 1800)
+    changed = plain.replace("}", ", pace: 0}").replace("rack-7", "rack-8")
+    assert apply(cli, changed).err == (
+        'leasectl: pool "lab": 1 added (rack-8), 1 removed (rack-7), pace none, aging 30m\n'
+    )
+
+
+def test_a_burst_without_a_pace_is_refused_and_nothing_changes(cli: Cli) -> None:
+    cli.pool("lab", "rack-7")
+    before = cli.snapshot()
+    finished = apply(cli, "resources:\n- {type: lab, state: free, names: [x], burst: 2}\n")
+    assert (finished.code, finished.out) == (USAGE, "")
+    assert 'pool "lab": burst 2 means nothing without a pace' in finished.err
+    assert cli.snapshot() == before

@@ -8,6 +8,7 @@ import pytest
 
 from leasectl.errors import InvalidRequest
 from leasectl.pools.definitions import CountedPool, Definitions, NamedPool, parse_definitions
+from leasectl.pools.settings import SettingsChange
 
 LIST = """\
 # Accounts for end-to-end tests.
@@ -188,3 +189,37 @@ def test_a_name_that_isnt_allowed_is_refused(name: str) -> None:
         for text in (json.dumps({"resources": [entry]}), f"resources: [{json.dumps(entry)}]"):
             with pytest.raises(InvalidRequest, match=r"^f(:1)?: resources\[0\]"):
                 read(text)
+
+
+class TestSettings:
+    def test_they_are_what_is_said_and_the_rest_stays(self) -> None:
+        text = "resources:\n- {type: T, names: [a], pace: 20s}\n- {type: T, names: [b], burst: 2}\n"
+        (pool,) = parse_definitions(text, "f").pools
+        assert pool == NamedPool("T", ("a", "b"), SettingsChange(20.0, 2, None))
+        text = "resources: [{type: T, max-count: 1, pace: 0, aging: 1h}]"
+        (pool,) = parse_definitions(text, "f").pools
+        assert pool == CountedPool("T", 0, 1, SettingsChange(0.0, None, 3600.0))
+
+    @pytest.mark.parametrize(
+        ("said", "refused"),
+        [
+            ("pace: soon", '.pace: "soon" is no duration'),
+            ("pace: 0.01", "pace 0.01s: it can be 0.1s to 7d, or 0 for none"),
+            ("pace: [1]", ".pace must be a word"),
+            ("burst: 0", "burst 0: it can be 1 to 1000"),
+            ("burst: 1.5", '.burst: "1.5" is no whole number'),
+            ('burst: "2"', '.burst: "2" is no whole number'),
+            ("aging: -1", '.aging: "-1" is no duration'),
+        ],
+    )
+    def test_what_cant_be_kept_is_refused_with_its_line(self, said: str, refused: str) -> None:
+        text = f"resources:\n- type: T\n  names: [a]\n  {said}\n"
+        with pytest.raises(InvalidRequest) as error:
+            parse_definitions(text, "f")
+        assert str(error.value).startswith("f:4: resources[0]")
+        assert refused in str(error.value)
+
+    def test_the_same_twice_is_refused(self) -> None:
+        text = "resources:\n- {type: T, names: [a], pace: 1}\n- {type: T, names: [b], pace: 1}\n"
+        with pytest.raises(InvalidRequest, match=r'f:3: .*pace of pool "T" is there twice'):
+            parse_definitions(text, "f")
