@@ -26,7 +26,7 @@ _ANOTHER_SECONDS = 5.0
 # A request isn't kept waiting for longer, as proxies give up on it after a minute.
 _WAIT_SECONDS = 50.0
 # Pages that are kept waiting at once; each takes a connection from those who wait for leases.
-MOST_PAGES = 500
+MOST_PAGES = 200
 
 
 class TooMany(Exception):

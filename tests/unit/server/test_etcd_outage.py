@@ -54,6 +54,22 @@ def test_there_are_no_metrics_and_it_says_why(server: Serving, between: Relay) -
         eventually(lambda: client.ask("GET", "/metrics").status == 200)
 
 
+def test_the_page_says_why_it_shows_nothing_newer(server: Serving, between: Relay) -> None:
+    with server.connect() as client:
+        before = client.ask("GET", "/").text
+        assert "problem" in before
+        assert SILENCE not in before
+        between.cut()
+        eventually(lambda: SILENCE in client.ask("GET", "/").text)
+        during = client.ask("GET", "/")
+        assert during.status == 200
+        assert 'data-key="T"' in during.text  # as it was
+        between.mend()
+        edition = during.text.split('data-edition="')[1].split('"')[0]
+        got = client.ask("GET", f"/leasectl/page/changes?after={edition}")
+        assert (got.status, json.loads(got.text)["problem"]) == (200, "")
+
+
 def test_the_operator_is_told_once_of_what_all_clients_meet(
     server: Serving, between: Relay
 ) -> None:
