@@ -42,6 +42,11 @@ def fences(leases: tuple[Lease, ...]) -> tuple[int, ...]:
     return tuple(each.fence for each in leases)
 
 
+def about(seconds: float, told_seconds: float | None) -> bool:
+    """Whether a time is what was let pass; where it is real, some more has passed meanwhile."""
+    return told_seconds is not None and -0.5 <= told_seconds - seconds < 3
+
+
 def free(world: World, client: Client, by: str) -> None:
     with world.engine.atomic():
         world.engine.free(client.claim_key, by=by)  # type: ignore[arg-type]
@@ -85,8 +90,10 @@ class TestAHold:
         pending.result()
         world.let_pass(5)
         waiter.free()
-        assert [round(e.wait_seconds or 0.0, 0) for e in told(world, "granted")] == [0, 7]
-        assert [round(e.hold_seconds or 0.0, 0) for e in told(world, "released")] == [7, 5]
+        at_once, later = (each.wait_seconds for each in told(world, "granted"))
+        assert about(0, at_once) and about(7, later), (at_once, later)
+        first, second = (each.hold_seconds for each in told(world, "released"))
+        assert about(7, first) and about(5, second), (first, second)
 
     @pytest.mark.parametrize("by", ["command", "delay", "guard", "run"])
     def test_who_ended_it_is_told(self, world: World, by: str) -> None:
@@ -188,7 +195,7 @@ class TestNoGrant:
         (gave_up,) = told(world, "gave up")
         assert gave_up.handle == waiter.claim_key
         assert gave_up.reason == "released while it waited"
-        assert round(gave_up.wait_seconds or 0.0) == 3
+        assert about(3, gave_up.wait_seconds), gave_up
 
     def test_who_died_gave_up(self, world: World) -> None:
         make_pool(world, 1)
