@@ -123,8 +123,8 @@ def killed(events: Sequence[Event], arrivals: Sequence[Arrival]) -> bool:
 
 
 class TestPace:
-    PACE = 2.0 if FULL else 0.2
-    JOBS = 40 if FULL else 16
+    PACE = 2.0 if FULL else 0.15
+    JOBS = 40 if FULL else 12
     # A busy machine is late by hundredths of a second, which is much of so short a pace.
     FACTOR = 1.05 if FULL else 1.5
 

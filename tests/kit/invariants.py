@@ -159,6 +159,17 @@ def _tickets(reader: _Reader) -> Iterator[str]:
             yield f"{who} is a dead process's"
         elif handle is None or handle["state"] != "acquiring":
             yield f"{who} is there, but the handle is {handle and handle['state']}"
+    for row in reader.rows(
+        "SELECT * FROM ranked_ticket LEFT JOIN ticket USING (type, number, owner) "
+        "WHERE ticket.number IS NULL"
+    ):
+        yield f"{row['owner']} has a place in the order of {row['type']}, and no ticket"
+    for row in reader.rows(
+        "SELECT ticket.* FROM ticket JOIN (SELECT type, max(number) AS last FROM ranked_ticket "
+        "GROUP BY type) AS ranked USING (type) LEFT JOIN ranked_ticket AS own USING (type, number) "
+        "WHERE own.number IS NULL AND number < last"
+    ):
+        yield f"ticket {row['number']} of {row['owner']} has no place in the order"
 
 
 def _timers(reader: _Reader) -> Iterator[str]:

@@ -1,0 +1,232 @@
+"""The order of a queue in which not all tickets are alike."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.engines.facts import PoolSettings, QueueEntry
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.queues import LocalQueues, Waiting
+from leasectl.engines.local.waiter import LocalWaiter
+from leasectl.engines.ranking import effective_priority
+from leasectl.model import Claimant, Request
+from leasectl.state.directory import State
+from leasectl.state.reboot import note_boot
+from leasectl.system.process import this_process
+from tests.kit.support import ManualClock
+
+AGING = 10.0
+
+
+class Desk:
+    """A pool "T" of two, on a clock that stands still."""
+
+    def __init__(self, state: State, time: ManualClock) -> None:
+        self.state = state
+        self.time = time
+        self.engine = LocalEngine(state, lost=lambda *_: None, clock=time.clock)
+        self.pools = LocalPools(state, lost=lambda *_: None, clock=time.clock)
+        self.queues = LocalQueues(state, lost=lambda *_: None, clock=time.clock)
+        self.put = 0
+        self.pools.create_pool("T", ["a", "b"])
+
+    def age(self) -> None:
+        self.pools.change_settings("T", PoolSettings(aging_seconds=AGING))
+
+    def wait(self, priority: int = 0, *, count: int = 1, name: str | None = None) -> LocalWaiter:
+        self.put += 1
+        request = Request("T", count=count, priority=priority, name=name)
+        claimant = Claimant(f"h{self.put}", f"job/1/host/h{self.put}", request, this_process())
+        waiter = self.engine.waiter(claimant, until=None)
+        with self.engine.atomic():
+            waiter.enqueue()
+        return waiter
+
+    def wait_as_an_older_version_does(self) -> None:
+        self.put += 1
+        with self.state.transaction() as db:
+            db.execute(
+                "INSERT INTO ticket VALUES ('T', ?, ?, 'old', 1, 0.0, ?, 'nobody-listens')",
+                (self.put, f"h{self.put}", this_process().encode()),
+            )
+            db.execute("UPDATE pool SET last_ticket = ?", (self.put,))
+
+    def shown(self) -> tuple[QueueEntry, ...]:
+        (pool,) = self.pools.pools("T")
+        return pool.queue
+
+    def numbers(self) -> list[int]:
+        with contextlib.closing(self.queues.in_order("T")) as tickets:
+            return [each.number for each in tickets]
+
+    def ticket(self, number: int) -> Waiting:
+        with contextlib.closing(self.queues.in_order("T")) as tickets:
+            return next(each for each in tickets if each.number == number)
+
+
+@pytest.fixture
+def desk(state_dir: Path, manual_clock: ManualClock) -> Iterator[Desk]:
+    with contextlib.closing(State.open(str(state_dir))) as state:
+        yield Desk(state, manual_clock)
+
+
+@pytest.mark.parametrize("aging", [False, True])
+def test_all_ways_to_ask_agree_with_the_sorted_queue(desk: Desk, aging: bool) -> None:
+    rng = random.Random(3)
+    if aging:
+        desk.age()
+    came: dict[int, tuple[int, float]] = {}
+    for number in range(1, 61):
+        priority = rng.choice([-3, -1, 0, 0, 0, 2, 5])
+        desk.wait(priority).close()
+        came[number] = priority, desk.time.clock.elapsed()
+        desk.time.advance(rng.choice([0.0, 0.5, AGING / 2, AGING]))
+
+    def rank(number: int) -> tuple[int, int]:
+        priority, queued_at = came[number]
+        waited = desk.time.clock.elapsed() - queued_at
+        return -effective_priority(priority, waited, AGING if aging else 0.0), number
+
+    for _ in range(12):
+        wanted = sorted(came, key=rank)
+        assert desk.numbers() == wanted
+        assert [entry.ticket for entry in desk.shown()] == wanted
+        assert [-entry.effective_priority for entry in desk.shown()] == [rank(n)[0] for n in wanted]
+        order = desk.queues.order("T")
+        with desk.state.transaction():
+            for place, number in enumerate(wanted):
+                ticket = desk.ticket(number)
+                assert [each.number for each in order.behind(ticket)] == wanted[place + 1 :]
+                assert [each.number for each in order.before(ticket)] == wanted[:place][::-1]
+        gone = rng.choice(wanted)
+        with desk.state.transaction():
+            desk.queues.take_away("T", gone, why="test")
+        del came[gone]
+        desk.time.advance(rng.random() * AGING)
+
+
+def test_it_is_told_when_one_passes_another(desk: Desk) -> None:
+    desk.age()
+    desk.wait(0).close()
+    desk.time.advance(4)
+    desk.wait(1).close()
+    early, late = desk.ticket(1), desk.ticket(2)
+    order = desk.queues.order("T")
+    assert order.rank(late) < order.rank(early)
+    passes_at = order.overtakes_at(early, late)
+    assert passes_at == desk.time.clock.elapsed() + 6
+    desk.time.advance(6)
+    order = desk.queues.order("T")
+    assert order.rank(early) < order.rank(late)
+    assert order.overtakes_at(late, early) == desk.time.clock.elapsed() + 4
+    desk.wait(0).close()
+    assert desk.queues.order("T").overtakes_at(desk.ticket(3), early) is None
+
+
+def test_as_long_as_all_are_alike_there_are_no_rows(desk: Desk) -> None:
+    for _ in range(3):
+        desk.wait().close()
+    assert desk.state.query("SELECT 1 FROM ranked_ticket") == []
+    desk.wait(-1).close()
+    assert len(desk.state.query("SELECT 1 FROM ranked_ticket")) == 4
+
+
+def test_tickets_of_older_versions_count_0_wherever_they_are(desk: Desk) -> None:
+    desk.wait_as_an_older_version_does()
+    desk.wait(1).close()
+    desk.wait(-1).close()
+    desk.wait_as_an_older_version_does()
+    assert desk.numbers() == [2, 1, 4, 3]
+    assert [entry.ticket for entry in desk.shown()] == [2, 1, 4, 3]
+    with desk.state.transaction():
+        found = desk.queues.up_to("T", 3)
+    assert [each.number for each in found] == [3, 4]
+    desk.wait(0).close()
+    assert desk.numbers() == [2, 1, 4, 5, 3]
+
+
+def test_one_that_an_older_version_takes_away_is_gone(desk: Desk) -> None:
+    for priority in (2, 1, 0):
+        desk.wait(priority).close()
+    with desk.state.transaction() as db:
+        db.execute("DELETE FROM ticket WHERE number = 1")
+    assert desk.numbers() == [2, 3]
+    with desk.state.transaction() as db:
+        db.execute("DELETE FROM ticket")
+    desk.wait(0).close()
+    assert desk.numbers() == [4]
+
+
+def test_positions_are_told_by_the_order(desk: Desk) -> None:
+    waiters = [desk.wait(each) for each in (0, 3, -2, 3)]
+    assert [waiter.standing().position for waiter in waiters] == [3, 1, 4, 2]
+    desk.age()
+    desk.time.advance(2.5 * AGING)
+    late = desk.wait(3)
+    assert late.standing().position == 3
+    for waiter in (*waiters, late):
+        waiter.close()
+
+
+def test_after_a_reboot_nobody_is_older_than_the_boot(desk: Desk) -> None:
+    desk.age()
+    desk.time.advance(5 * AGING)
+    desk.wait(0).close()
+    with desk.state.transaction() as db:
+        note_boot(db)
+    desk.time.advance(-5 * AGING)
+    assert desk.state.query("SELECT 1 FROM ranked_ticket") == []
+    desk.wait(1).close()
+    assert {entry.effective_priority for entry in desk.shown()} == {0, 1}
+
+
+@pytest.mark.once
+def test_of_ten_thousand_that_wait_the_best_is_found_as_fast_as_of_a_hundred(desk: Desk) -> None:
+    desk.age()
+    rng = random.Random(5)
+
+    def more(number: int) -> None:
+        process, now = this_process().encode(), desk.time.clock.elapsed()
+        rows = [(desk.put + n, f"h{desk.put + n}") for n in range(1, number + 1)]
+        desk.put += number
+        with desk.state.transaction() as db:
+            db.executemany(
+                "INSERT INTO ticket VALUES ('T', ?, ?, '', 1, 0.0, ?, 'nobody-listens')",
+                [(*row, process) for row in rows],
+            )
+            db.executemany(
+                "INSERT INTO ranked_ticket VALUES ('T', ?, ?, ?, ?)",
+                [(*row, rng.randint(-5, 5), now + row[0] / 100) for row in rows],
+            )
+            db.execute("UPDATE pool SET last_ticket = ?", (desk.put,))
+        desk.time.advance(number / 100)
+
+    def seconds() -> float:
+        """How long a waiter takes to come, look and go: the best of some."""
+        took = []
+        for _ in range(15):
+            start = time.perf_counter()
+            with desk.state.transaction():
+                waiter = desk.wait(rng.randint(-5, 5), count=2)
+                waiter.claim()
+                waiter.dequeue()
+            took.append(time.perf_counter() - start)
+            waiter.close()
+        return min(took)
+
+    holder = desk.wait(100)
+    with desk.state.transaction():
+        assert holder.claim().leases is not None
+    more(100)
+    few = seconds()
+    more(9900)
+    many = seconds()
+    print(f"{few * 1000:.2f} ms, {many * 1000:.2f} ms")
+    assert many < 4 * few

@@ -1,0 +1,148 @@
+"""The pace of an embedded pool, and the clocks of the machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, Outlook
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.waiter import LocalWaiter
+from leasectl.engines.local.witness import LocalWitness
+from leasectl.model import Claimant, Request
+from leasectl.state.directory import State
+from leasectl.state.reboot import note_boot
+from leasectl.system.clock import Clock
+from leasectl.system.process import this_process
+
+PACE = 20.0
+
+
+class Desk:
+    """A pool "T" of nine with a pace, and two clocks that are set by hand."""
+
+    def __init__(self, state: State) -> None:
+        self.elapsed, self.wall = 1000.0, 1_700_000_000.0
+        self.clock = Clock(elapsed=lambda: self.elapsed, wall=lambda: self.wall)
+        self.state = state
+        self.engine = LocalEngine(state, lost=lambda *_: None, clock=self.clock)
+        self.pools = LocalPools(state, lost=lambda *_: None, clock=self.clock)
+        self.witness = LocalWitness(state, lost=lambda *_: None, clock=self.clock)
+        self.waiters: list[LocalWaiter] = []
+        names = [f"T--{number}" for number in range(9)]
+        self.pools.create_pool("T", names, settings=PoolSettings(PACE))
+
+    def come(self) -> tuple[LocalWaiter, Outlook]:
+        request = Request("T")
+        key = f"h{len(self.waiters)}"
+        waiter = self.engine.waiter(Claimant(key, key, request, this_process()), until=None)
+        self.waiters.append(waiter)
+        with self.engine.atomic():
+            waiter.enqueue()
+            return waiter, waiter.claim()
+
+    def look(self, waiter: LocalWaiter) -> Outlook:
+        with self.engine.atomic():
+            return waiter.claim()
+
+
+@pytest.fixture
+def desk(state_dir: Path) -> Iterator[Desk]:
+    with contextlib.closing(State.open(str(state_dir))) as state:
+        desk = Desk(state)
+        yield desk
+        for waiter in desk.waiters:
+            waiter.close()
+
+
+def test_who_has_to_wait_for_the_time_is_told_when_that_is(desk: Desk) -> None:
+    desk.come()
+    desk.elapsed += 5
+    waiter, outlook = desk.come()
+    assert (outlook.leases, outlook.is_head, outlook.next_grant_at) == (None, True, 1000.0 + PACE)
+    desk.elapsed = 1000.0 + PACE
+    assert desk.look(waiter).leases is not None
+
+
+@pytest.mark.parametrize("by", [-1e6, 1e6])
+def test_a_wall_clock_that_is_set_changes_nothing(desk: Desk, by: float) -> None:
+    desk.come()
+    desk.wall += by
+    waiter, outlook = desk.come()
+    assert outlook.next_grant_at == 1000.0 + PACE
+    desk.wall -= 3 * by
+    desk.elapsed += PACE - 1
+    assert desk.look(waiter).leases is None
+    desk.elapsed += 1
+    assert desk.look(waiter).leases is not None
+
+
+def test_a_machine_that_was_suspended_has_saved_up_no_grants(desk: Desk) -> None:
+    desk.come()
+    waiter, _ = desk.come()
+    desk.elapsed += 50 * PACE  # poll(2) doesn't count that, so that it looks only later
+    assert desk.come()[1].is_behind
+    assert desk.look(waiter).leases is not None
+    last, outlook = desk.come()
+    assert outlook.leases is None
+    # The one behind it came while the first was still asleep, and is next.
+    found = desk.look(desk.waiters[2])
+    assert found.next_grant_at == desk.elapsed + PACE
+    assert desk.look(last).is_behind
+
+
+def test_nobody_ever_has_to_sleep_for_longer_than_one_pace(desk: Desk) -> None:
+    # So whoever slept through a suspended machine is at most that late.
+    desk.pools.change_settings("T", PoolSettings(PACE, burst=3))
+    for _ in range(3):
+        assert desk.come()[1].leases is not None
+    _, outlook = desk.come()
+    assert outlook.next_grant_at is not None
+    assert outlook.next_grant_at - desk.elapsed <= PACE
+
+
+def test_after_a_reboot_nothing_is_owed(desk: Desk) -> None:
+    desk.come()
+    with desk.state.transaction() as db:
+        note_boot(db)
+    desk.elapsed = 3.0
+    assert desk.come()[1].leases is not None
+    assert desk.come()[1].next_grant_at == 3.0 + PACE
+
+
+def test_a_grant_that_is_undone_has_paid_nothing(desk: Desk) -> None:
+    with contextlib.suppress(RuntimeError), desk.engine.atomic():
+        assert desk.come()[1].leases is not None
+        raise RuntimeError
+    assert desk.come()[1].leases is not None
+
+
+def test_whoever_could_claim_from_then_on_has_its_time_from_then_on(desk: Desk) -> None:
+    desk.come()
+    head, _ = desk.come()
+    desk.come()
+    assert desk.witness.look() == []
+    assert desk.witness.due() == 1000.0 + PACE + SUSPENDED_AFTER_SECONDS
+    desk.elapsed = 1000.0 + PACE + SUSPENDED_AFTER_SECONDS - 1
+    assert desk.witness.look() == []
+    desk.elapsed += 1.5
+    ((_, suspended, _),) = desk.witness.look()
+    assert suspended.number == 2
+    assert desk.look(desk.waiters[2]).leases is not None
+    assert desk.look(head).next_grant_at == desk.elapsed + PACE
+
+
+def test_a_longer_pace_gives_the_head_its_time_anew(desk: Desk) -> None:
+    for _ in range(4):
+        desk.come()
+    desk.witness.look()
+    desk.pools.change_settings("T", PoolSettings(10 * PACE))
+    desk.elapsed = 1000.0 + PACE
+    assert desk.look(desk.waiters[1]).leases is not None  # the pace before allows this one
+    desk.witness.look()
+    assert desk.witness.due() == desk.elapsed + 10 * PACE + SUSPENDED_AFTER_SECONDS
