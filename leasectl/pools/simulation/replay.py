@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from leasectl.errors import NotFound
 from leasectl.pools.simulation.jobs import Job
+from leasectl.pools.timeline import Timeline
 from leasectl.state.event import Event
+from leasectl.text.naming import next_names
 
 
 class Recorded(NamedTuple):
@@ -122,9 +124,18 @@ class _Record:
         usual = _median([hold for each in self._all for hold in each.holds])
         jobs = [self._job(each, epoch, usual) for each in self._all]
         granted = [None if e.granted_at is None else e.granted_at - epoch for e in self._all]
+        names, events = self._last_names(self._type), tuple(self._events)
+        return Recorded(self._type, tuple(jobs), tuple(granted), names, epoch, events)
+
+    def _last_names(self, pool_type: str) -> tuple[str, ...]:
+        """The names that there were last; made-up ones where there were too many to be told."""
+        timeline = Timeline()
+        for event in self._events:
+            timeline.add(event)
+        capacities = [count for _, count in timeline.capacity_steps() if count]
         names = sorted(self._names or self._granted_names)
-        events = tuple(self._events)
-        return Recorded(self._type, tuple(jobs), tuple(granted), tuple(names), epoch, events)
+        missing = capacities[-1] - len(names) if capacities else 0
+        return (*names, *(next_names(pool_type, missing, names) if missing > 0 else ()))
 
     def _begin(self, event: Event, asked_at: float) -> _Acquisition:
         name = event.names[0] if event.kind == "queued" and event.names else None

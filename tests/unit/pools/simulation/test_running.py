@@ -278,13 +278,26 @@ class TestReplay:
         assert found.granted_at.count(None) == 10
         assert [job.longest_hold for job in found.jobs[20:]] == [600.0] * 10
 
+    def test_a_pool_of_which_not_all_names_are_told_has_them_all_the_same(self) -> None:
+        events = [
+            Event(1, 0.0, "pool made", "T", (), count=3, reason="3 resources, no pace"),
+            Event(2, 1.0, "queued", "T", handle="h", ticket=1),
+            Event(3, 1.0, "granted", "T", ("T--01",), handle="h", ticket=1, wait_seconds=0.0),
+        ]
+        assert recorded(events).names == ("T--01", "T--02", "T--03")
+
+    def test_one_that_was_deleted_has_those_it_had(self) -> None:
+        tried = run_of(scenario("3", "10m", 2))
+        end = Event(99, 9999.0, "pool deleted", "pool", pool_of("pool", 2).names, count=2)
+        assert recorded([*tried.events, end]).names == pool_of("pool", 2).names
+
     def test_who_asked_for_a_name_that_has_gone_takes_any(self) -> None:
         events = [
             Event(1, 0.0, "pool made", "T", ("a", "b"), count=2),
             Event(2, 1.0, "queued", "T", ("a",), handle="h", ticket=1),
             Event(3, 1.0, "granted", "T", ("a",), handle="h", ticket=1, wait_seconds=0.0),
             Event(4, 2.0, "released", "T", ("a",), handle="h", ticket=1, hold_seconds=1.0),
-            Event(5, 3.0, "pool changed", "T", ("a",), count=1),
+            Event(5, 3.0, "pool changed", "T", ("a",), count=1, reason="1 resource removed"),
         ]
         found = recorded(events)
         assert found.names == ("b",)
