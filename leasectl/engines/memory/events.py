@@ -1,8 +1,7 @@
-"""What happened in the pools of one process: the newest events, in its memory."""
+"""What happened in the pools of one process: its events, in its memory."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -19,19 +18,15 @@ class MemoryEvents:
 
     Args:
         clock: Where times come from.
-        keep: How many events are kept at most, the newest; None for all.
     """
 
-    def __init__(self, clock: Clock, *, keep: int | None = None) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._events: deque[Event] = deque(maxlen=keep)
-        self._last_number = 0
+        self._events: list[Event] = []  # numbered from 1, and all are kept
         self._watches: list[MemoryEventWatch] = []
 
     def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
-        # A copy, so that more may be written while somebody reads; the numbers leave none out.
-        first = self._last_number - len(self._events) + 1
-        found = list(islice(self._events, max(0, after + 1 - first), None))
+        found = self._events[after:]  # a copy, so that more may be written while somebody reads
         return iter(found) if wanted == ALL_EVENTS else filter(wanted.wants, found)
 
     def latest(self, pool_type: str, number: int) -> list[Event]:
@@ -39,7 +34,7 @@ class MemoryEvents:
         return list(islice(of_pool, number))
 
     def last_number(self) -> int:
-        return self._last_number
+        return len(self._events)
 
     def watch(self) -> MemoryEventWatch:
         watch = MemoryEventWatch(self._watches)
@@ -116,14 +111,13 @@ class MemoryEvents:
         **more: object,
     ) -> None:
         """Write an event at the end, and wake who follows."""
-        self._last_number += 1
         if claimant is not None:
             more["handle"] = claimant.claim_key.partition("/")[0]
             more["acquisition"] = claimant.acquisition
             more["holder_identity"] = claimant.holder_identity
             more["count"], more["priority"] = claimant.request.count, claimant.request.priority
         wall = self._clock.wall()
-        self._events.append(Event(self._last_number, wall, kind, pool_type, **more))  # type: ignore[arg-type]
+        self._events.append(Event(len(self._events) + 1, wall, kind, pool_type, **more))  # type: ignore[arg-type]
         for watch in self._watches:
             watch.wakeup.set()
 
