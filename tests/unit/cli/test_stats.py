@@ -108,7 +108,6 @@ class TestNumbers:
 
         assert grants("--since", "11h30m") == 18
         assert grants("--until", "11h30m") == 2
-        assert grants("--since", "11h30m", "--until", "10h30m") == 2
         assert grants("--since", "1h") == 0
 
     def test_a_real_history_is_counted(self, cli: Cli) -> None:
@@ -205,12 +204,8 @@ class TestBadInput:
         "args",
         [
             ("--since", "x"),
-            ("--since", "2026-99-99"),
             ("--since", "1h", "--until", "2h"),
-            ("--since", "2999-01-01"),
-            ("-t", "a b"),
             ("T", "-t", "T"),
-            ("T", "U"),
             ("--plot", "T.pdf"),
         ],
     )
