@@ -21,7 +21,7 @@ from leasectl.backends.proxy.protocol import (
     with_key,
 )
 from leasectl.backends.proxy.releases import Releases
-from leasectl.errors import BackendUnreachable, NoLease
+from leasectl.errors import BackendUnreachable, CanNeverBeMet, NoLease
 from leasectl.http.messages import Answer
 from leasectl.model import Lease, Request
 from leasectl.system.backoff import Backoff, retry
@@ -112,6 +112,8 @@ class Acquisition:
         return leases
 
     def ask_for_one(self, until: float | None) -> str | None:
+        if self._asked == 1 and self._heeds_keys:
+            self._check_capacity()
         self._key = f"{self._journal.key}/{self._asked}"
         self._asked += 1
         self._failures = 0
@@ -133,6 +135,20 @@ class Acquisition:
         self._got.add(name)
         self._failure = None
         return name
+
+    def _check_capacity(self) -> None:
+        """Wait for no more than the pool has, as far as a server of ours tells: others don't.
+
+        Raises:
+            CanNeverBeMet: It has fewer.
+        """
+        from leasectl.backends.proxy.status import capacity_of
+        from leasectl.engines.refusals import too_few
+
+        pool_type, count = self._request.type, self._request.count
+        capacity = capacity_of(self._url, self._connection, pool_type)
+        if capacity is not None and capacity < count:
+            raise CanNeverBeMet(str(too_few(pool_type, capacity, count)))
 
     def give_back(self, name: str) -> None:
         self._releases.give_back(name, self._journal.key)

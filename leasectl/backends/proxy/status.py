@@ -6,16 +6,19 @@ shows. ci-operator's proxy knows no such path.
 
 from __future__ import annotations
 
+import contextlib
 import json
+from typing import Any
 from urllib.parse import urlencode
 
 from leasectl.backends.kinds import no_pools
 from leasectl.backends.proxy.connection import Connection, words_of
 from leasectl.backends.proxy.protocol import Refused
-from leasectl.errors import NotFound
+from leasectl.errors import LeaseError, NotFound
 from leasectl.http.messages import Answer
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
+from leasectl.text.fields import MALFORMED
 from leasectl.text.printable import printable
 
 STATUS = "/leasectl/v1/status"
@@ -24,6 +27,7 @@ ERROR = "error"
 # Some 50,000 resources. The server answers with less, so that who asks for too much is told so.
 LONGEST_STATUS_BYTES = 32 << 20
 _SECONDS = 10.0
+_SOON_SECONDS = 2.0
 
 
 def ask_status(url: str, settings: Settings, *, pool_type: str | None, clock: Clock) -> object:
@@ -46,6 +50,16 @@ def ask_status(url: str, settings: Settings, *, pool_type: str | None, clock: Cl
     connection = Connection(url, settings, clock=clock, longest_bytes=LONGEST_STATUS_BYTES)
     query = "" if pool_type is None else f"?{urlencode({'type': pool_type})}"
     return status_in(url, connection.look(STATUS + query, seconds=_SECONDS))
+
+
+def capacity_of(url: str, connection: Connection, pool_type: str) -> int | None:
+    """How many resources a pool has; None where that can't be told, or not soon."""
+    path = f"{STATUS}?{urlencode({'type': pool_type})}"
+    with contextlib.suppress(LeaseError, *MALFORMED):
+        told: Any = status_in(url, connection.look(path, seconds=_SOON_SECONDS))
+        (pool,) = told["pools"]
+        return int(pool["capacity"])
+    return None
 
 
 def status_in(url: str, answer: Answer) -> object:

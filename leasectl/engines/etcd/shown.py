@@ -87,13 +87,15 @@ class ShownPools:
         self._check_there(pool_type, pool)
         better = self._better(pool_type, ticket) if ranks.count else before.items
         better = better if name is None else _competing(better, name)
-        seconds = left(_owed(paced))
+        owed = _owed(paced)
+        seconds = left(owed)
         standing = Standing(
             position=1 + len(better),
             others=max(0, tickets.count - 1),
             held=resources.count - frees.count,
             capacity=resources.count,
             next_grant_at=self._clock.elapsed() + seconds if seconds else None,
+            pace_seconds=owed.settings.pace_seconds,
         )
         if oldest.first is None:
             return standing

@@ -38,12 +38,13 @@ def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Cloc
     """
     state, pool_type = store.state, request.type
     settings = LocalSettings(state, clock=clock)
+    granting = settings.of(pool_type)
     values = {
         "type": pool_type,
         "ticket": ticket,
         "name": request.name,
         "now": clock.elapsed(),
-        "aging": settings.of(pool_type).aging_seconds,
+        "aging": granting.aging_seconds,
     }
     capacity = store.pool(pool_type)["capacity"]
     (counts,) = state.query(
@@ -63,6 +64,7 @@ def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Cloc
         counts["held"],
         capacity,
         next_grant_at=settings.next_grant_at(pool_type),
+        pace_seconds=granting.pace_seconds,
     )
     for row in longest:
         return found._replace(

@@ -93,6 +93,7 @@ class MemoryWaiter:
                 held=len(pool.held),
                 capacity=len(pool.stock),
                 next_grant_at=pool.next_grant_at,
+                pace_seconds=pool.settings.pace_seconds,
             )
             longest = next(iter(pool.held.values()), None)
             if longest is None or longest.lease is None:

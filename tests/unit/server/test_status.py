@@ -109,3 +109,19 @@ class TestThePath:
         with shared.connect() as client:
             got = client.ask("POST", STATUS)
         assert (got.status, got.headers["allow"]) == (405, "GET")
+
+
+class TestAsManyAsThereAre:
+    def test_more_than_the_pool_has_is_refused_at_once(
+        self, cli: Cli, serve: Serve, client: Cli
+    ) -> None:
+        cli.pool("T")
+        server = serve()
+        finished = client("acquire", "-t", "T", "-c", "3", "-w", "1h", "--backend", server.url)
+        assert finished.code == 64
+        assert finished.err == (
+            'leasectl: pool "T" has 2 resources, so --count 3 can never be met; see: leasectl '
+            "status -t T\n"
+        )
+        assert cli.held() == {}
+        assert client("acquire", "-t", "T", "-c", "2", "--backend", server.url).code == 0
