@@ -54,7 +54,7 @@ class State:
         self._is_to_write_back = False
         self._reserved = 0
         self._names = NamesFiles(directory, lock_fd, db)
-        self.events = EventRows(db)
+        self.events = EventRows(db, lock_fd)
         self.on_close: list[Callable[[], None]] = []
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -24,6 +25,8 @@ SERVED_LABEL = "serve:client"
 KEPT_SECONDS = 30 * 86400.0
 KEPT_NUMBER = 100_000
 _EVENTS_PER_TRIMMING = 64
+# As much as the database's log and more.
+_LEFT_FOR_LEASES_BYTES = 4 << 20
 
 # How schema 2 said what is `Handle.adopted_claim`. It is still written for processes of that time.
 ADOPTED_LABEL = "adopted:owner"
@@ -51,6 +54,7 @@ class EventRows:
 
     Args:
         db: The database.
+        fd: A file beside it.
 
     Attributes:
         kept_seconds, kept_number: How old and how many are kept, as `state.event.Kept`.
@@ -58,8 +62,9 @@ class EventRows:
         warn: Called with a line for people about that, the first time.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, fd: int) -> None:
         self._db = db
+        self._fd = fd
         self._rows: list[tuple[object, ...]] = []
         self.kept_seconds = KEPT_SECONDS
         self.kept_number = KEPT_NUMBER
@@ -105,12 +110,16 @@ class EventRows:
         """
         if not self._rows or not self.kept_number:
             return
-        db = self._db
+        if self._is_disk_full():
+            self.refusal = "the disk is all but full"
+            return
+        db, last = self._db, 0
         db.execute("SAVEPOINT events")
         try:
-            ((last, followed),) = db.execute(_LAST_EVENT)
-            db.executemany(_INSERT_EVENT, [(n, *row) for n, row in enumerate(self._rows, last + 1)])
-            if followed or last % _EVENTS_PER_TRIMMING + len(self._rows) >= _EVENTS_PER_TRIMMING:
+            for row in self._rows:
+                last = db.execute(_INSERT_EVENT, row).lastrowid or 0
+            is_followed = db.execute("SELECT 1 FROM follower LIMIT 1").fetchone() is not None
+            if is_followed or last % _EVENTS_PER_TRIMMING < len(self._rows):
                 from leasectl.state.event_trimming import finish_writing
 
                 finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
@@ -120,6 +129,15 @@ class EventRows:
             db.execute("ROLLBACK TO events")
             self.refusal = str(error)
         db.execute("RELEASE events")
+
+    def _is_disk_full(self) -> bool:
+        """Whether there is so little room left that the rest is for leases.
+
+        Events make the database grow for as long as it has few of them. Where it can't grow its log
+        isn't emptied any more, grows instead, and then nothing can be changed at all.
+        """
+        disk = os.fstatvfs(self._fd)
+        return disk.f_bavail * disk.f_frsize < _LEFT_FOR_LEASES_BYTES and disk.f_blocks > 0
 
     def tell_refusal(self, path: str) -> None:
         """Say once why events couldn't be written; outside the transaction.
@@ -137,8 +155,7 @@ EVENT_COLUMNS = (
     "time, kind, backend, type, names, fences, handle, acquisition, holder_identity, count, "
     "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason"
 )
-_INSERT_EVENT = f"INSERT INTO event (number, {EVENT_COLUMNS}) VALUES (?{', ?' * 17})"
-_LAST_EVENT = "SELECT (SELECT coalesce(max(number), 0) FROM event), EXISTS (SELECT 1 FROM follower)"
+_INSERT_EVENT = f"INSERT INTO event ({EVENT_COLUMNS}) VALUES (?{', ?' * 16})"
 
 
 def encode_labels(labels: Labels) -> str:
