@@ -7,6 +7,7 @@ so whoever reads goes through all of them.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,18 +110,20 @@ def kept(state: State) -> tuple[int, float | None]:
     return count, since
 
 
-def write_nothing(state: State) -> None:
-    """Write an event and undo it, to find out whether that can be done.
+def refusal(state: State) -> str:
+    """Write an event and undo it; returns why that couldn't be done, or nothing.
 
     Raises:
-        sqlite3.Error: It can't.
-        StateUnwritable: Nothing can be written.
+        StateUnwritable, CorruptState: Nothing at all can be written.
     """
     with state.transaction() as db:
         db.execute("SAVEPOINT trial")
         try:
             row = {**dict.fromkeys(EVENT_COLUMNS.split(", "), ""), "time": 0.0}
             insert(db, "event", row)
+            return ""
+        except sqlite3.Error as error:
+            return str(error)
         finally:
             db.execute("ROLLBACK TO trial")
             db.execute("RELEASE trial")

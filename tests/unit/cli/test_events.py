@@ -1,0 +1,272 @@
+"""``leasectl events``"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from leasectl.pools.event_json import parse_event
+from leasectl.state.event import Event
+from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.support import Cli, Started, eventually
+from tests.kit.terminal import CTRL_C, Terminal
+
+
+def events(cli: Cli, *args: str, **env: str | None) -> list[Event]:
+    return [parse_event(line) for line in cli.ok("events", "--json", *args, **env).splitlines()]
+
+
+def told(cli: Cli, *args: str, **env: str | None) -> list[tuple[str, str]]:
+    """The kinds of all but the pools' own, and by what they came about."""
+    found = events(cli, *args, **env)
+    return [(each.kind, each.by) for each in found if not each.kind.startswith("pool")]
+
+
+def insert(cli: Cli, **changes: object) -> None:
+    """Write an event that no command of ours would."""
+    with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db, db:
+        columns = [row[1] for row in db.execute("PRAGMA table_info(event)")][1:]
+        row = {**dict.fromkeys(columns, ""), "time": 1.0, "kind": "queued", "type": "T"}
+        row = {**row, "wait_seconds": None, "hold_seconds": None, **changes}
+        marks = ", ".join("?" * len(row))
+        db.execute(f"INSERT INTO event ({', '.join(row)}) VALUES ({marks})", tuple(row.values()))
+
+
+class TestLines:
+    def test_each_is_one_that_fits_the_terminal(self, cli: Cli) -> None:
+        cli.pool("T", *(f"T--{n:02d}" for n in range(9)))
+        handle = cli.ok("acquire", "T", "-c", "9", "--priority", "4").strip()
+        assert cli("acquire", "T", "-w", "0").code == 75
+        cli.ok("release", handle)
+        lines = cli.ok("events", COLUMNS="90").splitlines()
+        assert max(map(len, lines)) <= 90
+        said = [line[22:] for line in lines]
+        assert said[0].startswith("pool made     T  by test@host/")
+        assert said[1].startswith("queued        T  for 9 resources with priority 4,")
+        assert said[2].startswith("granted       T  --00, --01, --02, --03, --04 and 4 more aft")
+        assert said[4].startswith("gave up       T  after 0")
+        assert said[5].startswith("released      T  --00, --01, --02, --03, --04 and 4 more aft")
+
+    def test_in_a_file_everything_is_whole(self, cli: Cli) -> None:
+        cli.pool("T")
+        handle = Path(cli.ok("acquire", "T", "-c", "2").strip()).name
+        line = cli.ok("events").splitlines()[-1]
+        assert line[19:] == f"Z  granted       T  T--00,T--01 after 0s to {identity(cli, handle)}"
+
+    def test_who_forced_it_and_why_is_told(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("acquire", "T")
+        cli.ok("release", "--names", "T--00", "--force", "--reason", "its machine is gone")
+        lost, released = cli.ok("events", "-n", "2").splitlines()
+        assert "by force" in lost
+        assert lost.endswith(": its machine is gone")
+        assert " released " in released
+
+    @pytest.mark.parametrize(
+        "field", ["type", "names", "holder_identity", "reason", "ended_by", "kind"]
+    )
+    def test_what_could_harm_a_terminal_never_reaches_it(self, cli: Cli, field: str) -> None:
+        cli.pool("T")
+        insert(cli, **{"kind": "released", field: "\x1b]0;x\x07\n\u202eevil"})
+        for args in ((), ("--json",)):
+            out = cli.ok("events", *args)
+            assert all(each.isprintable() for each in out.split("\n"))
+            assert len(out.splitlines()) == 2
+
+    def test_nothing_found_is_said(self, cli: Cli) -> None:
+        assert cli("events").err == "leasectl: no events\n"
+        cli.pool("T")
+        assert cli("events", "--name", "x").err == "leasectl: no such events\n"
+        missed = cli("events", "-t", "U")
+        assert (missed.code, missed.out) == (66, "")
+        assert 'no pool "U"' in missed.err
+
+    @pytest.mark.parametrize(
+        ("args", "code"),
+        [
+            (("-f", "--until", "1h"), 64),
+            (("--since", "1h", "--until", "2h"), 64),
+            (("--since", "soon"), 64),
+            (("-n", "-1"), 64),
+            (("--handle", ""), 64),
+            (("-t", "../x"), 64),
+        ],
+    )
+    def test_what_can_not_be_meant_is_refused(
+        self, cli: Cli, args: tuple[str, ...], code: int
+    ) -> None:
+        refused = cli("events", *args)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (code, "", 1)
+
+
+def identity(cli: Cli, handle: str) -> str:
+    ((found,),) = cli.query("SELECT holder_identity FROM handle WHERE id = ?", handle)
+    return str(found)
+
+
+class TestWhatIsTold:
+    def test_by_what_a_lease_ended(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("release", cli.ok("acquire", "T").strip())
+        cli.ok("run", "T", "--", "true")
+        handle = cli.ok("acquire", "T").strip()
+        cli.ok("release", handle, "--delay", "0", "--detach")
+        eventually(lambda: not cli.held())
+        guard = cli.spawn(["sleep", "60"])
+        cli.ok("acquire", "T", "--guard-pid", str(guard.process.pid))
+        guard.kill()
+        eventually(lambda: not cli.held())
+        ends = [by for kind, by in told(cli) if kind == "released"]
+        assert ends == ["command", "run", "delay", "guard"]
+
+    def test_only_the_wanted_are_shown(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.pool("U")
+        first = cli.ok("acquire", "T").strip()
+        cli.ok("acquire", "U", JOB_NAME="night", BUILD_ID="7")
+        assert {each.type for each in events(cli, "-t", "U")} == {"U"}
+        assert {each.type for each in events(cli, "U")} == {"U"}
+        assert told(cli, "--handle", first) == [("queued", ""), ("granted", "")]
+        assert told(cli, "--handle", Path(first).name) == [("queued", ""), ("granted", "")]
+        assert {each.type for each in events(cli, "--holder", "night/7/")} == {"U"}
+        assert [e.kind for e in events(cli, "--name", "T--00")] == ["pool made", "granted"]
+        assert [e.number for e in events(cli, "-n", "2")] == [5, 6]
+        assert events(cli, "--until", "1h") == []
+        assert len(events(cli, "--since", "1h")) == 6
+
+    def test_none_are_kept_where_none_are_wanted(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("acquire", "T", LEASECTL_KEEP_EVENTS="0")
+        assert told(cli) == []
+        refused = cli("acquire", "T", LEASECTL_KEEP_EVENTS="many")
+        assert refused.code == 64
+        assert "30d,100000" in refused.err
+
+    def test_no_command_line_and_no_environment_is_written_down(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("run", "T", "--label", "k=labelled", "--", "sh", "-c", ": hush-hush", SECRET="psst")
+        (rows,) = cli.query(
+            "SELECT group_concat(quote(event.reason) || holder_identity) FROM event"
+        )
+        everything = json.dumps([each._asdict() for each in events(cli)]) + str(rows)
+        assert not [word for word in ("hush-hush", "psst", "labelled") if word in everything]
+
+    def test_what_many_handles_did_is_one_story_on_a_lease_proxy(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = fault_proxy("T=2")
+        cli.env["LEASECTL_BACKEND"] = proxy.url
+        handle = cli.ok("acquire", "T", "-c", "2").strip()
+        assert cli("acquire", "T", "-w", "1").code == 75
+        cli.ok("release", handle)
+        cli.ok("run", "T", "--", "true")
+        assert told(cli) == [
+            *[("queued", ""), ("granted", ""), ("queued", ""), ("gave up", "")],
+            *[("released", "command"), ("released", "command")],
+            *[("queued", ""), ("granted", ""), ("released", "run")],
+        ]
+        granted = [each for each in events(cli) if each.kind == "granted"]
+        assert [len(each.names) for each in granted] == [2, 1]
+        assert all(each.hold_seconds is not None for each in events(cli) if each.by)
+        assert told(cli, "--backend", "local:") == []
+
+    def test_a_killed_waiter_at_a_lease_proxy_gave_up(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        proxy = fault_proxy("T=1")
+        cli.env["LEASECTL_BACKEND"] = proxy.url
+        cli.ok("acquire", "T")
+        waiter = cli.start("acquire", "T")
+        eventually(lambda: len(told(cli)) == 3)
+        waiter.kill()
+        eventually(lambda: len(told(cli)) == 4, timeout=30)
+        assert events(cli)[-1].reason == "its process ended"
+
+
+class TestFollowing:
+    def follow(self, cli: Cli, *args: str) -> Started:
+        following = cli.start("events", "-f", "--json", *args)
+        eventually(lambda: cli.query("SELECT * FROM follower"))
+        return following
+
+    def test_each_is_shown_once_as_it_comes(self, cli: Cli) -> None:
+        cli.pool("T")
+        following = self.follow(cli, "-t", "T")
+        cli.ok("run", "T", "--", "true")
+        cli.pool("U")
+        assert following.process.stdout is not None
+        shown = [parse_event(following.process.stdout.readline()) for _ in range(4)]
+        assert [each.kind for each in shown] == ["pool made", "queued", "granted", "released"]
+        asleep(following)
+        cli.ok("acquire", "T")
+        more = [parse_event(following.process.stdout.readline()) for _ in range(2)]
+        assert [each.number for each in more] == [6, 7]
+        following.signal(signal.SIGTERM)
+        assert following.finish().code == -signal.SIGTERM
+        assert cli.query("SELECT * FROM follower") == []
+        assert list((cli.state_dir / "waiters").iterdir()) == []
+
+    def test_it_begins_with_the_last_ones(self, cli: Cli) -> None:
+        for n in range(12):
+            cli.pool(f"T{n}")
+        for args, numbers in (
+            ((), range(3, 13)),
+            (("-n", "1"), [12]),
+            (("--since", "1h"), range(1, 13)),
+        ):
+            following = self.follow(cli, *args)
+            asleep(following)
+            following.signal(signal.SIGINT)
+            lines = following.finish().out.splitlines()
+            assert [parse_event(line).number for line in lines] == [*numbers]
+
+    def test_it_ends_when_nobody_reads_it_any_more(self, cli: Cli) -> None:
+        cli.pool("T")
+        following = self.follow(cli)
+        assert following.process.stdout is not None
+        following.process.stdout.close()
+        assert following.process.wait(timeout=10) == -signal.SIGPIPE
+
+    def test_it_ends_by_ctrl_c_without_a_word(self, cli: Cli) -> None:
+        cli.pool("T")
+        argv = [sys.executable, "-m", "leasectl", "events", "-f"]
+        env = {**os.environ, **cli.env, "TERM": "xterm"}
+        with contextlib.closing(Terminal(argv, env, cli.cwd)) as terminal:
+            terminal.until("pool made")
+            eventually(lambda: cli.query("SELECT * FROM follower"))
+            terminal.type(CTRL_C)
+            assert terminal.ending() == -signal.SIGINT
+
+
+def asleep(following: Started) -> None:
+    """Wait until it sleeps in a poll(2) that has no time limit."""
+    pid = following.process.pid
+
+    def sleeps() -> bool:
+        call = Path(f"/proc/{pid}/syscall").read_text().split()
+        return call[0] != "running" and call[3] in ("0xffffffff", "0xffffffffffffffff")
+
+    eventually(sleeps, what="it sleeps")
+
+
+def test_doctor_says_how_many_there_are_and_whether_more_can_be_written(cli: Cli) -> None:
+    cli.pool("T")
+    (line,) = [each for each in cli.ok("doctor").splitlines() if " events " in each]
+    assert line.startswith("ok    events           1 event since 20")
+    with contextlib.closing(sqlite3.connect(cli.state_dir / "state.db")) as db, db:
+        db.execute("CREATE TRIGGER x BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'no'); END")
+    handle = cli("acquire", "T")
+    assert handle.code == 0
+    assert handle.err.count("takes no events (no); all else goes on without them") == 1
+    assert cli("run", "T", "--", "true").err.count("takes no events") == 1
+    warned = cli("doctor")
+    (line,) = [each for each in warned.out.splitlines() if " events " in each]
+    assert line.startswith("warn  events           1 event since 20")
+    assert "can't be written (no)" in line

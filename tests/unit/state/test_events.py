@@ -1,0 +1,236 @@
+"""Events in the database: written with what they tell of, kept within bounds, followed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import InvalidRequest
+from leasectl.state import event_trimming, rows
+from leasectl.state.directory import State
+from leasectl.state.event import Event, EventFilter, Kept, parse_kept
+from leasectl.state.event_log import StateEventLog
+from leasectl.state.pipes import tidy
+from leasectl.system.poll import is_readable
+from tests.kit.forking import ending, fork
+from tests.kit.support import eventually
+
+
+@pytest.fixture
+def state(state_dir: Path) -> Iterator[State]:
+    state = State.open(str(state_dir))
+    yield state
+    state.close()
+
+
+def write(state: State, number: int = 1, *, at: float = 1000.0) -> None:
+    with state.transaction():
+        for n in range(number):
+            state.events.add(at, "queued", "T", handle=f"h{n}")
+
+
+def numbers(state: State) -> list[int]:
+    return [each.number for each in StateEventLog(state).read()]
+
+
+def cursor(state: State) -> str:
+    return str(state.query("SELECT purge_cursor FROM meta")[0][0])
+
+
+class TestWriting:
+    def test_all_facts_are_read_as_they_were_written(self, state: State) -> None:
+        with state.transaction():
+            state.events.add(
+                12.5, "released", "T", ("a", "b"), (3, 4),
+                handle="T-x", acquisition=2, holder="j/1/h/T-x", count=2, priority=-3, ticket=7,
+                grant=6, wait=1.5, hold=2.5, by="ttl", reason="why",
+            )  # fmt: skip
+        (event,) = StateEventLog(state).read()
+        assert event == Event(
+            1, 12.5, "released", "T", ("a", "b"), (3, 4), "T-x", 2, "j/1/h/T-x", 2, -3, 7, 6, 1.5,
+            2.5, "ttl", "why",
+        )  # fmt: skip
+
+    def test_what_was_undone_has_not_happened(self, state: State) -> None:
+        with pytest.raises(RuntimeError), state.transaction():
+            state.events.add(1.0, "queued", "T")
+            raise RuntimeError
+        write(state)
+        assert [each.time for each in StateEventLog(state).read()] == [1000.0]
+
+    def test_each_backend_has_its_own(self, state: State) -> None:
+        with state.transaction():
+            state.events.add(1.0, "queued", "T", backend="http://x")
+            state.events.add(2.0, "queued", "T")
+        assert [each.time for each in StateEventLog(state).read()] == [2.0]
+        assert [each.time for each in StateEventLog(state, backend="http://x").read()] == [1.0]
+
+    @pytest.mark.parametrize("how", ["RAISE(ABORT, 'no')", "RAISE(FAIL, 'no')"])
+    def test_a_table_that_takes_none_stops_nothing_and_is_told_of_once(
+        self, state: State, how: str
+    ) -> None:
+        told: list[str] = []
+        state.events.warn = told.append
+        # The second of two, so that there is something to undo.
+        state.db.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON event WHEN new.handle = 'h1' "
+            f"BEGIN SELECT {how}; END"
+        )
+        for value in ("x", "y"):
+            with state.transaction() as db:
+                db.execute("UPDATE meta SET purge_cursor = ?", (value,))
+                state.events.add(1.0, "queued", "T", handle="h0")
+                state.events.add(1.0, "granted", "T", handle="h1")
+            assert cursor(state) == value
+        assert numbers(state) == []
+        (line,) = told
+        assert line.endswith("takes no events (no); all else goes on without them")
+        state.db.execute("DROP TRIGGER refuse")
+        write(state)
+        assert numbers(state) == [1]
+
+    def test_what_is_left_of_a_full_disk_is_for_leases(
+        self, state: State, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told: list[str] = []
+        state.events.warn = told.append
+        monkeypatch.setattr(rows, "_LEFT_FOR_LEASES_BYTES", 1 << 62)
+        with state.transaction() as db:
+            db.execute("UPDATE meta SET purge_cursor = 'x'")
+            state.events.add(1.0, "queued", "T")
+        assert cursor(state) == "x"
+        assert numbers(state) == []
+        assert len(told) == 1
+        assert "full" in told[0]
+
+
+class TestKeeping:
+    def test_no_more_are_kept_than_is_said(self, state: State) -> None:
+        state.events.kept_number = 100
+        for _ in range(20):
+            write(state, 40)
+        found = numbers(state)
+        assert found[-1] == 800
+        assert len(found) <= 100 + 64 + 40
+        assert found == list(range(found[0], 801))
+
+    def test_old_ones_go_a_few_at_a_time(self, state: State) -> None:
+        write(state, 5000, at=1000.0)
+        state.events.kept_seconds = 3600.0
+        before = len(numbers(state))
+        for _ in range(3):
+            write(state, 64, at=1000.0 + 7200)
+            left = len(numbers(state))
+            assert 0 < before + 64 - left <= event_trimming._TRIMMED_AT_ONCE
+            before = left
+        for _ in range(10):
+            write(state, 64, at=1000.0 + 7200)
+        assert {each.time for each in StateEventLog(state).read()} == {8200.0}
+
+    def test_the_last_one_stays_so_that_no_number_comes_twice(self, state: State) -> None:
+        state.events.kept_seconds = 0.0
+        for _ in range(5):
+            write(state, 64)
+        with state.transaction():
+            for n in range(64):
+                state.events.add(5000.0 + n, "queued", "T")
+        assert numbers(state)[-1] == 384
+
+    def test_none_are_written_where_none_are_to_be_kept(self, state: State) -> None:
+        state.events.kept_number = 0
+        write(state)
+        assert numbers(state) == []
+
+    def test_more_than_are_read_at_once_are_all_read(self, state: State) -> None:
+        write(state, 4500)
+        assert numbers(state) == list(range(1, 4501))
+
+    @pytest.mark.parametrize(
+        ("text", "kept"),
+        [
+            ("30d,100000", Kept()),
+            ("7d", Kept(seconds=7 * 86400.0)),
+            ("1h30m,10", Kept(5400.0, 10)),
+            ("0", Kept(number=0)),
+            ("30d,0", Kept(number=0)),
+        ],
+    )
+    def test_what_is_kept_is_said_as_an_age_and_a_number(self, text: str, kept: Kept) -> None:
+        assert parse_kept(text) == kept
+
+    @pytest.mark.parametrize("text", ["x", "30d,", "30d,-1", ",5", "30d,1e3", "1,2,3", "-1d"])
+    def test_what_can_not_be_meant_is_refused(self, text: str) -> None:
+        with pytest.raises(InvalidRequest, match="LEASECTL_KEEP_EVENTS"):
+            parse_kept(text)
+
+
+class TestFollowing:
+    def test_each_who_follows_is_woken(self, state: State) -> None:
+        watches = [StateEventLog(state).watch() for _ in range(2)]
+        write(state)
+        assert all(is_readable(watch.fd, 5) for watch in watches)
+        for watch in watches:
+            watch.clear()
+            assert not is_readable(watch.fd, 0)
+        watches[0].close()
+        write(state)
+        assert is_readable(watches[1].fd, 5)
+        watches[1].close()
+        assert state.query("SELECT * FROM follower") == []
+        assert os.listdir(state.path("waiters")) == []
+
+    def test_nobody_is_woken_by_what_was_undone(self, state: State) -> None:
+        watch = StateEventLog(state).watch()
+        with pytest.raises(RuntimeError), state.transaction():
+            state.events.add(1.0, "queued", "T")
+            raise RuntimeError
+        assert not is_readable(watch.fd, 0)
+        watch.close()
+
+    @pytest.mark.parametrize("who", ["the next who writes", "the next who follows"])
+    def test_what_a_killed_one_leaves_is_taken_away(self, state: State, who: str) -> None:
+        def follow() -> None:
+            StateEventLog(State.open(state.directory)).watch()
+            signal.pause()
+
+        pid = fork(follow)
+        eventually(lambda: state.query("SELECT * FROM follower"))
+        tidy(state)
+        assert len(os.listdir(state.path("waiters"))) == 1, "it is read"
+        os.kill(pid, signal.SIGKILL)
+        ending(pid)
+        if who == "the next who writes":
+            write(state)
+            tidy(state)
+        else:
+            StateEventLog(state).watch().close()
+        assert state.query("SELECT * FROM follower") == []
+        assert os.listdir(state.path("waiters")) == []
+
+    def test_each_event_is_seen_once_and_in_order_while_others_write_and_trim(
+        self, state: State
+    ) -> None:
+        def work() -> None:
+            own = State.open(state.directory)
+            own.events.kept_number = 1000  # so far behind is nobody who is woken
+            for _ in range(500):
+                write(own)
+
+        log = StateEventLog(state)
+        watch = log.watch()
+        writers = [fork(work) for _ in range(3)]
+        seen: list[int] = []
+        while len(seen) < 1500:
+            assert is_readable(watch.fd, 20), f"no more after {seen[-1:]}, {len(seen)}"
+            watch.clear()
+            after = seen[-1] if seen else 0
+            seen += [each.number for each in log.read(EventFilter(type="T"), after=after)]
+        assert seen == list(range(1, 1501))
+        for pid in writers:
+            assert ending(pid) == 0
+        assert len(numbers(state)) < 1200, "there was something to trim"
+        watch.close()
