@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
@@ -22,7 +23,7 @@ from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.pools.settings import describe, pace_text
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import pool_counts
-from leasectl.text.durations import format_seconds
+from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.printable import printable
 from leasectl.text.width import Cut, shorten
 
@@ -134,7 +135,7 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
     """When a pool grants next, and how it grants, unless the summary has said that."""
     told = [] if in_summary or pool.settings == NO_SETTINGS else [describe(pool.settings)]
     if pool.next_grant_in_seconds:
-        told.append(f"next grant in {format_seconds(pool.next_grant_in_seconds)}")
+        told.append(f"next grant in {format_duration(math.ceil(pool.next_grant_in_seconds))}")
     return _line(f"{_INDENT}{'; '.join(told)}", look, cut="end") if told else ""
 
 

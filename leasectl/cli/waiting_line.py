@@ -43,9 +43,11 @@ def fit_line(parts: Sequence[Told], subject: str, width: int, *, turn: int = 0) 
         return line
     said = [each.short or each.text for each in parts]
     full, shortest = said[0], said[0].replace(subject, shorten(subject, _SUBJECT_AT_LEAST), 1)
-    if cells(_joined([shortest, *said[1:]])) > width:
+    has_turn = turn % 3 == 2
+    needed = [text for part, text in zip(parts[1:], said[1:]) if has_turn or part.goes != 1]
+    if cells(_joined([shortest, *needed])) > width:
         full, shortest = full[len(_LEAD) :], shortest[len(_LEAD) :]
-    kept = _kept(parts, [shortest, *said[1:]], width, first_goes_last=turn % 3 == 2)
+    kept = _kept(parts, [shortest, *said[1:]], width, first_goes_last=has_turn)
     rest = [said[n] for n in kept[1:]]
     room = cells(subject) + width - cells(_joined([full, *rest]))
     head = full.replace(subject, shorten(subject, max(room, _SUBJECT_AT_LEAST)), 1)

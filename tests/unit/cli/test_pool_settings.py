@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from tests.kit.support import Cli
+from tests.kit.support import Cli, eventually
 
 # The code is the same on every Python, and waits in real time.
 pytestmark = pytest.mark.once
@@ -144,6 +145,25 @@ class TestPriority:
 
 
 class TestShown:
+    def test_status_says_when_the_pace_allows_the_next_grant_and_who_goes_first(
+        self, cli: Cli
+    ) -> None:
+        cli.ok("pool", "create", "T", "--count", "3", "--pace", "1h")
+        cli.ok("acquire", "T")
+        waiters = [cli.start("acquire", "T", "--priority", each) for each in ("0", "-3", "7")]
+        eventually(lambda: len(cli.waiting()) == 3)
+        said = cli.ok("status", "T")
+        assert re.search(r"^  next grant in (1h|59m\d+s)$", said, re.MULTILINE)
+        (pool,) = json.loads(cli.ok("status", "--json"))["pools"]
+        assert [each["priority"] for each in pool["queue"]] == [7, 0, -3]
+        assert [each["effective_priority"] for each in pool["queue"]] == [7, 0, -3]
+        rows = said.partition("PRIORITY")[2].splitlines()[1:]
+        assert [row.split()[2] for row in rows] == ["7", "0", "-3"]
+        refused = cli("acquire", "T", "-w", "0", "--priority", "100")
+        assert refused.code == 75
+        assert re.search(r"; next grant in (1h|59m\d+s); see who with", refused.err)
+        assert all(each.process.poll() is None for each in waiters)
+
     def test_a_list_shows_them_where_there_are_any(self, cli: Cli) -> None:
         cli.pool("plain")
         cli.pool("T")
