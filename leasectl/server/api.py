@@ -68,8 +68,6 @@ def make_app(
     def at(path: str, *, open_: bool = False, **handlers: Handler) -> Route:
         return Route(path, _Endpoint(handlers, None if open_ else token, notices))
 
-    signing = {"POST": page.change} if token is not None else {}
-
     return Router(
         [
             at("/lease/acquire", POST=api.acquire),
@@ -77,12 +75,16 @@ def make_app(
             at("/metrics", GET=api.metrics),
             at(STATUS, GET=api.status),
             at("/healthz", GET=api.healthz, open_=True),
-            at(PAGE, GET=page.show, **signing, open_=True),
+            Route(PAGE, _ThePage(page, notices, signs_in=token is not None)),
             at(CHANGES, GET=page.changes, open_=True),
         ],
         redirect_slashes=False,
-        default=refusal(404, "404 page not found"),
+        default=_nothing_there(),
     )
+
+
+def _nothing_there() -> LeaseResponse:
+    return refusal(404, "404 page not found")
 
 
 class _Endpoint:
@@ -102,12 +104,7 @@ class _Endpoint:
     async def _answer(self, request: Request) -> Response:
         handler = self._handlers.get("GET" if request.method == "HEAD" else request.method)
         if handler is None:
-            allowed = " or ".join(self._handlers)
-            return refusal(
-                405,
-                f"Method {request.method} not allowed, {allowed} requests only.",
-                {"Allow": ", ".join(self._handlers)},
-            )
+            return self._without_handler(request.method)
         if self._token is not None and not self._token.is_shown_by(request):
             return refusal(401, "bearer token required", {"WWW-Authenticate": "Bearer"})
         try:
@@ -119,6 +116,23 @@ class _Endpoint:
             what, kind = _name(request), type(error)
             self._notices.tell((what, kind), f"{what} failed: {kind.__name__}: {error}")
             return refusal(500, f"unexpected failure: {kind.__name__}")
+
+    def _without_handler(self, method: str) -> Response:
+        (allowed,) = self._handlers
+        return refusal(
+            405, f"Method {method} not allowed, {allowed} requests only.", {"Allow": allowed}
+        )
+
+
+class _ThePage(_Endpoint):
+    """The path where the proxy of ci-operator has nothing, and nor have we but for the page."""
+
+    def __init__(self, page: Page, notices: Notices, *, signs_in: bool) -> None:
+        signing: Mapping[str, Handler] = {"POST": page.change} if signs_in else {}
+        super().__init__({"GET": page.show, **signing}, None, notices)
+
+    def _without_handler(self, method: str) -> Response:
+        return _nothing_there()
 
 
 def _name(request: Request) -> str:
