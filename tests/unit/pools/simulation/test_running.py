@@ -179,6 +179,7 @@ class TestSearch:
             ("pace", Limits(peak_starts=7), "3x20/10m"),
             ("capacity", Limits(wait_p95=600.0), "3x20/10m"),
             ("capacity", Limits(wait_max=600.0, makespan=4300.0), "1/m:1h"),
+            ("capacity", Limits(wait_max=1200.0, peak_starts=30), "60"),
         ],
     )
     def test_nothing_smaller_does_it(self, sought: Sought, limits: Limits, arrivals: str) -> None:
