@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Callable
 
 import pytest
 
+from leasectl.engines.contract import Outlook
 from leasectl.engines.etcd.gateway.requests import KeyValue, decode, put, read_all
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.rank import (
@@ -16,6 +18,7 @@ from leasectl.engines.etcd.rank import (
     priorities,
     priority_in,
 )
+from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
 from leasectl.engines.facts import PoolSettings
 from leasectl.errors import CorruptState
 from leasectl.model import Claimant, Request
@@ -80,6 +83,84 @@ def test_who_is_better_than_one_writes_below_what_its_claim_is_guarded_by() -> N
 def _is_in(key: str, guard: object) -> bool:
     assert isinstance(guard, dict)
     return bool(decode(guard["key"]) <= key < decode(guard["range_end"]))
+
+
+def put_ticket(access: Access, claim_key: str, request: Request) -> EtcdWaiter:
+    claimant = Claimant(claim_key, f"{claim_key}@host", request)
+    waiter = access.engine.waiter(claimant, until=None)
+    waiter.enqueue()
+    return waiter
+
+
+class TestBetweenLookAndClaim:
+    """The head has looked, and its claim is on the way, when something changes."""
+
+    def claim_late(
+        self, between: Relay, head: EtcdWaiter, meanwhile: Callable[[], object]
+    ) -> Outlook:
+        looked = len(between.paths) + 1
+        is_done: list[object] = []
+
+        def change_once(number: int, _path: str) -> None:
+            if number > looked and not is_done:
+                is_done.append(meanwhile())
+
+        between.listen(before=change_once)
+        outlook = head.claim()
+        between.listen()
+        assert is_done
+        return outlook
+
+    @pytest.mark.parametrize(("priority", "better"), [(0, 1), (-1, 0), (-5, -1), (3, 100)])
+    def test_who_is_better_comes(
+        self, store: Access, between: Relay, prefix: str, priority: int, better: int
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        slow.engine.free("warm-up", [])
+        head = put_ticket(slow, "head", Request("T", count=2, priority=priority))
+        came: list[EtcdWaiter] = []
+
+        def come() -> None:
+            came.append(put_ticket(store, "newcomer", Request("T", priority=better)))
+
+        assert self.claim_late(between, head, come).is_behind
+        assert store.held() == []
+        assert came[0].claim().leases
+        assert head.claim().leases
+
+    @pytest.mark.parametrize(("priority", "worse"), [(0, 0), (0, -1), (3, 3), (3, 0), (-1, -1)])
+    def test_one_that_is_no_better_changes_nothing(
+        self, store: Access, between: Relay, prefix: str, priority: int, worse: int
+    ) -> None:
+        slow = Access([between.endpoint], prefix)
+        head = put_ticket(slow, "head", Request("T", priority=priority))
+        request = Request("T", priority=worse)
+        outlook = self.claim_late(between, head, lambda: put_ticket(store, "newcomer", request))
+        assert outlook.leases
+
+    def test_a_pace_is_set_that_nothing_is_left_of(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        paced = PoolSettings(pace_seconds=60.0)
+        store.pools.change_settings("T", paced._replace(burst=2))
+        store.acquire("holder", Request("T"))
+        head = put_ticket(Access([between.endpoint], prefix), "head", Request("T"))
+        outlook = self.claim_late(between, head, lambda: store.pools.change_settings("T", paced))
+        assert outlook.next_grant_at is not None
+
+    def test_what_a_better_one_waits_for_by_name_is_freed(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        """Both then wait for the time alone, which is the better one's."""
+        store.pools.change_settings("T", PoolSettings(pace_seconds=60.0, burst=3))
+        store.acquire("holder", Request("T", name="T--1"))
+        better = put_ticket(store, "better", Request("T", name="T--1"))
+        assert better.claim().leases is None
+        head = put_ticket(Access([between.endpoint], prefix), "head", Request("T", name="T--2"))
+        outlook = self.claim_late(between, head, lambda: store.engine.free("holder"))
+        assert outlook.is_behind
+        assert better.claim().leases
+        assert head.claim().leases
 
 
 class TestInEtcd:
