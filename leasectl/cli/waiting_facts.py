@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Progress
 from leasectl.backends.kinds import either
-from leasectl.cli.waiting_line import Told
+from leasectl.cli.waiting_line import Said
 from leasectl.errors import LeaseError
 from leasectl.model import Request
 from leasectl.text.durations import format_duration
@@ -36,41 +36,41 @@ class WaitingFacts:
         self._events = events
         self._holds: RecentHolds | None = None
 
-    def tell(self, progress: Progress) -> list[Told]:
+    def tell(self, progress: Progress) -> list[Said]:
         """What there is to tell now, in order."""
         types = either(self._request.types)
         waited = f"waited {format_duration(progress.waited_seconds)}"
         if progress.position is None:
-            parts = [Told(f"waiting for {types}: {waited}")]
+            parts = [Said(f"waiting for {types}: {waited}")]
         else:
             parts = [
-                Told(f"waiting for {types}: place {progress.position}"),
-                Told(f"{progress.held}/{progress.capacity} held", goes=3),
-                Told(waited),
+                Said(f"waiting for {types}: place {progress.position}"),
+                Said(f"{progress.held}/{progress.capacity} held", goes=3),
+                Said(waited),
                 *self._why(progress),
             ]
         if self._wait_seconds is not None:
             left = max(0.0, self._wait_seconds - progress.waited_seconds)
-            parts.append(Told(f"gives up in {format_duration(math.ceil(left))}", goes=5))
+            parts.append(Said(f"gives up in {format_duration(math.ceil(left))}", goes=5))
         if progress.longest_holder is not None:
             parts.append(_longest(progress, progress.longest_holder))
         return parts
 
-    def _why(self, progress: Progress) -> list[Told]:
+    def _why(self, progress: Progress) -> list[Said]:
         """What it waits for, and for how long that is likely to take."""
         said = []
         rule = _held_back_by(self._request, progress)
         is_paced = progress.next_grant_in_seconds is not None
         if is_paced:
             seconds = format_duration(math.ceil(progress.next_grant_in_seconds or 0.0))
-            said.append(Told(f"next grant in {seconds}", goes=4 if self._is_next(progress) else 2))
+            said.append(Said(f"next grant in {seconds}", goes=4 if self._is_next(progress) else 2))
         elif rule is not None and progress.held < progress.capacity:
-            said.append(Told(rule, goes=2))
+            said.append(Said(rule, goes=2))
         if not (is_paced and self._is_next(progress)):
             likely = self._likely_seconds(progress)
             if likely is not None:
                 minutes = 60 * max(1, math.ceil(likely / 60))
-                said.append(Told(f"likely {format_duration(minutes)} more", goes=4))
+                said.append(Said(f"likely {format_duration(minutes)} more", goes=4))
         return said
 
     def _is_next(self, progress: Progress) -> bool:
@@ -106,12 +106,12 @@ class WaitingFacts:
         return expected_wait(place, self._holds.seconds())
 
 
-def _longest(progress: Progress, identity: str) -> Told:
+def _longest(progress: Progress, identity: str) -> Said:
     from leasectl.pools.shown import parse_holder
 
     held = format_duration(progress.longest_held_seconds)
     holder = parse_holder(identity)
-    return Told(
+    return Said(
         f"longest {held} by {identity}",
         goes=1,
         # What tells one job from another; the rest is in `status`.

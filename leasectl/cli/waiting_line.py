@@ -12,7 +12,7 @@ _SUBJECT_AT_LEAST = 16
 _LEAD = "waiting for "
 
 
-class Told(NamedTuple):
+class Said(NamedTuple):
     """One thing that is told of a wait.
 
     Args:
@@ -26,7 +26,7 @@ class Told(NamedTuple):
     short: str | None = None
 
 
-def fit_line(parts: Sequence[Told], subject: str, width: int, *, turn: int = 0) -> str:
+def fit_line(parts: Sequence[Said], subject: str, width: int, *, turn: int = 0) -> str:
     """Join what is told of a wait, in one line of a terminal.
 
     What is waited for is cut first; then the words before it go, and then what may go, whole. What
@@ -55,7 +55,7 @@ def fit_line(parts: Sequence[Told], subject: str, width: int, *, turn: int = 0) 
 
 
 def _kept(
-    parts: Sequence[Told], said: Sequence[str], width: int, *, first_goes_last: bool
+    parts: Sequence[Said], said: Sequence[str], width: int, *, first_goes_last: bool
 ) -> list[int]:
     """The positions of what there is room for."""
     kept = list(range(len(parts)))

@@ -8,7 +8,7 @@ import pytest
 
 from leasectl.backends.contract import Progress
 from leasectl.cli.waiting_facts import WaitingFacts
-from leasectl.cli.waiting_line import Told, fit_line
+from leasectl.cli.waiting_line import Said, fit_line
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
@@ -28,19 +28,19 @@ TIMES = ("waited 12m3s", "gives up in 17m57s")
 
 def told(
     subject: str, *, place: bool = True, longest: bool = True, likely: bool = False
-) -> list[Told]:
-    waited, gives_up = Told(TIMES[0]), Told(TIMES[1], goes=5)
+) -> list[Said]:
+    waited, gives_up = Said(TIMES[0]), Said(TIMES[1], goes=5)
     if not place:
-        return [Told(f"waiting for {subject}: {TIMES[0]}"), gives_up]
-    parts = [Told(f"waiting for {subject}: place 3"), Told("4/4 held", goes=3), waited]
+        return [Said(f"waiting for {subject}: {TIMES[0]}"), gives_up]
+    parts = [Said(f"waiting for {subject}: place 3"), Said("4/4 held", goes=3), waited]
     if likely:
-        parts.append(Told("likely 20m more", goes=4))
+        parts.append(Said("likely 20m more", goes=4))
     parts.append(gives_up)
-    by = Told(f"longest 1h12m by {HOLDER}", goes=1, short=f"longest 1h12m by {BUILD}")
+    by = Said(f"longest 1h12m by {HOLDER}", goes=1, short=f"longest 1h12m by {BUILD}")
     return [*parts, by] if longest else parts
 
 
-def whole(parts: list[Told]) -> str:
+def whole(parts: list[Said]) -> str:
     return ", ".join(part.text for part in parts)
 
 
