@@ -23,7 +23,7 @@ Examples:
 @options.json_output
 @options.backend
 def command(*, wide: bool, as_json: bool, backend: str | None) -> None:
-    """List pools, how many resources are free and held, and how fast they grant."""
+    """List pools: how many are free and held, and how they grant."""
     service = open_service(backend)
     pools = PoolService(service).show()
     if as_json:
