@@ -46,7 +46,7 @@ MOST_REQUESTS = 60
 NO_WAIT = Patience(wait_seconds=0)
 WANTED = ("-q", "-t", "T", "-c", "2", "--ttl", "2s")
 # Of which others are written to every so often: what kills meet as well.
-KEPT = Kept(32 * 4.0, 100_000)
+KEPT = Kept(32 * (60.0 if EVERY_KILL else 4.0), 100_000)
 PACE_SECONDS, AGING_SECONDS = 0.5, 0.1
 # What a command takes besides, on a machine that has other things to do.
 SLACK_SECONDS = 3.0
