@@ -181,11 +181,11 @@ class EtcdQueues:
     def _until_next_grant(self, own: EtcdTicket, owed: Owed) -> float:
         """How long the pool's pace has it wait, in seconds; 0 if it doesn't."""
         left = own.left(owed)
-        if left and own.begin_to_count(owed):
+        if owed.level and own.begin_to_count(owed):
             is_late = own.ticket.number > owed.since
             if is_late and owed.counted_by:
                 own.catch_up(owed, self._paces.counted(owed))
-            elif not owed.counted_by and (is_late or left > _WORTH_COUNTING_SECONDS):
+            elif left and not owed.counted_by and (is_late or left > _WORTH_COUNTING_SECONDS):
                 self._paces.have_counted(own.request.type, owed)
         return own.left(owed)
 

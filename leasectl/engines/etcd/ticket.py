@@ -66,7 +66,7 @@ class EtcdTicket:
         self._settings = NO_SETTINGS
         self._seen: QueueView | None = None
         self._grants = GrantWatch()
-        self._counting = 0  # the revision of the last grant since which it has waited for the time
+        self._counting = 0  # the revision of the last grant after which it saw what is owed
         self._due: tuple[QueueView, tuple[Free, ...]] | None = None  # what there is when it is time
         self._unused: QueueView | None = None  # what was seen when it came to the head
         self._too_little: QueueView | None = None  # what was seen there last
@@ -177,7 +177,7 @@ class EtcdTicket:
         return owed.paid_in(self.counted(owed))
 
     def begin_to_count(self, owed: Owed) -> bool:
-        """Whether it is for the first time that it waits for the time after that grant."""
+        """Whether it is for the first time that it sees what is owed after that grant."""
         is_first, self._counting = self._counting != owed.since, owed.since
         return is_first
 

@@ -184,6 +184,16 @@ class TestInEtcd:
         assert store.pool().next_grant_in_seconds <= 3.0
         assert len(store.acquire("other", ONE, wait=3.5)) == 1
 
+    def test_of_a_burst_no_more_is_owed_than_etcd_has_counted(self, store: Access) -> None:
+        self.paced(store, PoolSettings(pace_seconds=4.0, burst=2)).acquire("me", ONE)
+        first = self.pace_key(store)
+        assert first is not None
+        eventually(lambda: store.gateway.time_left(first.etcd_lease_id) < 2.0)
+        store.acquire("other", ONE)
+        second = self.pace_key(store)
+        assert second is not None
+        assert 1.0 < float(second.value) <= 1.8
+
     def test_a_lease_of_another_time_counts_for_nothing(self, store: Access) -> None:
         self.paced(store).acquire("me", ONE)
         store.pools.change_settings("T", PoolSettings(pace_seconds=100.0))
