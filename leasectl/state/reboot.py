@@ -10,7 +10,7 @@ _FORGET = (
     "UPDATE timer SET due = 0",
     "UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL",
     "UPDATE handle SET released_at = 0 WHERE released_at IS NOT NULL",
-    "UPDATE handle SET queued_at = 0 WHERE queued_at IS NOT NULL",
+    "UPDATE handle SET queued_at = NULL WHERE queued_at IS NOT NULL",
     "UPDATE handle SET granted_at = NULL WHERE granted_at IS NOT NULL",
     "UPDATE pool_setting SET paid_until = 0",
     "DELETE FROM ranked_ticket",

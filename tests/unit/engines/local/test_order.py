@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.engines.contract import Outlook
 from leasectl.engines.facts import PoolSettings, QueueEntry
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
@@ -20,6 +21,7 @@ from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
 from leasectl.state.reboot import note_boot
 from leasectl.system.process import this_process
+from tests.kit.recorded import record
 from tests.kit.support import ManualClock
 
 AGING = 10.0
@@ -44,6 +46,7 @@ class Desk:
         self.put += 1
         request = Request("T", count=count, priority=priority, name=name)
         claimant = Claimant(f"h{self.put}", f"job/1/host/h{self.put}", request, this_process())
+        record(self.state, f"h{self.put}", request, now=self.time.clock.elapsed())
         waiter = self.engine.waiter(claimant, until=None)
         with self.engine.atomic():
             waiter.enqueue()
@@ -128,6 +131,71 @@ def test_it_is_told_when_one_passes_another(desk: Desk) -> None:
     assert order.overtakes_at(late, early) == desk.time.clock.elapsed() + 4
     desk.wait(0).close()
     assert desk.queues.order("T").overtakes_at(desk.ticket(3), early) is None
+
+
+class TestWaking:
+    """Who looks again when the order changes: nobody tells who ages."""
+
+    @pytest.fixture
+    def woken(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+        """The pipes that were opened for it."""
+        woken: set[str] = set()
+        monkeypatch.setattr(desk.state, "wake", lambda pipe: woken.add(Path(pipe).name))
+        return woken
+
+    def look(self, desk: Desk, waiter: LocalWaiter) -> Outlook:
+        with desk.engine.atomic():
+            return waiter.claim()
+
+    def wait_in_vain(self, desk: Desk, priority: int, count: int = 1) -> LocalWaiter:
+        waiter = desk.wait(priority, count=count)
+        assert self.look(desk, waiter).leases is None
+        return waiter
+
+    def test_one_looks_when_it_passes_another_and_wakes_those_on_both_sides(
+        self, desk: Desk, woken: set[str]
+    ) -> None:
+        desk.age()
+        assert self.look(desk, desk.wait(count=2)).leases is not None
+        early = self.wait_in_vain(desk, 0)
+        desk.time.advance(4)
+        passed = self.wait_in_vain(desk, 1)
+        desk.time.advance(1)
+        behind = self.wait_in_vain(desk, 0)
+        assert self.look(desk, early).look_again_at == desk.time.clock.elapsed() + 5
+        assert self.look(desk, passed).look_again_at is None
+        assert self.look(desk, behind).look_again_at is None
+        woken.clear()
+        desk.time.advance(5)
+        assert self.look(desk, early).is_head
+        assert woken >= {desk.ticket(3).pipe, desk.ticket(4).pipe}
+        for waiter in (early, passed, behind):
+            waiter.close()
+
+    def test_one_that_was_woken_in_place_of_the_best_passes_that_on(
+        self, desk: Desk, woken: set[str]
+    ) -> None:
+        assert self.look(desk, desk.wait()).leases is not None
+        group, behind = self.wait_in_vain(desk, 1, count=2), self.wait_in_vain(desk, 0)
+        woken.clear()
+        assert self.look(desk, behind).is_behind
+        assert woken >= {desk.ticket(2).pipe}
+        group.close()
+        behind.close()
+
+    def test_where_there_is_a_pace_one_for_a_name_lets_those_for_others_go_on(
+        self, desk: Desk, woken: set[str]
+    ) -> None:
+        desk.pools.change_settings("T", PoolSettings(pace_seconds=9))
+        assert self.look(desk, desk.wait()).leases is not None
+        first, second = desk.wait(name="a"), desk.wait(name="b")
+        pipe = desk.ticket(3).pipe
+        woken.clear()
+        with desk.engine.atomic():
+            first.dequeue()
+        assert pipe in woken
+        first.close()
+        second.close()
 
 
 def test_as_long_as_all_are_alike_there_are_no_rows(desk: Desk) -> None:

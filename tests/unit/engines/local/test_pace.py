@@ -19,6 +19,7 @@ from leasectl.state.directory import State
 from leasectl.state.reboot import note_boot
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
+from tests.kit.recorded import record
 
 PACE = 20.0
 
@@ -37,9 +38,10 @@ class Desk:
         names = [f"T--{number}" for number in range(9)]
         self.pools.create_pool("T", names, settings=PoolSettings(PACE))
 
-    def come(self) -> tuple[LocalWaiter, Outlook]:
-        request = Request("T")
+    def come(self, name: str | None = None) -> tuple[LocalWaiter, Outlook]:
+        request = Request("T", name=name)
         key = f"h{len(self.waiters)}"
+        record(self.state, key, request, now=self.elapsed)
         waiter = self.engine.waiter(Claimant(key, key, request, this_process()), until=None)
         self.waiters.append(waiter)
         with self.engine.atomic():
@@ -135,6 +137,15 @@ def test_whoever_could_claim_from_then_on_has_its_time_from_then_on(desk: Desk) 
     assert suspended.number == 2
     assert desk.look(desk.waiters[2]).leases is not None
     assert desk.look(head).next_grant_at == desk.elapsed + PACE
+
+
+def test_only_the_best_of_those_who_wait_for_the_time_is_expected_to_come(desk: Desk) -> None:
+    desk.come()
+    for name in ("T--7", "T--8", None):
+        assert desk.come(name)[1].next_grant_at == 1000.0 + PACE
+    desk.witness.look()
+    desk.elapsed += PACE + SUSPENDED_AFTER_SECONDS
+    assert [ticket.number for _, ticket, _ in desk.witness.look()] == [2]
 
 
 def test_a_longer_pace_gives_the_head_its_time_anew(desk: Desk) -> None:
