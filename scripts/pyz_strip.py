@@ -1,4 +1,4 @@
-"""What scripts/build-pyz leaves out of the files of others, to save room: what only people read.
+"""What scripts/build-pyz leaves out of files, to save room: what only people read.
 
 Comments and docstrings of their modules go, line by line, so that tracebacks still name the lines
 of the original; what stands before the first statement stays, since it may be a license. A notice
