@@ -89,14 +89,13 @@ def test_the_same_seed_twice_gives_the_same_bytes_and_another_does_not(cli: Cli)
     jobs = ("--capacity", "9", "--hold", "5m+-50%", "--arrivals", "3/m:1h")
     policies = ("jitter=3m,start-jitter=2m", "release-after=2m-9m,pace=1s")
     args = (*jobs, *(word for policy in policies for word in ("--policy", policy)))
-    for form in ((), ("--json",)):
-        first, again, other = (
-            cli("simulate", *args, "--seed", seed, *form, PYTHONHASHSEED=salt)
-            for seed, salt in (("7", "1"), ("7", "2"), ("8", "1"))
-        )
-        assert first.code == 0
-        assert first.out == again.out
-        assert first.out != other.out
+    first, again, other = (
+        cli("simulate", *args, "--seed", seed, PYTHONHASHSEED=salt)
+        for seed, salt in (("7", "1"), ("7", "2"), ("8", "1"))
+    )
+    assert first.code == 0
+    assert first.out == again.out
+    assert first.out != other.out
 
 
 def test_a_search_says_which_is_the_smallest(cli: Cli) -> None:
@@ -137,16 +136,12 @@ def test_arrivals_and_holds_come_from_files(cli: Cli, tmp_path: Path) -> None:
     ("args", "said"),
     [
         (("--capacity", "0", "--hold", "20m", "--arrivals", "5"), "--capacity"),
-        (("--capacity", "5", "--hold", "-20m", "--arrivals", "5"), "negative"),
         ((*FIFTY, "--arrivals", "5", "--policy", "jiter=5m"), 'did you mean "jitter"'),
         ((*FIFTY, "--arrivals", "5", "-c", "51"), "job 1 asks for 51 resources"),
         ((*FIFTY, "--arrivals", "5", "--peak", "3"), "--find"),
-        ((*FIFTY, "--arrivals", "5", "--find", "pace"), "say for what"),
         ((*FIFTY,), "--arrivals"),
-        (("--capacity", "5", "--arrivals", "5"), "--hold"),
         (("--hold", "20m", "--arrivals", "5"), "--capacity"),
         (("--replay",), "TYPE"),
-        (("--replay", "x", "--arrivals", "5"), "--arrivals"),
     ],
 )
 def test_what_can_not_be_meant_is_refused_in_one_line(

@@ -86,7 +86,7 @@ def test_it_agrees_with_sorting_whatever_is_done(aging: float) -> None:
     chance = random.Random(7)
     model = Model(aging)
     queue = Queue(lambda: model.now, aging)
-    for number in range(1, 700):
+    for number in range(1, 400):
         change(queue, model, number, chance)
         in_order = model.in_order()
         assert list(queue) == in_order

@@ -167,7 +167,10 @@ def instructions(work: Callable[[], None]) -> int:
     return done
 
 
-LOADS = (all_at_once, paced, by_priority, aging, as_many_as_jobs, by_name, expiring, giving_up)
+LOADS = (
+    *(all_at_once, as_many_as_jobs, by_name, expiring, giving_up),
+    *(pytest.param(each, marks=pytest.mark.once) for each in (paced, by_priority, aging)),
+)
 
 
 @pytest.mark.parametrize("load", LOADS)

@@ -27,7 +27,8 @@ from leasectl.state.event import Event
 from tests.kit.pacing import too_fast
 from tests.kit.story import story_of
 
-MINUTE = 60.0
+# On which Python makes no difference to what comes of thousands of turns.
+pytestmark = pytest.mark.once
 
 
 def no_file(name: str) -> str:
