@@ -50,7 +50,7 @@ KEPT = Kept(32 * (60.0 if EVERY_KILL else 4.0), 100_000)
 PACE_SECONDS, AGING_SECONDS = 0.5, 0.1
 # What a command takes besides, on a machine that has other things to do.
 SLACK_SECONDS = 3.0
-HEARD_WITHIN_SECONDS = 0.1
+HEARD_WITHIN_SECONDS = 0.25
 STRIDE = 25  # of some thousand calls into the system; another part of them on each Python
 
 

@@ -27,8 +27,10 @@ from tests.kit.support import eventually
 FULL = bool(os.environ.get("LEASECTL_TEST_FULL_TURNS"))
 TTL_SECONDS = 2.0
 # The chronicle hears of a grant a little after it, and not always after the same time.
-HEARD_WITHIN_SECONDS = 0.1
+HEARD_WITHIN_SECONDS = 0.1 if FULL else 0.25
 PACE = 2.0 if FULL else 0.5
+# A busy machine is late by hundredths of a second, which is much of so short a pace.
+LONGER = 1.1 if FULL else 1.5
 MANY = 40 if FULL else 10
 
 
@@ -120,7 +122,7 @@ def test_a_crowd_is_let_in_at_the_pace_and_in_its_order(crowd: Crowd) -> None:
     print(
         f"{MANY} at a pace of {PACE:g}s: {took:.3f}s, {took / ((MANY - 1) * PACE):.4f} of the least"
     )
-    assert took <= 1.1 * (MANY - 1) * PACE
+    assert took <= LONGER * (MANY - 1) * PACE
     assert grants[0].heard_at - start < 5.0
 
 
