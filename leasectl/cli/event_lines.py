@@ -12,6 +12,7 @@ from leasectl.text.printable import printable
 from leasectl.text.width import cells, pad, shorten
 from leasectl.text.wording import counted, listed
 
+DATE = "%Y-%m-%dT%H:%M:%SZ"
 _LONGEST_REASON = 500
 _KIND_WIDTH = len("pool changed")
 _COLOURS: dict[EventKind, str] = {
@@ -51,7 +52,7 @@ class EventLines:
         return "".join(f"{self._line(each)}\n" for each in events)
 
     def _line(self, event: Event) -> str:
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(event.time))
+        at = time.strftime(DATE, time.gmtime(event.time))
         kind = pad(printable(event.kind), _KIND_WIDTH)
         pool = pad(printable(event.type, longest=200), self._type_width)
         line = shorten(

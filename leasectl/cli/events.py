@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -14,17 +15,18 @@ import click
 from leasectl.cli import options, time_options
 from leasectl.cli.command import OUTPUT, WHAT, new_command, option, word
 from leasectl.cli.context import open_service
-from leasectl.cli.event_lines import EventLines
+from leasectl.cli.event_lines import DATE, EventLines
 from leasectl.cli.output import note, show
 from leasectl.cli.terminal import output_width, shows_colour
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service
 from leasectl.pools.history import follow, in_pieces, put_right
-from leasectl.state.event import Event, EventFilter
+from leasectl.state.event import Event, EventFilter, Missed
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalTrap
 from leasectl.text.naming import check_name, check_type
+from leasectl.text.wording import counted
 
 EXAMPLE = """\b
 Examples:
@@ -187,25 +189,44 @@ def _show_and_follow(
             # No event is asked for: a pipe without a reader reports an error all the same.
             Interrupt(1, 0, _end_as_by_writing),
         )
-
-        def sleep_until_readable(fd: int) -> None:
-            sleep(wake_fds=(fd,), interrupts=ends, until=None, now=boottime_seconds)
-
+        since = time.time()
         after = log.last_number()
         before = (each for each in log.read(wanted) if each.number <= after)
         trap.interrupting(lambda: shows.each(_last(before, last)))
+
+        def sleep_until_readable(fd: int, reached: int) -> None:
+            nonlocal after, since
+            after, since = reached, time.time()
+            sleep(wake_fds=(fd,), interrupts=ends, until=None, now=boottime_seconds)
+
+        def note_missed(missed: Missed) -> None:
+            note(_missed_line(missed, since))
+
         is_told = False
         while True:
             try:
-                for events in follow(log, wanted, after=after, sleep=sleep_until_readable):
+                for events in follow(
+                    log, wanted, after=after, sleep=sleep_until_readable, missed=note_missed
+                ):
                     trap.interrupting(partial(shows, events))
-                    after, is_told = events[-1].number, False
+                    after, since, is_told = events[-1].number, events[-1].time, False
             except BackendUnreachable as error:
                 if not is_told:
                     note(f"{error}; waiting for it")
                 is_told = True
                 again = boottime_seconds() + _ASK_AGAIN_SECONDS
                 sleep(wake_fds=(), interrupts=ends, until=again, now=boottime_seconds)
+
+
+def _missed_line(missed: Missed, since: float) -> str:
+    """Say what can't be shown any more, and when it happened."""
+    until = time.time() if missed.until is None else missed.until
+    begin, end = (time.strftime(DATE, time.gmtime(each)) for each in (min(since, until), until))
+    what = "there may be events" if missed.number is None else counted(missed.number, "event")
+    return (
+        f"{what} of all pools between {begin} and {end} that can't be shown: removed before this "
+        "came to them, as only so many are kept (LEASECTL_KEEP_EVENTS)"
+    )
 
 
 def _end_as_by_writing() -> None:

@@ -7,9 +7,9 @@ to write one here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Callable, Protocol
 
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
 
 class EventWatch(Protocol):
@@ -22,8 +22,12 @@ class EventWatch(Protocol):
     @property
     def fd(self) -> int: ...
 
-    def clear(self) -> None:
-        """Get ready for the next; whoever calls this has to read again afterwards."""
+    def clear(self) -> int:
+        """Get ready for the next; whoever calls this has to read again afterwards.
+
+        Returns:
+            What has come since they were read last has larger numbers; 0 where nobody knows.
+        """
 
     def close(self) -> None:
         """Watch no longer."""
@@ -32,12 +36,19 @@ class EventWatch(Protocol):
 class EventLog(Protocol):
     """The events of an engine's pools, in the order in which they happened."""
 
-    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+    def read(
+        self,
+        wanted: EventFilter = ALL_EVENTS,
+        *,
+        after: int = 0,
+        missed: Callable[[Missed], None] | None = None,
+    ) -> Iterator[Event]:
         """The events that are still kept, the oldest first.
 
         Args:
             wanted: Which of them.
             after: Only those with a larger number than this.
+            missed: Called when some with a larger number aren't kept any more, wanted or not.
         """
 
     def latest(self, pool_type: str, number: int) -> list[Event]:

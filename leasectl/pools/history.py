@@ -11,7 +11,7 @@ from leasectl.engines.event_log import EventLog
 from leasectl.errors import LeaseError
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
 _AT_ONCE = 1000
 
@@ -56,7 +56,12 @@ def in_pieces(events: Iterator[Event]) -> Iterator[list[Event]]:
 
 
 def follow(
-    log: EventLog, wanted: EventFilter, *, after: int, sleep: Callable[[int], None]
+    log: EventLog,
+    wanted: EventFilter,
+    *,
+    after: int,
+    sleep: Callable[[int, int], None],
+    missed: Callable[[Missed], None],
 ) -> Iterator[list[Event]]:
     """Each event from now on, once and in order; whoever closes this has it watch no longer.
 
@@ -64,20 +69,28 @@ def follow(
         log: The events.
         wanted: Which of them.
         after: Only those with a larger number than this.
-        sleep: Sleeps until a descriptor can be read; whatever it raises ends this.
+        sleep: Given a descriptor, sleeps until it can be read; and the number up to which all was
+            read. Whatever it raises ends this.
+        missed: Called when some were removed before they were read.
 
     Yields:
         Those that have come, as they come.
     """
+
+    def pass_over(gone: Missed) -> None:
+        nonlocal after
+        after = max(after, gone.last_number)
+        missed(gone)
+
     watch = log.watch()
     try:
         while True:
             last = log.last_number()
-            for piece in in_pieces(log.read(wanted, after=after)):
-                after = piece[-1].number
+            for piece in in_pieces(log.read(wanted, after=after, missed=pass_over)):
+                after = max(after, piece[-1].number)
                 yield piece
             after = max(after, last)  # those that aren't wanted needn't be looked at again
-            sleep(watch.fd)
-            watch.clear()
+            sleep(watch.fd, after)
+            after = max(after, watch.clear())
     finally:
         watch.close()

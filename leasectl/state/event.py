@@ -128,3 +128,17 @@ class EventFilter(NamedTuple):
 
 
 ALL_EVENTS = EventFilter()
+
+
+class Missed(NamedTuple):
+    """Events that were removed before somebody came to them who reads them one after the other.
+
+    Args:
+        number: How many, of all pools and backends; None where nobody knows, and perhaps none.
+        until: When the first happened that is left, or later, wall clock; None for nothing is left.
+        last_number: None of them has a larger number.
+    """
+
+    number: int | None
+    until: float | None
+    last_number: int

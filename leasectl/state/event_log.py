@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Callable
 
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from leasectl.state.pipes import listen
 from leasectl.state.rows import EVENT_COLUMNS, insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
@@ -45,18 +45,46 @@ class StateEventLog:
         self._state = state
         self._backend = backend
 
-    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+    def read(
+        self,
+        wanted: EventFilter = ALL_EVENTS,
+        *,
+        after: int = 0,
+        missed: Callable[[Missed], None] | None = None,
+    ) -> Iterator[Event]:
         values: dict[str, object] = {k: v for k, v in wanted._asdict().items() if v is not None}
         where = "".join(f" AND {_WANTED[each]}" for each in values)
         where += " AND number > :after"
         sql = f"{_SELECT}{where} ORDER BY number LIMIT {_READ_AT_ONCE}"
         values["backend"] = self._backend
         while True:
-            rows = self._state.query(sql, **values, after=after)
+            if missed is None:
+                rows = self._state.query(sql, **values, after=after)
+            else:
+                rows, gone = self._read_with_what_is_gone(sql, {**values, "after": after})
+                if gone is not None:
+                    missed(gone)
             yield from map(_event, rows)
             if len(rows) < _READ_AT_ONCE:
                 return
             after = rows[-1]["number"]
+
+    def _read_with_what_is_gone(
+        self, sql: str, values: dict[str, object]
+    ) -> tuple[list[sqlite3.Row], Missed | None]:
+        """Read a piece, and whether some before it are gone at that same instant."""
+        state = self._state
+        state.query("BEGIN")
+        try:
+            rows = state.query(sql, **values)
+            oldest = state.query("SELECT number, time FROM event ORDER BY number LIMIT 1")
+        finally:
+            state.query("COMMIT")
+        for number, time in oldest:
+            count = number - 1 - int(str(values["after"]))
+            if count > 0:
+                return rows, Missed(count, time, number - 1)
+        return rows, None
 
     def latest(self, pool_type: str, number: int) -> list[Event]:
         sql = f"{_SELECT} AND {_WANTED['type']} ORDER BY number DESC LIMIT :most"
@@ -95,8 +123,9 @@ class StateEventWatch:
     def fd(self) -> int:
         return self._pipe.fd
 
-    def clear(self) -> None:
+    def clear(self) -> int:
         self._pipe.renew()
+        return 0
 
     def close(self) -> None:
         with self._state.transaction() as db:

@@ -32,7 +32,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import CorruptState, LeaseError
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
-from leasectl.text.fields import MALFORMED
+from leasectl.text.fields import MALFORMED, read_text
 
 # Of what is kept, in time and in number: the more there are, the more exact, and the more often
 # somebody has to make one.
@@ -51,6 +51,7 @@ class Bucket(NamedTuple):
         kept: For how long its events are kept, and how many.
         etcd_lease_id: What its events are attached to; 0 for what can't be written to.
         create_revision: Of the key: all events in the buckets before are older.
+        previous: The name of the one before it; empty where there was none, or nobody said.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Bucket(NamedTuple):
     kept: Kept
     etcd_lease_id: int
     create_revision: int
+    previous: str = ""
 
     @property
     def is_usable(self) -> bool:
@@ -75,9 +77,9 @@ class Bucket(NamedTuple):
         return max(self.kept.number // _BUCKETS, _SMALLEST)
 
 
-def encode_bucket(name: str, made: float, kept: Kept) -> str:
+def encode_bucket(name: str, made: float, kept: Kept, *, previous: str = "") -> str:
     """Write a bucket; `parse_bucket` reads it back."""
-    return json.dumps({"bucket": name, "made": made, **kept._asdict()})
+    return json.dumps({"bucket": name, "made": made, **kept._asdict(), "previous": previous})
 
 
 def parse_bucket(kv: KeyValue) -> Bucket:
@@ -92,7 +94,14 @@ def parse_bucket(kv: KeyValue) -> Bucket:
         if not (len(name) == _DIGITS and name.isdecimal() and name.isascii()):
             raise ValueError("a bucket has no name")
         kept = Kept(read_time(record["seconds"]), int(record["number"]))
-        return Bucket(name, read_time(record["made"]), kept, kv.etcd_lease_id, kv.create_revision)
+        return Bucket(
+            name,
+            read_time(record["made"]),
+            kept,
+            kv.etcd_lease_id,
+            kv.create_revision,
+            read_text(record.get("previous", "")),
+        )
     except MALFORMED as error:
         raise unreadable(kv, error) from error
 
@@ -154,7 +163,9 @@ class EventBuckets:
     def _make(self, seen: KeyValue | None, revision: int, kept: Kept) -> KeyValue | None:
         keys, etcd_lease_id = self._keys, new_etcd_lease_id()
         name = f"{revision:0{_DIGITS}d}"
-        record = encode_bucket(name, self._clock.wall(), kept)
+        followed = usable_bucket(seen)
+        previous = followed.name if followed else ""
+        record = encode_bucket(name, self._clock.wall(), kept, previous=previous)
         self._gateway.grant(etcd_lease_id, math.ceil(kept.seconds * (1 + 1 / _BUCKETS)))
         now, before = keys.bucket_now(), 0 if seen is None else seen.mod_revision
         with contextlib.suppress(EtcdLeaseGone):  # it has taken too long

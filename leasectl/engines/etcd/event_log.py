@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from leasectl.engines.etcd.event_buckets import Bucket, readable_buckets
-from leasectl.engines.etcd.event_records import parse_event, revision_before
+from leasectl.engines.etcd.event_records import last_number_at, parse_event, revision_before
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     KeyValue,
     count,
+    read,
     read_all,
     read_created_after,
     read_last_created,
 )
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.records import revision_of
 from leasectl.engines.event_log import EventWatch
 from leasectl.errors import CorruptState
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0
@@ -55,20 +57,36 @@ class EtcdEventLog:
         self._gateway = gateway
         self._keys = keys
 
-    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+    def read(
+        self,
+        wanted: EventFilter = ALL_EVENTS,
+        *,
+        after: int = 0,
+        missed: Callable[[Missed], None] | None = None,
+    ) -> Iterator[Event]:
         """As `EventLog.read`; what somebody else has written there is left out.
 
         Which buckets have none from ``since`` on, or none until ``until``, is told by the dates at
         which they were made, with room for clocks that are wrong by an hour.
         """
         seen = revision_before(after)
-        for bucket in _chosen(self._buckets(), wanted, seen):
+        listed = self._gateway.read(read_all(self._keys.buckets()))
+        buckets = readable_buckets(listed.answers[0])
+        behind_gaps = _behind_gaps(buckets, revision_of(after)) if after and missed else set()
+        is_gone = after > 0 and not buckets
+        for bucket in _chosen(buckets, wanted, seen):
             prefix = self._keys.events_in(bucket.name, wanted.type)
             asked = read_created_after(prefix, seen) if after else read_all(prefix)
-            (found,) = self._gateway.read(asked).answers
+            # Itself, too: its events may have gone since all buckets were asked for.
+            found, named = self._gateway.read(asked, read(self._keys.bucket(bucket.name))).answers
+            if missed and (is_gone or bucket.name in behind_gaps):
+                missed(Missed(None, bucket.made, last_number_at(bucket.create_revision)))
+            is_gone = named.first is None
             for event in sorted(_readable(found.items)):
                 if event.number > after and wanted.wants(event):
                     yield event
+        if missed and is_gone:
+            missed(Missed(None, None, last_number_at(listed.revision)))
 
     def latest(self, pool_type: str, number: int) -> list[Event]:
         listed = self._gateway.read(read_all(self._keys.buckets()))
@@ -126,6 +144,21 @@ def _chosen(buckets: Sequence[Bucket], wanted: EventFilter, seen: int) -> Iterat
         if wanted.until is not None and bucket.made - _SLACK_SECONDS > wanted.until:
             continue
         yield bucket
+
+
+def _behind_gaps(buckets: Sequence[Bucket], reached: int) -> set[str]:
+    """The names of those before which there was one that is gone and may not have been read.
+
+    Args:
+        buckets: That there are, the oldest first.
+        reached: The revision up to which all was read.
+    """
+    return {
+        bucket.name
+        for before, bucket in zip((None, *buckets), buckets)
+        if bucket.create_revision > reached
+        and (before is None or bucket.previous not in ("", before.name))
+    }
 
 
 def _readable(items: Sequence[KeyValue]) -> Iterator[Event]:

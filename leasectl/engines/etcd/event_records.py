@@ -86,6 +86,11 @@ def revision_before(number: int) -> int:
     return revision_of(number) - 1
 
 
+def last_number_at(revision: int) -> int:
+    """The largest number that an event of that revision of etcd can have."""
+    return fence(revision + 1, 0) - 1
+
+
 def _read_kind(value: object) -> EventKind:
     """A kind, or one that a later version has."""
     kind = read_text(value)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Callable
 
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, ReleasedBy
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
 
@@ -25,7 +26,13 @@ class MemoryEvents:
         self._events: list[Event] = []  # numbered from 1, and all are kept
         self._watches: list[MemoryEventWatch] = []
 
-    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+    def read(
+        self,
+        wanted: EventFilter = ALL_EVENTS,
+        *,
+        after: int = 0,
+        missed: Callable[[Missed], None] | None = None,
+    ) -> Iterator[Event]:
         found = self._events[after:]  # a copy, so that more may be written while somebody reads
         return iter(found) if wanted == ALL_EVENTS else filter(wanted.wants, found)
 
@@ -137,8 +144,9 @@ class MemoryEventWatch:
     def fd(self) -> int:
         return self.wakeup.fd
 
-    def clear(self) -> None:
+    def clear(self) -> int:
         self.wakeup.clear()
+        return 0
 
     def close(self) -> None:
         self._watches.remove(self)

@@ -213,6 +213,31 @@ class TestFollowing:
         assert cli.query("SELECT * FROM follower") == []
         assert list((cli.state_dir / "waiters").iterdir()) == []
 
+    def test_what_went_before_it_was_shown_is_said_once(self, cli: Cli) -> None:
+        cli.pool("T")
+        following = self.follow(cli, "-t", "T")
+        asleep(following)
+        following.signal(signal.SIGSTOP)
+        with cli.service() as service:
+            for _ in range(4):
+                with service.state.transaction():
+                    service.state.events.kept_number = 10
+                    for n in range(64):
+                        service.state.events.add(5000.0 + n, "queued", "T")
+        following.signal(signal.SIGCONT)
+        eventually(lambda: cli.query("SELECT 1 FROM event WHERE number = 257"))
+        asleep(following)
+        cli.ok("acquire", "T")
+        asleep(following)
+        following.signal(signal.SIGINT)
+        finished = following.finish()
+        first, *rest = [parse_event(line).number for line in finished.out.splitlines()]
+        assert first == 1
+        assert rest == [*range(rest[0], 260)]
+        (line,) = finished.err.splitlines()
+        assert line.startswith(f"leasectl: {rest[0] - 2} events of all pools between 1970-01-01T0")
+        assert "can't be shown" in line
+
     def test_it_begins_with_the_last_ones(self, cli: Cli) -> None:
         for n in range(12):
             cli.pool(f"T{n}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Callable
 
 import pytest
 
@@ -12,7 +13,7 @@ from leasectl.pools.expected_wait import Place, RecentHolds, expected_wait
 from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.simulation.policies import parse_policy
 from leasectl.pools.simulation.running import Simulated, run
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 from tests.kit.support import ManualClock
 
 HOLD = 1200.0
@@ -93,7 +94,13 @@ class CountedLog:
         self.asked.append(len(found))
         return found
 
-    def read(self, wanted: EventFilter = ALL_EVENTS, *, after: int = 0) -> Iterator[Event]:
+    def read(
+        self,
+        wanted: EventFilter = ALL_EVENTS,
+        *,
+        after: int = 0,
+        missed: Callable[[Missed], None] | None = None,
+    ) -> Iterator[Event]:
         raise NotImplementedError
 
     def last_number(self) -> int:

@@ -12,7 +12,7 @@ import pytest
 from leasectl.errors import InvalidRequest
 from leasectl.state import event_trimming, rows
 from leasectl.state.directory import State
-from leasectl.state.event import Event, EventFilter, Kept, parse_kept
+from leasectl.state.event import Event, EventFilter, Kept, Missed, parse_kept
 from leasectl.state.event_log import StateEventLog
 from leasectl.state.pipes import tidy
 from leasectl.system.poll import is_readable
@@ -210,6 +210,25 @@ class TestFollowing:
             StateEventLog(state).watch().close()
         assert state.query("SELECT * FROM follower") == []
         assert os.listdir(state.path("waiters")) == []
+
+    def test_who_comes_too_late_for_some_is_told_how_many_and_until_when(
+        self, state: State
+    ) -> None:
+        state.events.kept_number = 100
+        log = StateEventLog(state)
+        missed: list[Missed] = []
+        write(state, 50)
+        for n in range(10):
+            write(state, 64, at=2000.0 + n)
+        found = [each.number for each in log.read(after=50, missed=missed.append)]
+        (gone,) = missed
+        assert gone == Missed(found[0] - 51, 2000.0 + (found[0] - 51) // 64, found[0] - 1)
+        for reads_on in (found[0] - 1, found[0], found[-1]):
+            list(log.read(after=reads_on, missed=missed.append))
+        assert len(missed) == 1, "those before it were read"
+        # Whoever wants none of what is left is told as well.
+        list(log.read(EventFilter(type="none"), after=found[0] - 3, missed=missed.append))
+        assert missed[1:] == [gone._replace(number=2)]
 
     def test_each_event_is_seen_once_and_in_order_while_others_write_and_trim(
         self, state: State

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from leasectl.engines.etcd.event_records import last_number_at
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import Keys
@@ -46,15 +47,18 @@ class EtcdEventWatch:
     def fd(self) -> int:
         return self._wakeup.fd
 
-    def clear(self) -> None:
+    def clear(self) -> int:
         self._wakeup.clear()
         news, self._news = self._news, ()
+        before = 0
         if news:
+            before = last_number_at(min(kv.mod_revision for kv in news) - 1)
             self._seen = max(kv.mod_revision for kv in news)
         else:  # what it has seen last may have been forgotten by etcd
             with contextlib.suppress(LeaseError):
                 self._seen = self._gateway.read().revision
         self._listen()
+        return before
 
     def wake(self, news: Sequence[KeyValue] = ()) -> None:
         """End a sleep; for the thread."""

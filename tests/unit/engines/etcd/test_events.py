@@ -17,7 +17,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue, absent, delete, put, read, read_all
 from leasectl.errors import CorruptState
 from leasectl.model import Request
-from leasectl.state.event import Event, EventFilter, Kept
+from leasectl.state.event import Event, EventFilter, Kept, Missed
 from leasectl.system.poll import is_readable
 from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.relay import Relay, relay
@@ -326,6 +326,94 @@ class TestReading:
                 thread.join()
         assert sorted(seen) == [n * 1000 + each for n in range(3) for each in range(80)]
         assert len(told(reader)) <= kept.number + 4 * SMALLEST
+
+
+class TestBeingBehind:
+    """Who follows comes to buckets that are gone."""
+
+    @staticmethod
+    def bucket_by_bucket(access: Access) -> Writer:
+        """Five buckets with two events each."""
+        writer = Writer(access, Kept(HOUR, 10_000))
+        for _ in range(5):
+            writer.write(2)
+            writer.time.advance(HOUR / 32 + 1)
+        return writer
+
+    @staticmethod
+    def end(access: Access, *indices: int) -> None:
+        (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
+        for index in indices:
+            access.gateway.revoke(found.items[index].etcd_lease_id)
+
+    @staticmethod
+    def missed(access: Access, after: int) -> list[Missed]:
+        missed: list[Missed] = []
+        list(access.events.read(after=after, missed=missed.append))
+        return missed
+
+    def test_it_is_told_of_what_it_has_not_read_and_of_nothing_else(self, access: Access) -> None:
+        self.bucket_by_bucket(access)
+        numbers = [event.number for event in access.events.read()]
+        dates = [event.time for event in access.events.read()]
+        self.end(access, 0, 1)
+        assert [len(self.missed(access, after)) for after in numbers] == [1] * 4 + [0] * 6
+        (gone,) = self.missed(access, numbers[0])
+        assert gone.number is None
+        assert gone.until == dates[4]
+        assert numbers[3] < gone.last_number < numbers[4]
+        assert self.missed(access, gone.last_number) == []
+
+    def test_it_is_told_of_one_in_between(self, access: Access) -> None:
+        """Whose writer kept it for less long."""
+        self.bucket_by_bucket(access)
+        numbers = [event.number for event in access.events.read()]
+        self.end(access, 2)
+        assert [len(self.missed(access, after)) for after in numbers] == [1] * 6 + [0] * 4
+
+    def test_it_is_told_where_nothing_is_left(self, access: Access) -> None:
+        self.bucket_by_bucket(access)
+        last = access.events.last_number()
+        self.end(access, *range(5))
+        (gone,) = self.missed(access, last)
+        assert (gone.number, gone.until) == (None, None)
+
+    def test_one_that_goes_while_it_reads_is_noticed(
+        self, access: Access, between: Relay, prefix: str
+    ) -> None:
+        self.bucket_by_bucket(access)
+        numbers = [event.number for event in access.events.read()]
+        through = Access([between.endpoint], prefix)
+        first = len(between.paths)
+
+        def end_it(at: int, _path: str) -> None:
+            if at == first + 3:  # all buckets, the first; and now the second
+                self.end(access, 1)
+
+        between.listen(before=end_it)
+        missed: list[Missed] = []
+        found = through.events.read(after=numbers[0], missed=missed.append)
+        assert [event.number for event in found] == [numbers[1], *numbers[4:]]
+        assert len(missed) == 1
+
+    def test_what_was_quiet_for_long_is_not_taken_for_a_gap(
+        self, etcd: EtcdServer, access: Access, prefix: str
+    ) -> None:
+        writer = self.bucket_by_bucket(access)
+        reader = Access(etcd.endpoints, prefix)
+        watch = reader.events.watch()
+        try:
+            last = reader.events.last_number()
+            self.end(access, *range(5))
+            writer.write()
+            assert is_readable(watch.fd, 10)
+            news_after = watch.clear()
+            assert last < news_after < reader.events.last_number()
+            assert len(self.missed(reader, last)) == 1
+            assert self.missed(reader, news_after) == []
+            assert told(reader, after=news_after) == [10]
+        finally:
+            watch.close()
 
 
 class TestWatching:
