@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.look import NO_CHANGE, Change, QueueView
+from leasectl.engines.etcd.look import NO_CHANGE, Change, QueueView, name_wanted
 from leasectl.engines.etcd.pace import GrantWatch, Owed, read_owed
 from leasectl.engines.etcd.rank import rise
 from leasectl.engines.etcd.records import Free, parse_settings
@@ -225,6 +225,7 @@ class EtcdTicket:
             view.before.key,
             view.revision,
             is_paced=self.is_paced,
+            for_time=self.is_paced and name_wanted(view.before) not in (None, self.request.name),
         )
         self.is_head, self.named_before, self._too_little = False, 0, None
 

@@ -58,13 +58,16 @@ def behind(
     revision: int,
     *,
     is_paced: bool = False,
+    for_time: bool = False,
 ) -> WatchTarget:
     """What a ticket waits for that isn't at the head: the end of its predecessor's, or its own.
 
-    Or other settings of the pool, by which it may count with more than that one.
+    Or other settings of the pool, by which it may count with more than that one. Where it is the
+    pool's time alone that the predecessor keeps from it, also the end of any other: that may have
+    got what the predecessor waits for.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
-    before = Watched(predecessor, deletes=True)
+    before = Watched(keys.tickets(pool_type) if for_time else predecessor, deletes=True)
     settings, grants = _settings(keys, pool_type), _grants(keys, pool_type, is_paced)
     shared = _shared(keys, pool_type, is_paced)
     return WatchTarget((own, before, settings, *grants), shared, revision)

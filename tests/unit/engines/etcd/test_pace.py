@@ -220,6 +220,20 @@ class TestInEtcd:
         head.close()
         assert len(pending.result(timeout=5)) == 1
 
+    def test_one_for_a_name_that_somebody_else_got_keeps_those_behind_from_nothing(
+        self, store: Access
+    ) -> None:
+        self.paced(store, PACE._replace(pace_seconds=0.7)).acquire("me", ONE)
+        particular = Request("T", name="T--1")
+        first = store.begin("first", particular)
+        eventually(lambda: store.queue() == ["first"])
+        store.begin("second", particular)
+        eventually(lambda: len(store.queue()) == 2)
+        last = store.begin("last", ONE)
+        first.result(timeout=5)
+        assert [lease.name for lease in last.result(timeout=5)] == ["T--2"]
+        store.engine.withdraw("second")
+
     def test_a_pool_without_one_costs_no_request_more(
         self, store: Access, between: Relay, prefix: str
     ) -> None:
