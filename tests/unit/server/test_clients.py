@@ -101,12 +101,23 @@ class TestTheContract:
         finished = client("acquire", "-t", "nope")
         assert (finished.code, finished.err.count("\n")) == (66, 1)
 
-    def test_more_than_there_are_is_waited_for_in_vain(
+    def test_more_than_there_are_is_refused_at_once_and_what_is_left_stays_free(
         self, shared: Serving, client: Cli, pool: str
     ) -> None:
-        finished = client("acquire", "-q", "-t", pool, "-c", "3", "-w", "0.5s")
-        assert finished.code == 75
+        finished = client("acquire", "-q", "-t", pool, "-c", "3")
+        assert (finished.code, finished.err.count("\n")) == (64, 1)
+        assert "--count 3" in finished.err
         assert held(shared.cli, pool) == []
+        assert waiting(shared.cli, pool) == 0
+
+    def test_more_than_are_free_is_waited_for_until_the_wait_is_over(
+        self, shared: Serving, client: Cli, pool: str
+    ) -> None:
+        shared.cli.hold(pool)
+        finished = client("acquire", "-q", "-t", pool, "-c", "2", "-w", "0.5s")
+        assert finished.code == 75
+        assert len(held(shared.cli, pool)) == 1
+        assert waiting(shared.cli, pool) == 0
 
     @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
     def test_a_signal_gives_up_the_place(
