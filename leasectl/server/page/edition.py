@@ -98,15 +98,24 @@ class Edition(NamedTuple):
         parts = (head, tag("div", problem, class_="banner"), main, footer)
         return document(self.title, joined(parts, "\n"), is_refreshed=True)
 
-    def news(self, after: str, now: float) -> str:
-        """What is new to who has seen another edition, as JSON for the page's script.
+    def last_seen(self, after: str) -> int:
+        """The last change of a section that a page knows; -1 for none.
 
         Args:
-            after: The name of that; all is new after one of another server.
-            now: Wall clock, seconds since the epoch.
+            after: The name of the edition that it shows; all is new after one of another server.
         """
         server, _, number = after.partition(".")
-        seen = int(number) if server == self.server and _NUMBER.fullmatch(number) else -1
+        if server != self.server or not _NUMBER.fullmatch(number):
+            return -1
+        return max((each for each in self.changed if each <= int(number)), default=-1)
+
+    def news(self, seen: int, now: float) -> str:
+        """What is new to a page, as JSON for its script.
+
+        Args:
+            seen: As `last_seen` has it.
+            now: Wall clock, seconds since the epoch.
+        """
         told = {
             "edition": self.name,
             "at": round(now, 3),

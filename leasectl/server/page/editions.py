@@ -18,6 +18,9 @@ from leasectl.server.page.edition import Body, Edition, body_of
 from leasectl.server.page.history import History
 from leasectl.server.page.sections import sections_of, totals
 
+# Pages that ask within so long are told the same.
+_SAME_SECONDS = 2.0
+
 
 class Editions:
     """The editions of one server, one after the other; to be used by one thread.
@@ -36,7 +39,8 @@ class Editions:
         self._version = 0
         self._edition = Edition(secrets.token_hex(4))
         self._whole: Body | None = None
-        self._news: dict[str, Body] = {}
+        self._news: dict[int, Body] = {}  # by what was seen, so few whatever is asked for
+        self._told_at = 0.0
 
     # ---- what is seen
 
@@ -70,9 +74,12 @@ class Editions:
 
     def news(self, after: str) -> Body:
         """What is new to a page that shows another edition."""
-        found = self._news.get(after)
+        seen, now = self._edition.last_seen(after), self._now()
+        if not 0 <= now - self._told_at < _SAME_SECONDS:  # they say what time it is
+            self._news, self._told_at = {}, now
+        found = self._news.get(seen)
         if found is None:
-            found = self._news[after] = body_of(self._edition.news(after, self._now()))
+            found = self._news[seen] = body_of(self._edition.news(seen, now))
         return found
 
     def _see(self, service: Service) -> Edition:
@@ -86,9 +93,7 @@ class Editions:
         )
 
     def _histories(self, service: Service, overview: Overview) -> Mapping[str, Series]:
-        with contextlib.suppress(
-            LeaseError, AttributeError
-        ):  # what is now is to be seen all the same
+        with contextlib.suppress(LeaseError):  # what is now is to be seen all the same
             if self._history is None:
                 self._history = History(service.events)
             return self._history.series(overview.pools, overview.at)

@@ -14,14 +14,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from leasectl.leases.caller import Caller
+from leasectl.leases.service import Service
 from leasectl.pools.shown import Overview, ShownPool, ShownResource
 from leasectl.server.page.edition import Edition
+from leasectl.server.page.editions import Editions
 from leasectl.server.page.markup import Markup, tag
 from leasectl.server.page.sections import sections_of
+from leasectl.state.directory import State
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.faults.raw_client import Got, RawClient
 from tests.kit.serving import Serve, Serving
-from tests.kit.support import Cli
+from tests.kit.support import Cli, ManualClock
 
 CHANGES = "/leasectl/page/changes"
 
@@ -260,6 +264,26 @@ class TestMarkup:
         assert made == '<p title="&quot;&#x27;&gt;&lt;" hidden>&lt;b&gt;<i/></p>'
 
 
+class TestEditions:
+    def test_who_asks_later_is_told_the_time_of_then(
+        self, state_dir: Path, manual_clock: ManualClock
+    ) -> None:
+        def open_service() -> Service:
+            caller = Caller("job/1", "host")
+            state = State.open(str(state_dir))
+            return Service(state, backend_url="local:", caller=caller, clock=manual_clock.clock)
+
+        editions = Editions(open_service, needs_token=False)
+        editions.look()
+        first = editions.news("")
+        assert editions.news("other.5") is first
+        manual_clock.advance(600.0)
+        editions.look()
+        told = [json.loads(each.plain)["at"] for each in (first, editions.news(""))]
+        assert told[1] - told[0] == 600.0
+        editions.close()
+
+
 class TestEdition:
     def overview(self, capacity: int, at: float) -> Overview:
         names = (f"T--{n:02d}" for n in range(capacity))
@@ -270,8 +294,15 @@ class TestEdition:
         again = first.succeeded_by(sections=sections_of(self.overview(2, 60.0), {}))
         other = again.succeeded_by(sections=sections_of(self.overview(3, 60.0), {}))
         assert (first.name, again.name, other.name) == ("s.1", "s.1", "s.2")
-        assert list(json.loads(other.news("s.1", 60.0))["changed"]) == ["pools"]
-        assert json.loads(other.news("s.2", 60.0))["changed"] == {}
+        assert list(json.loads(other.news(other.last_seen("s.1"), 60.0))["changed"]) == ["pools"]
+        assert json.loads(other.news(other.last_seen("s.2"), 60.0))["changed"] == {}
+
+    def test_what_is_asked_for_makes_no_more_answers_than_there_are_sections(self) -> None:
+        edition = Edition("s")
+        for capacity in range(1, 9):
+            edition = edition.succeeded_by(sections=sections_of(self.overview(capacity, 0.0), {}))
+        asked = [f"{server}.{number}" for server in ("s", "x", "") for number in range(99)]
+        assert {edition.last_seen(each) for each in asked} == {-1, 8}
 
     def test_a_large_pool_is_shown_in_part(self) -> None:
         overview = self.overview(5000, 0.0)
