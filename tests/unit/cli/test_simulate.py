@@ -13,6 +13,7 @@ import pytest
 
 from leasectl.cli import simulate_progress
 from leasectl.cli.simulate_progress import SimulateProgress
+from leasectl.text.durations import format_seconds
 from tests.kit.support import Cli, Finished, eventually
 
 USAGE, NOT_FOUND = 64, 66
@@ -21,6 +22,7 @@ POLICIES = ("none", "jitter=15m", "pace=24s", "pace=20s")
 ASKED = tuple(word for policy in POLICIES for word in ("--policy", policy))
 SIX = ("--capacity", "6", "--hold", "2m", "--arrivals", "20")
 FIFTY = ("--capacity", "50", "--hold", "20m")
+README = Path(__file__).parents[3] / "README.md"
 
 
 def simulated(cli: Cli, *args: str) -> dict[str, Any]:
@@ -69,6 +71,10 @@ def test_the_table_of_how_to_stagger_comes_out(
         assert low <= peak <= high
     for here, there in zip(minutes(found), expected_minutes):
         assert here == pytest.approx(there, rel=0.05)
+    # The README's table is that which people get.
+    times = [format_seconds(each["makespan_seconds"]) for each in found["policies"]]
+    row = " | ".join(f"{peak}, {time}" for peak, time in zip(peaks(found), times))
+    assert f" | {row} |\n" in README.read_text(encoding="utf-8")
 
 
 def test_people_get_a_table_and_a_picture_of_80_columns(cli: Cli) -> None:

@@ -31,11 +31,14 @@ PAGES = (
             "completion",
             "etcd",
             "files",
+            "history",
             "leases",
             "limits",
             "mounting",
+            "pacing",
             "pools",
             "serve",
+            "simulation",
         )
     ),
 )
