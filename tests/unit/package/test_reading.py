@@ -48,9 +48,9 @@ def test_what_a_walk_names_is_there(path: str, name: str) -> None:
     assert name in defined_in(ROOT / path)
 
 
-def test_there_are_three_walks_of_some_length() -> None:
+def test_there_are_four_walks_of_some_length() -> None:
     walks = READING.read_text(encoding="utf-8").split("\n## ")[1:]
-    assert len(walks) == 3
+    assert len(walks) == 4
     assert all(len(_STEP.findall(" ".join(walk.split()))) >= 8 for walk in walks)
 
 
