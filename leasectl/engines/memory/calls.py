@@ -40,7 +40,7 @@ class Calls:
                 self.note(pool, each)  # it isn't late before the pace lets it
 
     def join(self, pool: StockedPool, place: Place) -> None:
-        """A place counts from now on; some of those who don't count as much look when they will."""
+        """A place counts from now on, or for more; those whom it has passed look when they rise."""
         for each in pool.queue.below(place):
             each.wake()
 

@@ -97,24 +97,22 @@ class Queue:
         """In how many seconds a place counts for more, and may so become better than others.
 
         None for never, for those who have a better one of their own priority before them, and as
-        long as nobody of a higher one is there.
+        long as nobody is better.
         """
         if not self.aging_seconds or not self._is_first(place):
             return None
-        names = self._competing if place.name is None else (None, place.name)
-        higher = (each for name in names for each in self._competing.get(name, ()))
-        if not any(each > place.priority for each in higher):
+        if next(self.better_than(place), None) is None:
             return None
         return next_rise(self._waited(place), self.aging_seconds)
 
     def below(self, place: Place) -> Iterator[Place]:
-        """Those who are to look when they count for more, now that a place has come."""
+        """Those who are to look when they count for more, now that a place is better than they."""
         if self.aging_seconds and self._is_first(place):
-            names = self._competing if place.name is None else (None, place.name)
-            for name in names:
-                for priority, line in self._competing.get(name, {}).items():
-                    if priority < place.priority:
-                        yield self._places[line[0]]
+            for lines in self._competing.values():
+                for priority, line in lines.items():
+                    first = self._places[line[0]]
+                    if priority != place.priority and self._is_better(place, first):
+                        yield first
 
     def follower(self, place: Place) -> Place | None:
         """Of the same priority and for the same name, who is first now that a place has left."""

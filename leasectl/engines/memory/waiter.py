@@ -59,6 +59,7 @@ class MemoryWaiter:
         self._waker: Waker | None = None
         self._processes = ProcessWatch()
         self._place: Place | None = None
+        self._counted = claimant.request.priority  # what its ticket counted with at the last look
 
     def check(self) -> None:
         with self._store.lock:
@@ -74,6 +75,7 @@ class MemoryWaiter:
             pool = self._store.pool_of(self._place)
             self._store.expire(pool)
             self._store.calls.come(pool, self._place)
+            self._pass_others(pool, self._place)
             is_head = pool.queue.is_turn_of(self._place)
             leases = self._claim_from(pool, self._place) if is_head else None
             if leases is not None:
@@ -126,6 +128,12 @@ class MemoryWaiter:
         self._processes.close()
         if self._waker is not None:
             self._waker.close()
+
+    def _pass_others(self, pool: StockedPool, place: Place) -> None:
+        """Tell those whom it has passed by waiting, if it has: nobody else does."""
+        before, self._counted = self._counted, pool.queue.effective_priority(place)
+        if self._counted > before:
+            self._store.calls.join(pool, place)
 
     def _claim_from(self, pool: StockedPool, place: Place) -> tuple[Lease, ...] | None:
         self._store.possible(self._claimant)

@@ -144,3 +144,11 @@ class TestAgeing:
         turns = self.begin()
         turns.leaves(500, "old")
         assert turns.run()["younger"] == 620
+
+    def test_who_has_passed_another_that_had_passed_it_takes_what_came_free_meanwhile(self) -> None:
+        # From 101 to 150 "old" is the better one, before and after that "young".
+        turns = Turns(1, PoolSettings(pace_seconds=170, aging_seconds=100))
+        turns.comes(0, "holder", hold=120)
+        turns.comes(1, "old")
+        turns.comes(50, "young", Request("T", priority=1))
+        assert turns.run()["young"] == 170
