@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Callable
@@ -18,6 +17,7 @@ from leasectl.cli.context import open_service
 from leasectl.cli.event_lines import DATE, EventLines
 from leasectl.cli.output import note, show
 from leasectl.cli.terminal import output_width, shows_colour
+from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service
 from leasectl.pools.history import follow, in_pieces, put_right
@@ -125,7 +125,7 @@ def command(
             last = _SHOWN_BEFORE_FOLLOWING
         _show_and_follow(service, wanted, shows, last)
         return
-    if not shows.each(_last(service.events.read(wanted), last)) and last != 0:
+    if not shows.each(_told(service.events, wanted, last)) and last != 0:
         _require_pool(service, pool_type)
         note("no events" if wanted == EventFilter() else "no such events")
 
@@ -167,8 +167,9 @@ def _handle_id(handle: str | None) -> str | None:
     return handle_id
 
 
-def _last(events: Iterable[Event], number: int | None) -> Iterable[Event]:
-    return events if number is None else deque(events, maxlen=number)
+def _told(log: EventLog, wanted: EventFilter, last: int | None) -> Iterable[Event]:
+    """What has happened so far, all of it or the last so many, the oldest first."""
+    return log.read(wanted) if last is None else log.latest(wanted, last)[::-1]
 
 
 def _require_pool(service: Service, pool_type: str | None) -> None:
@@ -191,8 +192,14 @@ def _show_and_follow(
         )
         since = time.time()
         after = log.last_number()
-        before = (each for each in log.read(wanted) if each.number <= after)
-        trap.interrupting(lambda: shows.each(_last(before, last)))
+
+        def show_what_was_before() -> None:
+            nonlocal after
+            for events in in_pieces(iter(_told(log, wanted, last))):
+                shows(events)
+                after = max(after, events[-1].number)
+
+        trap.interrupting(show_what_was_before)
 
         def sleep_until_readable(fd: int, reached: int) -> None:
             nonlocal after, since

@@ -51,10 +51,14 @@ class EventLog(Protocol):
             missed: Called when some with a larger number aren't kept any more, wanted or not.
         """
 
-    def latest(self, pool_type: str, number: int) -> list[Event]:
-        """The last events of a pool, the newest first; at most so many, found without much ado.
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
+        """The last events, the newest first: read from the end, and no further than need be.
 
-        Of what is kept for long, perhaps only the newer part is looked at.
+        Args:
+            wanted: Which of them.
+            number: At most so many.
+            only_recent: Without much ado: of what is kept for long, perhaps only the newer part is
+                looked at.
         """
 
     def last_number(self) -> int:

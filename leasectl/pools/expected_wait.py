@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Callable, NamedTuple
 
 from leasectl.engines.event_log import EventLog
+from leasectl.state.event import EventFilter
 from leasectl.system.clock import boottime_seconds
 
 _EVENTS = 600  # of which every third is an end, or so
@@ -112,9 +113,10 @@ class RecentHolds:
         return self._holds
 
     def _read(self) -> tuple[float, ...]:
+        of_pool = EventFilter(type=self._pool_type)
         return tuple(
             max(0.0, event.hold_seconds)
-            for event in self._log.latest(self._pool_type, _EVENTS)
+            for event in self._log.latest(of_pool, _EVENTS, only_recent=True)
             if event.kind == "released" and event.hold_seconds is not None
         )
 

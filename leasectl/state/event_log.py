@@ -20,6 +20,7 @@ from leasectl.system.process import is_dead, this_process
 
 # Read in such pieces: who reads for long keeps the database's log from being emptied.
 _READ_AT_ONCE = 2000
+_LARGEST = (1 << 63) - 1  # number in a table
 _SELECT = (
     f"SELECT number, {EVENT_COLUMNS.replace('backend, ', '')} FROM event WHERE backend = :backend"
 )
@@ -52,11 +53,8 @@ class StateEventLog:
         after: int = 0,
         missed: Callable[[Missed], None] | None = None,
     ) -> Iterator[Event]:
-        values: dict[str, object] = {k: v for k, v in wanted._asdict().items() if v is not None}
-        where = "".join(f" AND {_WANTED[each]}" for each in values)
-        where += " AND number > :after"
-        sql = f"{_SELECT}{where} ORDER BY number LIMIT {_READ_AT_ONCE}"
-        values["backend"] = self._backend
+        select, values = self._select(wanted)
+        sql = f"{select} AND number > :after ORDER BY number LIMIT {_READ_AT_ONCE}"
         while True:
             if missed is None:
                 rows = self._state.query(sql, **values, after=after)
@@ -86,10 +84,24 @@ class StateEventLog:
                 return rows, Missed(count, time, number - 1)
         return rows, None
 
-    def latest(self, pool_type: str, number: int) -> list[Event]:
-        sql = f"{_SELECT} AND {_WANTED['type']} ORDER BY number DESC LIMIT :most"
-        rows = self._state.query(sql, backend=self._backend, type=pool_type, most=number)
-        return list(map(_event, rows))
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
+        select, values = self._select(wanted)
+        sql = f"{select} AND number < :before ORDER BY number DESC LIMIT :most"
+        found: list[Event] = []
+        before = _LARGEST
+        while True:
+            most = min(number - len(found), _READ_AT_ONCE)
+            rows = self._state.query(sql, **values, before=before, most=most)
+            found += map(_event, rows)
+            if len(rows) < most or len(found) >= number:
+                return found
+            before = rows[-1]["number"]
+
+    def _select(self, wanted: EventFilter) -> tuple[str, dict[str, object]]:
+        """What selects the wanted events, to be continued with further conditions, and values."""
+        values: dict[str, object] = {k: v for k, v in wanted._asdict().items() if v is not None}
+        where = "".join(f" AND {_WANTED[each]}" for each in values)
+        return f"{_SELECT}{where}", {**values, "backend": self._backend}
 
     def last_number(self) -> int:
         ((last,),) = self._state.query("SELECT coalesce(max(number), 0) FROM event")

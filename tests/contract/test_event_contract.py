@@ -307,7 +307,7 @@ class TestReading:
         ):
             assert list(world.events.read(wanted)) == list(filter(wanted.wants, events)), wanted
 
-    def test_the_latest_of_a_pool_come_newest_first(self, world: World) -> None:
+    def test_the_latest_come_newest_first(self, world: World) -> None:
         make_pool(world, 2)
         make_pool(world, 1, "U")
         for _ in range(3):
@@ -315,10 +315,23 @@ class TestReading:
             client.acquire(TWO)
             client.free()
             world.client().begin(Request("U"))
-        events = [each for each in world.events.read() if each.type == "T"]
-        assert world.events.latest("T", 1000) == events[::-1]
-        assert world.events.latest("T", 4) == events[:-5:-1]
-        assert world.events.latest("none", 4) == []
+        events = list(world.events.read())
+        for wanted in (
+            EventFilter(),
+            EventFilter(type="T"),
+            EventFilter(type="none"),
+            EventFilter(handle=client.claim_key),
+            EventFilter(name="T--01", until=events[5].time),
+            EventFilter(since=events[5].time),
+        ):
+            newest_first = list(filter(wanted.wants, events))[::-1]
+            for number in (1000, 4, 1, 0):
+                found = world.events.latest(wanted, number)
+                assert found == newest_first[:number], (wanted, number)
+        assert (
+            world.events.latest(EventFilter(type="T"), 4, only_recent=True)
+            == ([each for each in events if each.type == "T"][:-5:-1])
+        )
 
     def test_there_is_none_before_the_first(self, world: World) -> None:
         assert world.events.last_number() == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Callable, NamedTuple
 
 from leasectl.engines.etcd.event_buckets import Bucket, readable_buckets
@@ -30,7 +31,10 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 # What clocks may differ by, of those who write.
 _SLACK_SECONDS = 3600.0
 _SAMPLE = 100  # events
-_LATEST_BUCKETS = 4  # that are looked at for the latest
+# For the latest so many buckets are looked at, and so many events read at once: a few more than
+# were asked for, as the last of them may not be all of their revision.
+_LATEST_BUCKETS = 4
+_PAGE, _SPARE = 4096, 16
 
 
 class Volume(NamedTuple):
@@ -88,17 +92,37 @@ class EtcdEventLog:
         if missed and is_gone:
             missed(Missed(None, None, last_number_at(listed.revision)))
 
-    def latest(self, pool_type: str, number: int) -> list[Event]:
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
         listed = self._gateway.read(read_all(self._keys.buckets()))
-        found: list[Event] = []
-        for bucket in readable_buckets(listed.answers[0])[: -_LATEST_BUCKETS - 1 : -1]:
-            prefix, before = self._keys.events_in(bucket.name, pool_type), listed.revision + 1
-            asked = read_last_created(prefix, before=before, limit=number - len(found))
-            (last,) = self._gateway.read(asked).answers
-            found += sorted(_readable(last.items), reverse=True)
-            if len(found) >= number:
-                break
-        return found
+        buckets = list(_chosen(readable_buckets(listed.answers[0]), wanted, 0))[::-1]
+        # Those of a pool etcd can tell, all others have to be read.
+        is_told = wanted == EventFilter(type=wanted.type)
+        at_once = min(number + _SPARE, _PAGE) if is_told else _PAGE
+        found = (
+            event
+            for bucket in buckets[: _LATEST_BUCKETS if only_recent else None]
+            for event in self._from_the_end(
+                self._keys.events_in(bucket.name, wanted.type), listed.revision, at_once
+            )
+            if wanted.wants(event)
+        )
+        return list(islice(found, number))
+
+    def _from_the_end(self, prefix: str, revision: int, at_once: int) -> Iterator[Event]:
+        """Events up to a revision, the newest first, read so many at once."""
+        while True:
+            asked = read_last_created(prefix, before=revision + 1, limit=at_once)
+            (found,) = self._gateway.read(asked).answers
+            items = found.items
+            if len(items) < at_once:
+                yield from sorted(_readable(items), reverse=True)
+                return
+            # Those of one revision are in any order, and of the oldest there may be more.
+            revision = items[-1].create_revision
+            whole = [kv for kv in items if kv.create_revision > revision]
+            yield from sorted(_readable(whole), reverse=True)
+            if not whole:
+                at_once *= 2
 
     def last_number(self) -> int:
         listed = self._gateway.read(read_all(self._keys.buckets()))

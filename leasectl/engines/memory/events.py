@@ -36,9 +36,8 @@ class MemoryEvents:
         found = self._events[after:]  # a copy, so that more may be written while somebody reads
         return iter(found) if wanted == ALL_EVENTS else filter(wanted.wants, found)
 
-    def latest(self, pool_type: str, number: int) -> list[Event]:
-        of_pool = (each for each in reversed(self._events) if each.type == pool_type)
-        return list(islice(of_pool, number))
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
+        return list(islice(filter(wanted.wants, reversed(self._events)), number))
 
     def last_number(self) -> int:
         return len(self._events)

@@ -12,7 +12,7 @@ from leasectl.cli.waiting_line import Said, fit_line
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
-from leasectl.state.event import Event
+from leasectl.state.event import Event, EventFilter
 from leasectl.text.width import cells
 from tests.kit.support import Cli
 from tests.kit.terminal import CTRL_C, terminal
@@ -100,7 +100,7 @@ class Events:
         self._number = number
         self.reads = 0
 
-    def latest(self, pool_type: str, number: int) -> list[Event]:
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
         self.reads += 1
         return [self._released] * self._number
 

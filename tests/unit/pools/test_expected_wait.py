@@ -89,8 +89,8 @@ class CountedLog:
         self.events = events
         self.asked: list[int] = []
 
-    def latest(self, pool_type: str, number: int) -> list[Event]:
-        found = [each for each in reversed(self.events) if each.type == pool_type][:number]
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
+        found = list(filter(wanted.wants, reversed(self.events)))[:number]
         self.asked.append(len(found))
         return found
 

@@ -17,7 +17,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue, absent, delete, put, read, read_all
 from leasectl.errors import CorruptState
 from leasectl.model import Request
-from leasectl.state.event import Event, EventFilter, Kept, Missed
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed
 from leasectl.system.poll import is_readable
 from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.relay import Relay, relay
@@ -76,6 +76,23 @@ def buckets(access: Access) -> list[int]:
 def access(etcd: EtcdServer, prefix: str) -> Access:
     """Access to a prefix where nothing is."""
     return Access(etcd.endpoints, prefix)
+
+
+def test_the_latest_are_whole_wherever_what_is_read_at_once_ends(access: Access) -> None:
+    events = EtcdEvents(access.gateway, access.keys, clock=ManualClock().clock)
+    for number, size in enumerate((40, 5, 5, 5, 5, 40)):
+        key = f"{access.keys.prefix}test/{number}"
+        types = itertools.cycle(("b", "a"))  # keys sort by them, and numbers don't
+        some = [Event(0, 1.0, "queued", next(types)) for _ in range(size)]
+        assert events.commit([absent(key)], [put(key, "")], events=some).succeeded
+    newest_first = list(access.events.read())[::-1]
+    assert len(newest_first) == 100
+    for number in range(101):
+        assert access.events.latest(ALL_EVENTS, number) == newest_first[:number], number
+        assert (
+            access.events.latest(EventFilter(type="a"), number)
+            == [each for each in newest_first if each.type == "a"][:number]
+        )
 
 
 class TestBuckets:
