@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.errors import Cancelled, LeaseLost, NotAllowed
+from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import Interrupt, sleep
+from leasectl.system.poll import Interrupt, is_readable, sleep
 
 
 def hold_back(
@@ -80,13 +80,11 @@ def wait_to_start(
     until = clock.elapsed() + seconds
     while True:
         now = clock.elapsed()
-        if watch.is_lost(now):
-            why = f" ({watch.reason})" if watch.reason else ""
-            raise LeaseLost(
-                f"the lease of {watch.pool_type} was lost{why} before anything was started under it"
-            )
-        if service.current(whole(handle)) is None:
-            raise _released(handle)
+        gone = _why_gone(service, handle, watch, now)
+        if gone is not None:
+            if ended_by is not None and is_readable(ended_by, 0):
+                return  # that came first: the keeper releases what was for it
+            raise gone
         if now >= until:
             return
         woken = sleep(
@@ -98,6 +96,15 @@ def wait_to_start(
         if ended_by in woken:
             return
         watch.look(woken)
+
+
+def _why_gone(service: Service, handle: Handle, watch: LeaseWatch, now: float) -> LeaseError | None:
+    if watch.is_lost(now):
+        why = f" ({watch.reason})" if watch.reason else ""
+        return LeaseLost(
+            f"the lease of {watch.pool_type} was lost{why} before anything was started under it"
+        )
+    return _released(handle) if service.current(whole(handle)) is None else None
 
 
 def _released(handle: Handle) -> Cancelled:

@@ -34,6 +34,11 @@ def test_acquire_can_be_killed_anywhere(sweep: Sweep) -> None:
     sweep.kill_everywhere(lambda: names, stride=5, at_least=200)
 
 
+def test_acquire_can_be_killed_anywhere_while_it_holds_back_what_it_got(sweep: Sweep) -> None:
+    held_back = ["-c", "2", "--start-jitter", "0.02", "--guard-pid", str(os.getpid())]
+    sweep.kill_everywhere(lambda: ["acquire", "-q", "-t", "T", *held_back], stride=24)
+
+
 def test_release_can_be_killed_anywhere(sweep: Sweep, cli: Cli) -> None:
     def held() -> str:
         with cli.service() as service:

@@ -263,6 +263,13 @@ def test_run_can_be_killed_anywhere(runs: RunSweep) -> None:
     assert runs.outlived > 0, "no command has outlived its run"
 
 
+def test_run_can_be_killed_anywhere_while_it_holds_its_command_back(runs: RunSweep) -> None:
+    runs.sweep.keep_a_keeper()
+    held_back = ("--release-after", "1h", "--start-jitter", "0.02")
+    runs.kill_everywhere(*held_back, stride=30)
+    runs.kill_everywhere(*held_back, generation=1, stride=5)
+
+
 def test_what_run_forks_can_be_killed_anywhere_before_it_becomes_the_command(
     runs: RunSweep,
 ) -> None:

@@ -1,0 +1,69 @@
+"""A lease in etcd that is held back before anything starts under it, and then ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.kit.hosts import Hosts
+from tests.kit.story import story_of
+from tests.kit.support import Cli, Started, eventually
+
+LOST = 79
+TTL_SECONDS = 2.0
+LONG = ("--start-jitter", "3660d", "--ttl", "2s")
+
+
+@pytest.fixture(params=["acquire", "run"])
+def command(request: pytest.FixtureRequest, hosts: Hosts) -> tuple[Cli, Started]:
+    """One that holds a lease back, and whose it is."""
+    hosts.pool("T--0")
+    cli = hosts.new()
+    more = ("--", "touch", "started") if request.param == "run" else ()
+    started = cli.start(request.param, "T", *LONG, *more)
+    assert started.process.stderr is not None
+    assert "is held back, to start in " in started.process.stderr.readline()
+    return cli, started
+
+
+def assert_nothing_came_of_it(hosts: Hosts, cli: Cli, by: str) -> None:
+    def ends() -> list[str]:
+        return [each.by for each in hosts.access.events.read() if each.kind == "released"]
+
+    assert not (cli.cwd / "started").exists()
+    cli.ok("status")  # whoever comes next has the keeper put right what the dead have left
+    eventually(lambda: ends() == [by])
+    assert story_of(hosts.access.events.read()) == ([], {}, set())
+
+
+def test_a_signal_gives_it_back_at_once(hosts: Hosts, command: tuple[Cli, Started]) -> None:
+    cli, started = command
+    started.signal(signal.SIGTERM)
+    finished = started.finish()
+    assert (finished.code, finished.out, hosts.held()) == (-signal.SIGTERM, "", [])
+    args = started.process.args
+    assert isinstance(args, list)
+    by = "run" if "run" in args else "command"
+    assert_nothing_came_of_it(hosts, cli, by)
+
+
+def test_it_is_free_after_the_ttl_when_all_on_its_machine_are_killed(
+    hosts: Hosts, command: tuple[Cli, Started]
+) -> None:
+    cli, started = command
+    for keeper in cli.keepers():
+        os.kill(keeper, signal.SIGKILL)
+    started.kill()
+    eventually(lambda: hosts.held() == [], 3 * TTL_SECONDS)
+    assert_nothing_came_of_it(hosts, cli, "ttl")
+
+
+def test_taken_by_force_it_ends_and_is_free(hosts: Hosts, command: tuple[Cli, Started]) -> None:
+    cli, started = command
+    hosts.new().ok("release", "--names", "T--0", "--force")
+    finished = started.finish()
+    assert (finished.code, finished.out, finished.err.count("\n")) == (LOST, "", 1)
+    eventually(lambda: hosts.held() == [], 3 * TTL_SECONDS)
+    assert_nothing_came_of_it(hosts, cli, "force")
