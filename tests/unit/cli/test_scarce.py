@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.pools.event_json import parse_event
+from leasectl.state.event import Event
+from tests.kit.story import story_of
 from tests.kit.support import Cli, Finished
 
 UNWRITABLE = 73
@@ -59,15 +62,28 @@ def test_a_folder_that_is_gone_is_said_to_be(cli: Cli, tmp_path: Path) -> None:
     assert "the current folder, which is gone" in finished.err
 
 
-@pytest.fixture
-def tiny(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
-    """Commands whose state directory is on a small disk of its own."""
-    mount = tmp_path / "tiny"
+@contextlib.contextmanager
+def on_a_disk_of(size: str, cli: Cli, tmp_path: Path) -> Iterator[Cli]:
+    mount = tmp_path / "disk"
     mount.mkdir()
-    if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o size=160k tmpfs {mount} 2>&-") != 0:
+    if os.geteuid() != 0 or os.system(f"mount -t tmpfs -o size={size} tmpfs {mount} 2>&-") != 0:
         pytest.skip("needs root, to mount a file system")
     yield Cli(mount / "state", cli.cwd)
     assert os.system(f"umount -l {mount}") == 0
+
+
+@pytest.fixture
+def tiny(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
+    """Commands whose state directory is on a tiny disk of its own."""
+    with on_a_disk_of("160k", cli, tmp_path) as tiny:
+        yield tiny
+
+
+@pytest.fixture
+def small(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
+    """The same on a disk that has room for events."""
+    with on_a_disk_of("6m", cli, tmp_path) as small:
+        yield small
 
 
 def fill(folder: Path) -> None:
@@ -93,3 +109,33 @@ def test_status_shows_what_is_there_on_a_full_disk(tiny: Cli) -> None:
     fill(tiny.state_dir.parent)
     assert Path(handle).name in tiny.ok("status", "-t", "T")
     assert shutil.disk_usage(tiny.state_dir).free < 4096
+
+
+def test_leases_go_on_without_events_while_there_is_no_room_and_with_them_afterwards(
+    small: Cli,
+) -> None:
+    def told() -> list[Event]:
+        return [parse_event(line) for line in small.ok("events", "--json").splitlines()]
+
+    small.pool("T")
+    before = small.ok("acquire", "-t", "T").strip()
+    at_first = told()
+    ballast = small.state_dir.parent / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(small.state_dir).free - (1 << 20)))
+    meanwhile = small("acquire", "-t", "T")
+    others = [small("release", "--handle", before), small("run", "-t", "T", "true")]
+    for finished in (meanwhile, *others):
+        assert finished.code == 0
+        (line,) = finished.err.splitlines()
+        assert line.endswith(
+            "takes no events (the disk is all but full); all else goes on without them"
+        )
+    assert told() == at_first
+    assert list(small.held().values()) == [Path(meanwhile.handle).name]
+    ballast.unlink()
+    later = small("acquire", "-t", "T")
+    assert small("release", "--handle", meanwhile.handle).err == ""
+    assert later.err == ""
+    new = told()[len(at_first) :]
+    assert [each.kind for each in new] == ["queued", "granted", "released"]
+    assert story_of(new, begins_anew=True) == ([], small.held(), set())
