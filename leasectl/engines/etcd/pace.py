@@ -84,7 +84,8 @@ class Owed(NamedTuple):
     @property
     def whole_seconds(self) -> int:
         """How long it takes until nothing is left of it, and up to a second more."""
-        return max(1, math.ceil(self.level * self.settings.pace_seconds))
+        level = min(self.level, self.settings.burst)
+        return max(1, math.ceil(level * self.settings.pace_seconds))
 
     def is_paid(self, counted_seconds: float) -> bool:
         """Tell whether nothing is left of it."""

@@ -259,11 +259,14 @@ def parse_settings(kv: KeyValue) -> PoolSettings:
     """Read a key below ``settings/``."""
     try:
         record = json.loads(kv.value)
-        return PoolSettings(
-            pace_seconds=read_number(record["pace_seconds"]),
+        settings = PoolSettings(
+            pace_seconds=read_time(record["pace_seconds"]),
             burst=int(record["burst"]),
-            aging_seconds=read_number(record["aging_seconds"]),
+            aging_seconds=read_time(record["aging_seconds"]),
         )
+        if settings.burst < 1:
+            raise ValueError("a burst is none")
+        return settings
     except MALFORMED as error:
         raise unreadable(kv, error) from error
 

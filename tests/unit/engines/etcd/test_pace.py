@@ -42,6 +42,8 @@ class TestWhatIsOwed:
         owed = Owed(PACE, level=3.0)
         assert owed.paid_in(0.0) == 10.0
         assert owed.after_grant(10.0) == 1.0
+        assert owed.whole_seconds == 10
+        assert owed._replace(level=1e308).whole_seconds == 10
 
     def test_a_pool_without_a_pace_is_owed_nothing(self) -> None:
         pace = KeyValue("/p/pace/T", "3", 5, 5)

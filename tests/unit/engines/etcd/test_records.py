@@ -8,7 +8,13 @@ import math
 import pytest
 
 from leasectl.engines.etcd.gateway.requests import KeyValue, put, read, read_all
-from leasectl.engines.etcd.records import encode_ticket, parse_ticket
+from leasectl.engines.etcd.records import (
+    encode_settings,
+    encode_ticket,
+    parse_settings,
+    parse_ticket,
+)
+from leasectl.engines.facts import PoolSettings
 from leasectl.errors import CorruptState, LeaseError, NotAllowed
 from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import NAMES, Access
@@ -133,3 +139,19 @@ class TestOtherVersions:
             del record[added]
         old = parse_ticket(key._replace(value=json.dumps(record)))
         assert old == new._replace(pid=None, name=None, labels=())
+
+
+SETTINGS = PoolSettings(pace_seconds=20.0, burst=2, aging_seconds=60.0)
+
+
+def test_settings_are_read_as_they_were_written() -> None:
+    assert parse_settings(KeyValue("/p/settings/T", encode_settings(SETTINGS), 1, 1)) == SETTINGS
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"pace_seconds": -1.0}, {"aging_seconds": -5}, {"burst": 0}, {"pace_seconds": 1e300}]
+)
+def test_settings_that_nobody_could_keep_to_are_refused(wrong: dict[str, float]) -> None:
+    text = json.dumps({**SETTINGS._asdict(), **wrong})
+    with pytest.raises(CorruptState, match="/p/settings/T can't be read"):
+        parse_settings(KeyValue("/p/settings/T", text, 1, 1))
