@@ -125,7 +125,7 @@ def command(
             last = _SHOWN_BEFORE_FOLLOWING
         _show_and_follow(service, wanted, shows, last)
         return
-    if not shows.each(_told(service.events, wanted, last)) and last != 0:
+    if not shows.each(_so_far(service.events, wanted, last)) and last != 0:
         _require_pool(service, pool_type)
         note("no events" if wanted == EventFilter() else "no such events")
 
@@ -167,7 +167,7 @@ def _handle_id(handle: str | None) -> str | None:
     return handle_id
 
 
-def _told(log: EventLog, wanted: EventFilter, last: int | None) -> Iterable[Event]:
+def _so_far(log: EventLog, wanted: EventFilter, last: int | None) -> Iterable[Event]:
     """What has happened so far, all of it or the last so many, the oldest first."""
     return log.read(wanted) if last is None else log.latest(wanted, last)[::-1]
 
@@ -195,7 +195,7 @@ def _show_and_follow(
 
         def show_what_was_before() -> None:
             nonlocal after
-            for events in in_pieces(iter(_told(log, wanted, last))):
+            for events in in_pieces(iter(_so_far(log, wanted, last))):
                 shows(events)
                 after = max(after, events[-1].number)
 
