@@ -12,7 +12,6 @@ from leasectl.cli.context import check_request, open_service
 from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
 from leasectl.cli.output import note
 from leasectl.cli.waiting import (
-    draw_start_delay,
     interrupts,
     reported,
     sleep_jitter,
@@ -20,6 +19,7 @@ from leasectl.cli.waiting import (
 )
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound, spares_optional
 from leasectl.leases.acquire import acquire
+from leasectl.leases.request import draw_start_delay
 from leasectl.model import Process, Scope
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.process import identify

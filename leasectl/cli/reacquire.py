@@ -6,9 +6,10 @@ from leasectl.cli import options
 from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import no_handle_of_ours, open_service
 from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
-from leasectl.cli.waiting import draw_start_delay, interrupts, reported, sleep_jitter
+from leasectl.cli.waiting import interrupts, reported, sleep_jitter
 from leasectl.errors import LockHeld, NoLease
 from leasectl.leases.reacquire import reacquire
+from leasectl.leases.request import draw_start_delay
 from leasectl.leases.targets import Targets
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap

@@ -216,15 +216,6 @@ def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt], *, qui
         pause(seconds, interrupts)
 
 
-def draw_start_delay(longest_seconds: float) -> float:
-    """Draw how long to hold a lease back, up to so many seconds; 0 where that is none."""
-    if not longest_seconds:
-        return 0.0
-    import random
-
-    return random.uniform(0.0, longest_seconds)
-
-
 def pause(seconds: float, interrupts: Sequence[Interrupt]) -> None:
     """Sleep, unless something ends it."""
     until = boottime_seconds() + seconds

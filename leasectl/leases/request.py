@@ -74,6 +74,15 @@ def drawn(request: Request) -> Request:
     return request._replace(release_after_seconds=random.uniform(*request.release_between_seconds))
 
 
+def draw_start_delay(longest_seconds: float) -> float:
+    """Draw how long to hold a lease back, up to so many seconds; 0 where that is none."""
+    if not longest_seconds:
+        return 0.0
+    import random
+
+    return random.uniform(0.0, longest_seconds)
+
+
 def check_ttl(ttl_seconds: float) -> None:
     """Refuse a ttl that no store could keep; InvalidRequest."""
     if ttl_seconds < SHORTEST_TTL_SECONDS:

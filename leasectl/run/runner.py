@@ -23,6 +23,7 @@ from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import finish
 from leasectl.leases.renew import renew
+from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, whole
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
@@ -119,7 +120,7 @@ class Runner:
     def _attempt(
         self, path: str, attempt: int, patience: Patience, got: Callable[[Handle, float], None]
     ) -> Ending:
-        start_delay = self._draw_start_delay()
+        start_delay = draw_start_delay(self._plan.start_jitter_seconds)
         handle = self._acquire(patience, start_delay)
         if handle is None:
             environ = self._plan.environ_of(attempt)
@@ -129,14 +130,6 @@ class Runner:
             return self._run_under(handle, path, attempt, patience, start_delay)
         finally:
             self._give_back(handle)
-
-    def _draw_start_delay(self) -> float:
-        longest = self._plan.start_jitter_seconds
-        if not longest:
-            return 0.0
-        import random
-
-        return random.uniform(0.0, longest)
 
     def _acquire(self, patience: Patience, start_delay: float) -> Handle | None:
         interrupt = self._interrupt()
