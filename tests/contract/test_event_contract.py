@@ -267,6 +267,19 @@ class TestAPool:
         }
         assert len(ends) == 3
 
+    def test_who_died_in_its_queue_has_an_end_before_it(self, world: World) -> None:
+        make_pool(world, 1)
+        holder, waiter = world.client(), world.client()
+        holder.acquire(ONE)
+        waiter.begin(ONE)
+        waiter.kill()
+        holder.free()
+        world.pools.delete_pool("T", force=False)
+        (gave_up,) = told(world, "gave up")
+        assert gave_up.handle == waiter.claim_key
+        (deleted,) = told(world, "pool deleted")
+        assert gave_up.number < deleted.number
+
     def test_the_settings_of_a_usual_pool_are_none(self, world: World) -> None:
         world.pools.create_pool("T", ["a"], settings=NO_SETTINGS)
         (made,) = told(world, "pool made")

@@ -94,6 +94,7 @@ class PoolRemovals:
         keys, pool = self._keys, self._shown.record(pool_type)
         while True:
             self._claims.reap(pool_type)
+            self._withdrawals.reap(pool_type)
             (shown,) = self._shown.pools(pool_type)
             if not force and (shown.held or shown.queue):
                 raise refusals.pool_in_use(pool_type, shown.held, len(shown.queue))
