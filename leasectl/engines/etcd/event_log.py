@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Callable, NamedTuple
 
 from leasectl.engines.etcd.event_buckets import Bucket, readable_buckets
 from leasectl.engines.etcd.event_records import last_number_at, parse_event, revision_before
+from leasectl.engines.etcd.gateway.ahead import asked_ahead
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
+    Found,
     KeyValue,
     count,
     read,
@@ -78,11 +81,9 @@ class EtcdEventLog:
         buckets = readable_buckets(listed.answers[0])
         behind_gaps = _behind_gaps(buckets, revision_of(after)) if after and missed else set()
         is_gone = after > 0 and not buckets
-        for bucket in _chosen(buckets, wanted, seen):
-            prefix = self._keys.events_in(bucket.name, wanted.type)
-            asked = read_created_after(prefix, seen) if after else read_all(prefix)
-            # Itself, too: its events may have gone since all buckets were asked for.
-            found, named = self._gateway.read(asked, read(self._keys.bucket(bucket.name))).answers
+        chosen = list(_chosen(buckets, wanted, seen))
+        reads = [partial(self._read_bucket, bucket.name, wanted.type, seen) for bucket in chosen]
+        for bucket, (found, named) in zip(chosen, asked_ahead(reads)):
             if missed and (is_gone or bucket.name in behind_gaps):
                 missed(Missed(None, bucket.made, last_number_at(bucket.create_revision)))
             is_gone = named.first is None
@@ -91,6 +92,12 @@ class EtcdEventLog:
                     yield event
         if missed and is_gone:
             missed(Missed(None, None, last_number_at(listed.revision)))
+
+    def _read_bucket(self, name: str, pool_type: str | None, seen: int) -> Sequence[Found]:
+        """Its events, and itself: they may have gone since all buckets were asked for."""
+        prefix = self._keys.events_in(name, pool_type)
+        asked = read_created_after(prefix, seen) if seen > 0 else read_all(prefix)
+        return self._gateway.read(asked, read(self._keys.bucket(name))).answers
 
     def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
         listed = self._gateway.read(read_all(self._keys.buckets()))

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.key_values import name_in, read_time, safe_text, unreadable
+from leasectl.engines.etcd.key_values import read_time, safe_text, unreadable
 from leasectl.engines.etcd.records import fence, revision_of
 from leasectl.state.event import Event, EventKind
 from leasectl.text.fields import MALFORMED, read_name, read_optional, read_text
 
+_DECODER = json.JSONDecoder()  # asked as it is, for one that is read a hundred thousand times
 _INDEX_DIGITS = 2
 _DECIMALS = 4  # of a second
 # So long is none that we write, and a terminal has room for it.
@@ -40,27 +41,31 @@ def parse_event(kv: KeyValue) -> Event:
         CorruptState: Nobody of ours has written it so.
     """
     try:
-        record = json.loads(kv.value)
-        kind, pool_type = _read_kind(record["kind"]), kv.key.rsplit("/", 2)[-2]
-        names = tuple(map(read_name, record.get("names", ())))
+        record, end = _DECODER.raw_decode(kv.value)
+        if end != len(kv.value):
+            raise ValueError("an event is more than that")
+        *_, pool_type, token = kv.key.split("/")
+        get = record.get
+        kind = _read_kind(record["kind"])
+        names = tuple(map(read_name, get("names", ())))
         return Event(
-            number=number_of(kv),
+            number=_number_at(kv.create_revision, token),
             time=read_time(record["time"]),
             kind=kind,
             type=read_name(pool_type),
             names=names,
-            fences=tuple(map(int, record.get("fences", _fences(kv, kind, names)))),
-            handle=safe_text(read_text(record.get("handle", ""))),
-            acquisition=int(record.get("acquisition", 0)),
-            holder_identity=safe_text(read_text(record.get("holder_identity", ""))),
-            count=int(record.get("count", 1)),
-            priority=int(record.get("priority", 0)),
-            ticket=int(record.get("ticket", kv.create_revision if kind == "queued" else 0)),
-            grant=int(record.get("grant", 0)),
-            wait_seconds=read_optional(read_time, record.get("wait_seconds")),
-            hold_seconds=read_optional(read_time, record.get("hold_seconds")),
-            by=safe_text(read_text(record.get("by", ""))),
-            reason=safe_text(read_text(record.get("reason", ""))),
+            fences=tuple(map(int, get("fences", _fences(kv, kind, names)))),
+            handle=safe_text(read_text(get("handle", ""))),
+            acquisition=int(get("acquisition", 0)),
+            holder_identity=safe_text(read_text(get("holder_identity", ""))),
+            count=int(get("count", 1)),
+            priority=int(get("priority", 0)),
+            ticket=int(get("ticket", kv.create_revision if kind == "queued" else 0)),
+            grant=int(get("grant", 0)),
+            wait_seconds=read_optional(read_time, get("wait_seconds")),
+            hold_seconds=read_optional(read_time, get("hold_seconds")),
+            by=safe_text(read_text(get("by", ""))),
+            reason=safe_text(read_text(get("reason", ""))),
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error
@@ -74,11 +79,6 @@ def event_token(token: str, index: int) -> str:
         index: Of the event among those of the transaction.
     """
     return f"{token}{index:0{_INDEX_DIGITS}x}"
-
-
-def number_of(kv: KeyValue) -> int:
-    """The number of the event that a key stands for: grows with etcd's revision."""
-    return fence(kv.create_revision, int(name_in(kv)[-_INDEX_DIGITS:], 16))
 
 
 def revision_before(number: int) -> int:
@@ -103,3 +103,8 @@ def _fences(kv: KeyValue, kind: str, names: Sequence[Any]) -> tuple[int, ...]:
     """Those of a grant; `records.Claim` has them alike."""
     count = len(names) if kind == "granted" else 0
     return tuple(fence(kv.create_revision, index) for index in range(count))
+
+
+def _number_at(revision: int, token: str) -> int:
+    """The number of an event with that token: grows with etcd's revision."""
+    return fence(revision, int(read_name(token)[-_INDEX_DIGITS:], 16))

@@ -199,23 +199,24 @@ def _look(
     reads = (
         read(keys.ticket(pool_type, etcd_lease_id)),
         better,
-        count(keys.tickets(pool_type)),
         count(keys.queueds(pool_type)),
         read_all(keys.ranks(pool_type), keys_only=True),
         read(keys.pool(pool_type)),
         read(keys.settings(pool_type)),
         read(keys.pace(pool_type)),
         read(keys.grants(pool_type)),
-        read_all(keys.frees(pool_type), limit=0 if is_paced else 1, keys_only=True),
         count(keys.resources(pool_type)),
         count(keys.helds(pool_type)),
         count(keys.alives(pool_type)),
         page,
+        *((read_all(keys.frees(pool_type), keys_only=True),) if is_paced else ()),
     )
-    outcome = gateway.commit(change.guards, [*change.then, *reads], reads)
-    own, tickets, waiting, queued, ranks, pool, settings, *rest = outcome.answers
-    pace, grants, frees, *counts, found = rest
-    resources, held, alive = (each.count for each in counts)
+    # What can't happen isn't sent: a branch costs as much as the other, taken or not.
+    otherwise = reads if change.guards else ()
+    outcome = gateway.commit(change.guards, [*change.then, *reads], otherwise)
+    own, tickets, queued, ranks, pool, settings, pace, grants, *rest = outcome.answers
+    resources, held, alive = (each.count for each in rest[:3])
+    found, *frees = rest[3:]
     counted = priorities(ranks.items)
     priority = counted.get(etcd_lease_id, 0)
     better_ones = [
@@ -223,7 +224,7 @@ def _look(
         for kv in in_order(tickets.items, counted)
         if precedes(kv, counted, priority, ticket.number)
     ]
-    free = set(map(name_in, frees.items)) if is_paced else set()
+    free = {name_in(kv) for each in frees for kv in each.items}
     before, others = _before(request, better_ones[::-1], free)
     view = QueueView(
         revision=outcome.revision,
@@ -236,7 +237,7 @@ def _look(
         resources=resources,
         expired=held - alive,
         page=found.items,
-        died=queued.count - waiting.count,
+        died=queued.count - tickets.count,  # etcd counts all tickets, whatever it leaves out
         rank=next((kv for kv in ranks.items if etcd_lease_id_in(kv) == etcd_lease_id), None),
         priority=priority,
         is_ranked=bool(counted),

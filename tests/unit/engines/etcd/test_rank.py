@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Callable
 
 import pytest
 
 from leasectl.engines.contract import Outlook
-from leasectl.engines.etcd.gateway.requests import KeyValue, decode, put, read_all
+from leasectl.engines.etcd.gateway.requests import Json, KeyValue, Outcome, decode, put, read_all
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.rank import (
     encode_rank,
@@ -167,6 +168,25 @@ class TestBetweenLookAndClaim:
         assert outlook.is_behind
         assert better.claim().leases
         assert head.claim().leases
+
+
+def test_a_look_that_writes_nothing_sends_what_it_reads_once(
+    store: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (put_ticket(store, each, Request("T")) for each in ("a", "b"))
+    sent: list[tuple[int, int, int]] = []
+    commit = store.gateway.commit
+
+    def note(
+        guards: Sequence[Json], then: Sequence[Json], otherwise: Sequence[Json] = ()
+    ) -> Outcome:
+        sent.append((len(guards), len(then), len(otherwise)))
+        return commit(guards, then, otherwise)
+
+    monkeypatch.setattr(store.gateway, "commit", note)
+    assert second.claim().is_behind
+    assert sent == [(0, 12, 0)]  # each costs etcd as much as it costs us, taken or not
+    assert first.claim().leases
 
 
 class TestInEtcd:
