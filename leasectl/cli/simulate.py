@@ -17,9 +17,17 @@ from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.pools.simulation.policies import Policy, duration_text
 from leasectl.pools.simulation.running import Run, check_jobs, run
 from leasectl.pools.simulation.scenario import Scenario
-from leasectl.pools.simulation.search import NO_LIMITS, Limits, Sought, Tried, search
+from leasectl.pools.simulation.search import (
+    NO_LIMITS,
+    Limits,
+    Sought,
+    Tried,
+    policy_keeping_peak,
+    search,
+)
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_type
+from leasectl.text.printable import printable
 
 EXAMPLE = """\b
 Examples:
@@ -87,7 +95,6 @@ Examples:
     "--count",
     group=SIMULATED,
     type=click.IntRange(1),
-    default=1,
     metavar="N",
     help="For how many resources each job asks. Default: 1.",
 )
@@ -100,8 +107,8 @@ Examples:
     help="none; pace=20s and burst=2, as leasectl pool set has them; jitter=15m: a random time of "
     "up to this before the request; start-jitter=5m: the same after the grant, lease in hand; "
     "release-after=18m-22m: holds are drawn from this range instead; aging=30m. Several at once: "
-    "with commas. Given more than once: side by side. Default: none, and the pace that is advised; "
-    "of a pool, its own.",
+    "with commas. Given more than once: side by side. Default: none, and the pace that is advised, "
+    "which is hold / capacity / 1.2; of a pool, its own.",
 )
 @option(
     "--find",
@@ -173,7 +180,7 @@ def command(
     """
     limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
     _check_search(sought, limits)
-    subject = subject_of(Wanted(**given), is_search=sought is not None)
+    subject = subject_of(Wanted(**given), sought)
     scenario = subject.scenario
     with SimulateProgress(len(scenario.jobs)) as progress:
 
@@ -197,7 +204,7 @@ def command(
     if plot_file is not None:
         plot(shown.picture_rows, plot_file, title=scenario.title, elapsed=True, same_scale=True)
     if found is not None and sought is not None:
-        _say_found(sought, found, as_json=as_json)
+        _say_found(sought, limits, found, as_json=as_json)
 
 
 def _encoded_find(sought: Sought | None, found: Tried | None) -> dict[str, object]:
@@ -206,17 +213,27 @@ def _encoded_find(sought: Sought | None, found: Tried | None) -> dict[str, objec
     return {"sought": sought, "found": found.value if found.does_it else None}
 
 
-def _say_found(sought: Sought, found: Tried, *, as_json: bool) -> None:
+def _say_found(sought: Sought, limits: Limits, found: Tried, *, as_json: bool) -> None:
     """Say which value it is, below what came of it.
 
     Raises:
         LeaseError: None does it.
     """
     value = duration_text(found.value) if sought == "pace" else str(int(found.value))
+    under = f" under the policy {printable(found.policy.text)}" if sought == "capacity" else ""
     if not found.does_it:
-        raise LeaseError(f"no {sought} keeps these limits; {value} comes nearest, as shown")
+        nearest = f"no {sought} keeps these limits{under}; {value} comes nearest, as shown"
+        raise LeaseError(nearest + _hint_of_pace(sought, limits, found))
     if not as_json:
-        show(f"the smallest {sought} that keeps the limits: {value}\n")
+        show(f"the smallest {sought} that keeps the limits{under}: {value}\n")
+
+
+def _hint_of_pace(sought: Sought, limits: Limits, found: Tried) -> str:
+    if sought == "pace" or found.policy.start_jitter_seconds or limits.keep_peak(found.outcome):
+        return ""
+    assert limits.peak_starts is not None
+    pace = policy_keeping_peak(found.policy, limits.peak_starts)
+    return f"; a pace keeps the peak: try --policy {printable(pace.text)}"
 
 
 def _check_search(sought: Sought | None, limits: Limits) -> None:

@@ -27,6 +27,7 @@ from leasectl.pools.simulation.scenario import (
     replayed,
     with_capacity,
 )
+from leasectl.pools.simulation.search import Sought
 from leasectl.state.event import EventFilter
 from leasectl.text.printable import printable
 
@@ -46,7 +47,7 @@ class Wanted(NamedTuple):
     capacity: int | None
     arrivals: str | None
     hold: str | None
-    count: int  # type: ignore[assignment]  # as in Request
+    count: int | None  # type: ignore[assignment]  # as in Request
     policies: tuple[str, ...]
     seed: int
     backend: str | None
@@ -59,27 +60,29 @@ class Subject(NamedTuple):
     policies: tuple[Policy, ...]
 
 
-def subject_of(wanted: Wanted, *, is_search: bool) -> Subject:
+def subject_of(wanted: Wanted, sought: Sought | None) -> Subject:
     """Put together what is to be tried.
 
     Args:
         wanted: What the options say.
-        is_search: It is one policy that is varied, or one pool.
+        sought: What a search varies of one policy or one pool; None where nothing is varied.
 
     Raises:
         LeaseError: The options don't say enough, or what can't be, or name what isn't there.
     """
     chosen = parse_policies(wanted.policies)
-    if is_search and len(chosen) > 1:
+    if sought == "capacity" and wanted.capacity is not None:
+        raise InvalidRequest("--capacity and --find capacity: say it, or have it searched for")
+    if sought is not None and len(chosen) > 1:
         raise InvalidRequest("--find varies one policy: give --policy once at most")
     of_pool: tuple[Policy, ...] = ()
     if wanted.replay is not None:
         scenario, pool = _replayed(wanted)
     else:
-        scenario, pool = _made_up(wanted, is_search=is_search)
+        scenario, pool = _made_up(wanted, sought)
     if pool is not None:
         of_pool = (of_settings(pool.settings),)
-    if is_search:
+    if sought is not None:
         return Subject(scenario, chosen or of_pool or (NO_POLICY,))
     return Subject(scenario, chosen or of_pool or _usual(scenario))
 
@@ -91,7 +94,7 @@ def _usual(scenario: Scenario) -> tuple[Policy, ...]:
     return (NO_POLICY,) if advised is None else (NO_POLICY, advised)
 
 
-def _made_up(wanted: Wanted, *, is_search: bool) -> tuple[Scenario, Pool | None]:
+def _made_up(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | None]:
     if wanted.arrivals is None:
         raise InvalidRequest(
             "which jobs? Give --arrivals, like 500, or --replay to take those of a pool's events"
@@ -108,15 +111,16 @@ def _made_up(wanted: Wanted, *, is_search: bool) -> tuple[Scenario, Pool | None]
             raise InvalidRequest(f'pool "{pool.type}" is empty: give --capacity')
     else:
         capacity = wanted.capacity
-        if capacity is None and not is_search:
+        if capacity is None and sought != "capacity":
             raise InvalidRequest("how many resources are there? Give --capacity N, or -t TYPE")
-        simulated = pool_of(wanted.pool_type or _NO_TYPE, capacity or wanted.count)
-    scenario = made_up(arrivals, holds, simulated, count=wanted.count, seed=wanted.seed)
+        simulated = pool_of(wanted.pool_type or _NO_TYPE, capacity or wanted.count or 1)
+    scenario = made_up(arrivals, holds, simulated, count=wanted.count or 1, seed=wanted.seed)
     return scenario, pool
 
 
 def _replayed(wanted: Wanted) -> tuple[Scenario, Pool | None]:
-    for option, value in (("--arrivals", wanted.arrivals), ("--hold", wanted.hold)):
+    said = (("--arrivals", wanted.arrivals), ("--hold", wanted.hold), ("--count", wanted.count))
+    for option, value in said:
         if value is not None:
             raise InvalidRequest(f"{option} and --replay: the events say that already")
     if not wanted.replay and wanted.pool_type is None:

@@ -30,7 +30,9 @@ def parse_duration(text: str) -> float:
     """
     seconds = _seconds(text)
     if seconds is None:
-        raise InvalidRequest(f'"{printable(text)}" is no duration; write it like 90s, 20m or 1h30m')
+        why = ": it is negative" if text[:1] == "-" and _seconds(text[1:]) is not None else ""
+        said = f'"{printable(text)}" is no duration{why}'
+        raise InvalidRequest(f"{said}; write it like 90s, 20m or 1h30m")
     if seconds > LONGEST_SECONDS:
         raise InvalidRequest(f'duration "{printable(text)}" is longer than ten years')
     return seconds

@@ -79,6 +79,11 @@ def parse_range(text: str) -> tuple[float, float] | None:
         return None
     middle = parse_duration(spread[1])
     share = spread[2]
+    if share is None and spread[3][-1] not in "smhd":
+        raise InvalidRequest(
+            f'"{printable(text)}": {spread[3]} of what? Write {printable(text)}% or '
+            f"{printable(text)}s"
+        )
     around = parse_duration(spread[3]) if share is None else _percent(share, text) * middle
     if around > middle:
         raise InvalidRequest(f'"{printable(text)}": some of these times would be negative')

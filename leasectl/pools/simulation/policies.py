@@ -57,7 +57,7 @@ def parse_policy(text: str) -> Policy:
             raise _refusal(text, f"{key} is given twice")
         if key == "none":
             if text.strip() != key:
-                raise _refusal(text, "none is nothing beside anything else")
+                raise _refusal(text, "none stands alone")
             return NO_POLICY
         if not value:
             raise _refusal(text, f"what {key} is to be is missing; write {FORMS}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Callable, Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
@@ -9,6 +10,7 @@ from leasectl.pools.simulation.outcome import Outcome, outcome_of
 from leasectl.pools.simulation.policies import Policy, with_pace
 from leasectl.pools.simulation.running import Run
 from leasectl.pools.simulation.scenario import Scenario, with_capacity
+from leasectl.pools.statistics import PEAK_SECONDS
 from leasectl.text.naming import MOST_AT_ONCE
 
 Sought = Literal["pace", "capacity"]
@@ -33,6 +35,10 @@ class Limits(NamedTuple):
         wait = outcome.wait
         values = (outcome.peak_starts, wait.p50, wait.p95, wait.max, outcome.makespan_seconds)
         return all(limit is None or value <= limit for value, limit in zip(values, self))
+
+    def keep_peak(self, outcome: Outcome) -> bool:
+        """Tell whether no more start within a minute than may."""
+        return self.peak_starts is None or outcome.peak_starts <= self.peak_starts
 
 
 NO_LIMITS = Limits()
@@ -96,6 +102,13 @@ def search(
 
     least, most = _range(sought, scenario)
     return _bisect(tried, _improved(sought, limits), limits, least, most)
+
+
+def policy_keeping_peak(policy: Policy, peak_starts: int) -> Policy:
+    """The same with the shortest pace under which no more are granted within a minute."""
+    tenths = math.ceil(10 * PEAK_SECONDS / peak_starts - 1e-9)
+    one_at_a_time = policy._replace(settings=policy.settings._replace(burst=1))
+    return with_pace(one_at_a_time, tenths / 10)
 
 
 def _bisect(

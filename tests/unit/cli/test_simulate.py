@@ -123,6 +123,23 @@ def test_a_search_that_finds_none_says_so_and_exits_with_1(cli: Cli) -> None:
     assert json.loads(cli("simulate", *args, "--json").out)["found"] is None
 
 
+def test_a_search_for_a_capacity_says_under_which_policy_and_which_pace_keeps_the_peak(
+    cli: Cli,
+) -> None:
+    args = ("--hold", "10m", "--arrivals", "30", "--find", "capacity", "--wait-p95", "10m")
+    finished = cli("simulate", *args, "--peak", "7")
+    assert finished.code == 1
+    assert finished.err == (
+        "leasectl: no capacity keeps these limits under the policy none; 15 comes nearest, as "
+        "shown; a pace keeps the peak: try --policy pace=8.6s\n"
+    )
+    paced = cli("simulate", *args, "--peak", "7", "--policy", "pace=8.6s")
+    assert paced.code == 0
+    assert "that keeps the limits under the policy pace=8.6s: " in paced.out
+    jittered = cli("simulate", *args, "--peak", "7", "--policy", "start-jitter=1m")
+    assert jittered.err.endswith("comes nearest, as shown\n")
+
+
 def test_arrivals_and_holds_come_from_files(cli: Cli, tmp_path: Path) -> None:
     jobs, holds = tmp_path / "jobs.csv", tmp_path / "holds"
     jobs.write_text("at,count,priority,hold\n0,2,,10m\n1m,,-1,\n2m,,5,\n")
@@ -147,6 +164,9 @@ def test_arrivals_and_holds_come_from_files(cli: Cli, tmp_path: Path) -> None:
         ((*FIFTY, "--arrivals", "5", "--peak", "3"), "--find"),
         ((*FIFTY,), "--arrivals"),
         (("--hold", "20m", "--arrivals", "5"), "--capacity"),
+        (("--hold", "20m", "--arrivals", "5", "--find", "pace", "--peak", "3"), "--capacity N"),
+        ((*SIX, "--find", "capacity", "--wait-max", "1h"), "--capacity and --find capacity"),
+        (("--replay", "events", "--count", "5"), "--count and --replay"),
         (("--replay",), "TYPE"),
     ],
 )
