@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 
 from leasectl.doctor.findings import OK, WARN, Finding
-from leasectl.leases.recovery import is_abandoned
+from leasectl.leases.recovery import is_abandoned, left
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, whole
+from leasectl.model import Handle
 from leasectl.state.handles import renews_itself
 from leasectl.system.process import own_pid_namespace
 from leasectl.text.durations import format_duration
@@ -32,7 +32,7 @@ def dead_holders(service: Service) -> Finding:
 
 
 def _release(service: Service, handles: Sequence[Handle]) -> str:
-    names = [name for handle in handles for name in release(service, whole(handle, by="guard"))]
+    names = [name for handle in handles for name in release(service, left(handle))]
     return f"gave back what they held: {listed(names) or 'nothing'}"
 
 

@@ -52,7 +52,7 @@ def release_abandoned(service: Service) -> None:
 def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
     for handle in handles:
         if is_abandoned(service, handle) and not kind_of_handle(handle).remote:
-            release(service, whole(handle, by="guard"))
+            release(service, left(handle))
 
 
 def is_abandoned(service: Service, handle: Handle) -> bool:
@@ -70,10 +70,20 @@ def is_abandoned(service: Service, handle: Handle) -> bool:
     return current is not None and current.waiter == handle.waiter
 
 
+def left(handle: Handle) -> ReleaseTarget:
+    """What is to be released of one that is abandoned.
+
+    Its guard may have ended and its `run` not have come to giving it back: that has died for
+    nobody, and whoever is first does what `run` is about to do.
+    """
+    runner = handle.runner
+    return whole(handle, by="guard" if runner is None or is_dead(runner) else "run")
+
+
 def due(service: Service) -> list[ReleaseTarget]:
     """What the keeper has to release now: for the dead, and because its time has come."""
     watched = service.handles.watched()
-    abandoned = [whole(each, by="guard") for each in watched if is_abandoned(service, each)]
+    abandoned = [left(each) for each in watched if is_abandoned(service, each)]
     now = service.clock.elapsed()
     return abandoned + [
         timer.target for timer in service.handles.timers.armed() if timer.due_at <= now

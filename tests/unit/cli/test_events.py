@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.model import parse_process
 from leasectl.pools.event_json import parse_event
 from leasectl.state.event import Event
 from tests.kit.faults.fixture import StartFaultProxy
@@ -125,6 +126,26 @@ class TestWhatIsTold:
         eventually(lambda: not cli.held())
         ends = [by for kind, by in told(cli) if kind == "released"]
         assert ends == ["command", "run", "delay", "guard"]
+
+    def test_who_gives_back_for_a_run_that_lives_says_so(self, cli: Cli) -> None:
+        cli.pool("T", "T--00")
+        run = cli.start("run", "T", "--", "sleep", "60")
+        (guard,) = eventually(lambda: cli.query("SELECT guard FROM handle WHERE guard > ''"))
+        waiter = cli.start("acquire", "T")
+        eventually(cli.waiting)
+        run.signal(signal.SIGSTOP)
+        os.kill(parse_process(str(guard[0])).pid, signal.SIGKILL)
+        assert waiter.finish().code == 0
+        run.signal(signal.SIGCONT)
+        assert run.finish().code == -signal.SIGKILL
+        assert [by for kind, by in told(cli) if kind == "released"] == ["run"]
+
+    @pytest.mark.once
+    def test_no_run_that_ended_well_is_told_as_dead(self, cli: Cli) -> None:
+        cli.pool("T", "T--00")
+        runs = [cli.start("run", "-q", "T", "--", "true") for _ in range(8)]
+        assert [run.finish().code for run in runs] == [0] * 8
+        assert [by for kind, by in told(cli) if kind == "released"] == ["run"] * 8
 
     def test_only_the_wanted_are_shown(self, cli: Cli) -> None:
         cli.pool("T")
