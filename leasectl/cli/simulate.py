@@ -81,7 +81,10 @@ Examples:
     metavar="ARRIVALS",
     help="500: so many jobs at once; 20x50/15m: 20 bursts of 50, one every 15 minutes; 2/m:8h: two "
     "a minute on average, at random times (Poisson), for 8 hours; else a file, a job a line, whose "
-    "first names its columns: at, and if wanted hold, count, priority, name; -: stdin.",
+    "first names its columns, with commas, semicolons or tabs between them: at (a time since the "
+    "beginning like 90s or 1h30m, or in all lines a date like 2026-11-21T08:00), and if wanted "
+    "hold (as --hold has it, no file), count, priority, name (of the one resource that will do); "
+    "-: stdin.",
 )
 @option(
     "--hold",

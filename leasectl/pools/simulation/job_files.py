@@ -1,4 +1,7 @@
-"""Files that list arrivals or holds: comma-separated values, as spreadsheets write them."""
+"""Files that list arrivals or holds: values separated by commas, as spreadsheets write them.
+
+Some of these write semicolons or tabs instead: the line that names the columns tells.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ from typing import Callable, TypeVar
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY
 from leasectl.pools.simulation.jobs import MOST_JOBS, Arrival
+from leasectl.pools.simulation.ranges import parse_range
 from leasectl.text.durations import parse_duration
 from leasectl.text.moments import parse_moment
 from leasectl.text.naming import check_name
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest
+from leasectl.text.wording import counted
 
 COLUMNS = ("at", "hold", "count", "priority", "name")
+_SEPARATORS = (",", ";", "\t")
 _LONGEST_LINE = 10_000
 Value = TypeVar("Value")
 
@@ -25,8 +31,9 @@ def parse_arrivals_file(text: str, where: str) -> list[Arrival]:
 
     Args:
         text: The file's. Its first line names the columns, of which only ``at`` has to be there;
-            without such a line there is only that. Times are durations since the beginning, or all
-            of them RFC 3339. Empty lines, and those that begin with ``#``, don't count.
+            without such a line there is only that. What separates them there, a comma, a semicolon
+            or a tab, does so in all lines. Times are durations since the beginning, or all of them
+            dates. Empty lines, and those that begin with ``#``, don't count.
         where: What messages call it, fit to be shown.
 
     Returns:
@@ -76,21 +83,32 @@ def parse_holds_file(text: str, where: str) -> list[float]:
 
 
 def _rows(text: str, where: str) -> Iterator[tuple[int, list[str]]]:
-    """The lines that count: their numbers, and what stands between the commas."""
-    number = 0
+    """The lines that count: their numbers, and what stands between the separators."""
+    number, separator = 0, ","
     for line, content in enumerate(text.splitlines(), 1):
         if not content.strip() or content.lstrip().startswith("#"):
             continue
         if len(content) > _LONGEST_LINE:
             raise _refusal(where, line, "a line as long as this is none of a list of jobs")
         number += 1
+        if number == 1:
+            separator = _separator(content)
         if number > MOST_JOBS + 1:
             raise InvalidRequest(f"{where}: more than {MOST_JOBS} jobs are too many")
         try:
-            (cells,) = csv.reader([content], strict=True)
+            (cells,) = csv.reader([content], delimiter=separator, strict=True)
         except (csv.Error, ValueError):
             raise _refusal(where, line, "no comma-separated values") from None
         yield line, [cell.strip() for cell in cells]
+
+
+def _separator(first_line: str) -> str:
+    """What separates the columns: that which makes most names of columns out of their line."""
+
+    def known(separator: str) -> int:
+        return sum(cell.strip(' "') in COLUMNS for cell in first_line.split(separator))
+
+    return max(_SEPARATORS, key=known)
 
 
 def _columns(cells: list[str], where: str, line: int) -> tuple[str, ...]:
@@ -111,15 +129,19 @@ def _arrival(
 ) -> tuple[float, bool, int, Arrival]:
     """One line: its time, whether that is a date, its number, and what else it says."""
     if len(cells) != len(columns):
-        raise _refusal(where, line, f"{len(columns)} values are wanted, and {len(cells)} are there")
+        wanted, there = (
+            f"{counted(len(each), 'value')} {'is' if len(each) == 1 else 'are'}"
+            for each in (columns, cells)
+        )
+        raise _refusal(where, line, f"{wanted} wanted, and {there} there")
     given = {column: cell for column, cell in zip(columns, cells) if cell}
     if "at" not in given:
         raise _refusal(where, line, "it doesn't say when the job arrives")
     date = _date(given["at"])
-    at = _parsed(parse_duration, given["at"], where, line) if date is None else date
+    at = _parsed(_since_the_beginning, given["at"], where, line) if date is None else date
     arrival = Arrival(at, priority=0)
     if "hold" in given:
-        arrival = arrival._replace(hold_seconds=_parsed(parse_duration, given["hold"], where, line))
+        arrival = arrival._replace(hold_seconds=_parsed(_hold, given["hold"], where, line))
     if "count" in given:
         arrival = arrival._replace(count=_parsed(_count, given["count"], where, line))
     if "priority" in given:
@@ -141,6 +163,18 @@ def _date(text: str) -> float | None:
         return parse_moment(text, 0.0) if text[4:5] == "-" else None
     except InvalidRequest:
         return None
+
+
+def _since_the_beginning(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{error}, or as a date like 2026-11-21T08:00") from None
+
+
+def _hold(text: str) -> float | tuple[float, float]:
+    limits = parse_range(text)
+    return parse_duration(text) if limits is None else limits
 
 
 def _count(text: str) -> int:

@@ -37,14 +37,14 @@ class Arrival(NamedTuple):
 
     Args:
         at: In seconds since the first line's time, or since the beginning.
-        hold_seconds: How long it holds.
+        hold_seconds: How long it holds; from one time to another where chance is to choose.
         count: For how many resources it asks.
         priority: As it asks for.
         name: The one resource that will do.
     """
 
     at: float
-    hold_seconds: float | None = None
+    hold_seconds: float | tuple[float, float] | None = None
     count: int | None = None  # type: ignore[assignment]  # as in Request
     priority: int = 0
     name: str | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import SettingsChange, changed
-from leasectl.pools.simulation.holds import parse_range
+from leasectl.pools.simulation.ranges import parse_range
 from leasectl.text.durations import format_seconds, parse_duration
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest

@@ -53,10 +53,13 @@ def made_up(
         InvalidRequest: Nobody says how long one holds.
     """
     drawn = None if holds is None else holds.draw(Random(f"{seed} holds"))
+    chance = Random(f"{seed} holds of the list")
     jobs = []
     drawn_arrivals = arrivals.draw(Random(f"{seed} arrivals"))
     for number, each in enumerate(drawn_arrivals, 1):
         own, hold = each.hold_seconds, None if drawn is None else next(drawn)
+        if isinstance(own, tuple):
+            own = chance.uniform(*own)
         seconds = own if own is not None else hold
         if seconds is None:
             raise InvalidRequest(

@@ -9,7 +9,7 @@ import pytest
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.errors import InvalidRequest, NotFound
-from leasectl.pools.simulation.arrivals import parse_arrivals
+from leasectl.pools.simulation.arrivals import Arrivals, parse_arrivals
 from leasectl.pools.simulation.holds import parse_holds
 from leasectl.pools.simulation.job_files import parse_arrivals_file, parse_holds_file
 from leasectl.pools.simulation.jobs import MOST_JOBS, Arrival
@@ -20,6 +20,7 @@ from leasectl.pools.simulation.policies import (
     parse_policy,
     with_pace,
 )
+from leasectl.pools.simulation.scenario import made_up, pool_of
 
 
 def no_file(name: str) -> str:
@@ -91,6 +92,24 @@ class TestArrivalFiles:
         text = "at\n2026-11-22T09:00:00Z\n2026-11-22T10:00:30+01:00\n2026-11-22T09:01:00.500\n"
         assert [each.at for each in parse_arrivals_file(text, "f")] == [0, 30, 60.5]
 
+    @pytest.mark.parametrize("separator", [",", ";", "\t"])
+    def test_the_line_of_the_columns_tells_what_separates_them(self, separator: str) -> None:
+        lines = ('"at",hold,count', "1m,20m,", "2m,,3")
+        text = "\r\n".join(line.replace(",", separator) for line in lines)
+        assert parse_arrivals_file(text, "f") == [Arrival(60.0, 1200.0), Arrival(120.0, count=3)]
+
+    def test_a_hold_may_be_a_range_of_which_each_seed_draws_its_own(self) -> None:
+        (arrival,) = parse_arrivals_file("at,hold\n0,16m-24m\n", "f")
+        assert arrival.hold_seconds == (960, 1440)
+        arrivals = Arrivals("some", lambda _: [arrival] * 50)
+        pool = pool_of("T", 1)
+        drawn = [
+            [job.longest_hold for job in made_up(arrivals, None, pool, count=1, seed=n).jobs]
+            for n in (1, 1, 2)
+        ]
+        assert 960 <= min(drawn[0]) < 1000 < 1400 < max(drawn[0]) <= 1440
+        assert drawn[0] == drawn[1] != drawn[2]
+
     def test_those_of_one_time_keep_their_order(self) -> None:
         text = "at,priority\n0,1\n0,2\n0,0\n"
         assert [each.priority for each in parse_arrivals_file(text, "f")] == [1, 2, 0]
@@ -104,7 +123,12 @@ class TestArrivalFiles:
             ("at,hodl\n1m,2\n", 'did you mean "hold"'),
             ("at,at\n1m,2\n", "f:1: .*twice"),
             ("hold\n1m\n", 'f:1: column "at" is missing'),
-            ("at,hold\n1m\n", "f:2: 2 values are wanted, and 1"),
+            ("at,hold\n1m\n", "f:2: 2 values are wanted, and 1 value is there"),
+            ("1m\n2m,3\n", "f:2: 1 value is wanted, and 2 values are there"),
+            ("at;hodl\n1m;2\n", 'f:1: no column "hodl".*did you mean "hold"'),
+            ("at,hold\n1m,20m+-20\n", "f:2: .*20 of what"),
+            ("at,hold\n1m,9-20m\n", "f:2: .*give both times a unit"),
+            ("at\n21.11.2026 08:00\n", "f:2: .*or as a date like 2026-11-21T08:00"),
             ("at,hold\n,1m\n", "f:2: it doesn't say when"),
             ("at,hold\n1m,-5m\n", 'f:2: "-5m" is no duration'),
             ("at\n1m\n\n-1m\n", 'f:4: "-1m" is no duration'),
