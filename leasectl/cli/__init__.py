@@ -16,6 +16,7 @@ that server gone is told so by `gone_server`.
 
 What `events` tells are `event_lines`, or JSON. What `stats` tells, `stats_table` writes. What it
 and `simulate` draw on a terminal is a `picture`, with its `time_axis`; `plot` puts it into a file.
+What not everybody has installed for that and for `serve`, `extra` asks for.
 What `simulate` is to try, `simulate_subject` makes of its options; `simulate_shown` is what came of
 it, `simulate_progress` how far it is. Files that options name are read by `input_file`.
 

@@ -13,6 +13,7 @@ from leasectl.text.width import cells, pad, shorten
 from leasectl.text.wording import counted, listed
 
 DATE = "%Y-%m-%dT%H:%M:%SZ"
+NO_EVENTS_OF_DRY_RUN = "a dry run leases nothing, so there are no events"
 _LONGEST_REASON = 500
 _KIND_WIDTH = len("pool changed")
 _COLOURS: dict[EventKind, str] = {
@@ -24,7 +25,7 @@ _COLOURS: dict[EventKind, str] = {
 _BY = {
     "command": "by a command",
     "delay": "by its delay",
-    "guard": "as its guard or waiter had ended",
+    "guard": "as its process had ended",
     "run": "by its run",
     "ttl": "as its ttl was over",
     "force": "by force",

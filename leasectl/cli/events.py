@@ -11,10 +11,11 @@ from typing import Callable
 
 import click
 
+from leasectl.backends.kinds import kind_of
 from leasectl.cli import options, time_options
 from leasectl.cli.command import OUTPUT, WHAT, new_command, option, word
 from leasectl.cli.context import open_service
-from leasectl.cli.event_lines import DATE, EventLines
+from leasectl.cli.event_lines import DATE, NO_EVENTS_OF_DRY_RUN, EventLines
 from leasectl.cli.output import note, show
 from leasectl.cli.terminal import output_width, shows_colour
 from leasectl.engines.event_log import EventLog
@@ -127,7 +128,10 @@ def command(
         return
     if not shows.each(_so_far(service.events, wanted, last)) and last != 0:
         _require_pool(service, pool_type)
-        note("no events" if wanted == EventFilter() else "no such events")
+        if kind_of(service.backend_url).grants_nothing:
+            note(NO_EVENTS_OF_DRY_RUN)
+        else:
+            note("no events" if wanted == EventFilter() else "no such events")
 
 
 class _Shows:

@@ -13,11 +13,13 @@ from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, Request, Scope
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
 from leasectl.text.naming import check_name, check_type
+from leasectl.text.printable import printable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
 
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -153,6 +155,25 @@ optional = option(
 )
 
 
+class _Priority(click.IntRange):
+    """How a request goes before others; what is none is said to be where it comes from."""
+
+    def __init__(self) -> None:
+        super().__init__(-HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            pass
+        source = ctx.get_parameter_source("priority") if ctx else None
+        is_variable = source is click.core.ParameterSource.ENVIRONMENT
+        raise InvalidRequest(
+            f'{PRIORITY_VARIABLE if is_variable else "--priority"} "{printable(str(value))}": give '
+            f"a whole number from {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
+        )
+
+
 def _default_ttls() -> str:
     return "".join(
         f"; in {kind.title}, {kind.default_ttl_seconds:g}s, renewed for you"
@@ -198,9 +219,9 @@ _request_options = (
     option(
         "--priority",
         group=WAITING,
-        type=click.IntRange(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+        type=_Priority(),
         default=0,
-        envvar="LEASECTL_PRIORITY",
+        envvar=PRIORITY_VARIABLE,
         show_envvar=True,
         metavar="N",
         help="The higher goes first, whoever came earlier; of equals, who came first. Default: 0.",

@@ -11,7 +11,6 @@ Matplotlib draws them; it is an extra (leasectl[plot]) and is imported by nobody
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import stat
@@ -22,9 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from leasectl.cli.command import OUTPUT, option
+from leasectl.cli.extra import require_extra
 from leasectl.cli.picture import Chart, charts_of
 from leasectl.cli.time_axis import time_marks
-from leasectl.errors import InvalidRequest, NotSupported, StateUnwritable
+from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.pools.series import PictureRow, Series, series_of
 from leasectl.text.printable import printable
 
@@ -66,11 +66,7 @@ def parse_plot_file(text: str) -> PlotFile:
         raise InvalidRequest(
             f'--plot "{printable(text)}": give a name that ends in {" or ".join(_SUFFIXES)}'
         )
-    if importlib.util.find_spec("matplotlib") is None:
-        raise NotSupported(
-            "--plot needs matplotlib, not installed here; install with: pip install '.[plot]', in "
-            "a clone of leasectl"
-        )
+    require_extra("plot", ("matplotlib",), of="--plot")
     return PlotFile(text, suffix)
 
 

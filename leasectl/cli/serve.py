@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import ipaddress
 import os
 import re
@@ -16,9 +15,10 @@ from leasectl.backends.kinds import KINDS, LOCAL, either, pool_prefixes
 from leasectl.backends.opening import open_probe
 from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service, settings
+from leasectl.cli.extra import require_extra
 from leasectl.cli.output import emit, note
 from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports
-from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.errors import InvalidRequest
 from leasectl.keeper.log import Log
 from leasectl.system.background import Background
 from leasectl.system.clock import Clock
@@ -120,7 +120,7 @@ def command(
     backend: str | None,
 ) -> int:
     """As `HELP` has it."""
-    _require_extra()
+    require_extra("serve", ("starlette", "uvicorn"), of="serve")
     if print_env and token_file is not None and not token_file.isprintable():
         raise InvalidRequest(f"no shell can be told of the file {printable(token_file)}")
     background = Background() if print_env else None
@@ -184,15 +184,6 @@ def _variables(url: str, pid: int, token_file: str | None) -> list[tuple[str, st
     if token_file is not None:
         variables.append(("LEASECTL_TOKEN_FILE", os.path.abspath(token_file)))
     return variables
-
-
-def _require_extra() -> None:
-    missing = [name for name in ("starlette", "uvicorn") if not importlib.util.find_spec(name)]
-    if missing:
-        raise NotSupported(
-            f"serve needs {' and '.join(missing)}, not installed here; install with: "
-            "pip install '.[serve]', in a clone of leasectl"
-        )
 
 
 def _warn_of_strangers(bound: socket.socket, token: str | None) -> None:

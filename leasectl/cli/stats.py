@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from leasectl.backends.kinds import Kind, kind_of
 from leasectl.cli import options, time_options
 from leasectl.cli.command import OUTPUT, WHAT, new_command, option, word
 from leasectl.cli.context import open_service
+from leasectl.cli.event_lines import NO_EVENTS_OF_DRY_RUN
 from leasectl.cli.output import note, show, show_json
 from leasectl.cli.picture import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.plot import PlotFile, plot, plot_option
@@ -31,7 +33,6 @@ Examples:
   leasectl stats -t azure--install --since 2h --json
 """
 _MOST_PICTURES = 5
-_MAKES_SOME = "each acquire and release makes some, and each change of a pool"
 
 
 @new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
@@ -99,7 +100,7 @@ def command(
         show_json(_encoded(service.backend_url, found, rows))
     drawn = _busiest(rows, found)
     if not rows:
-        note(_nothing_known(pool_type, since, until))
+        note(_nothing_known(kind_of(service.backend_url), pool_type, since, until))
     elif not as_json:
         show(_shown(found, [] if no_picture else drawn))
     if plot_file is not None and drawn:
@@ -174,8 +175,15 @@ def _shown(found: Mapping[str, Statistics], rows: Sequence[PictureRow]) -> str:
     return "\n".join(parts)
 
 
-def _nothing_known(pool_type: str | None, since: float | None, until: float | None) -> str:
+def _nothing_known(
+    kind: Kind, pool_type: str | None, since: float | None, until: float | None
+) -> str:
     """That there is nothing to show, and what would make something."""
+    if kind.grants_nothing:
+        return NO_EVENTS_OF_DRY_RUN
+    makes_some = "each acquire and release makes some"
+    if kind.has_pools:
+        makes_some += ", and each change of a pool"
     which = f" of {pool_type}" if pool_type else ""
     when = "" if since is until is None else " of that time"
-    return f"no events{which}{when} are kept; {_MAKES_SOME}"
+    return f"no events{which}{when} are kept; {makes_some}"

@@ -24,5 +24,8 @@ def after_grant(settings: PoolSettings, paid_until: float, now: float) -> float:
 
 
 def after_change(settings: PoolSettings, paid_until: float, now: float) -> float:
-    """What ``paid_until`` becomes as the settings change: never more than these may owe."""
+    """What ``paid_until`` becomes as the settings change: never more than these may owe.
+
+    What was owed so far isn't made more either: a longer pace counts from the next grant on.
+    """
     return min(paid_until, now + settings.burst * settings.pace_seconds)

@@ -31,7 +31,8 @@ class PoolAdmin(Protocol):
     def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
         """Have a pool grant as these settings say, those who wait in it included.
 
-        What it has granted counts for a new pace, too: nothing comes sooner than it allows.
+        What it has granted before makes nobody wait for longer than the new pace says. Where that
+        is longer, it may count from the next grant on only.
 
         Raises:
             NotFound: No such type.

@@ -44,6 +44,8 @@ class RecordJournal:
         was_cancelled: Somebody had asked to give the acquisition up when it was given up.
     """
 
+    _is_told = False  # that the request is made; before, it is refused and none
+
     def __init__(
         self,
         service: Service,
@@ -99,6 +101,7 @@ class RecordJournal:
                 self.handle = self._begin_again(current, now)
             if self._events:
                 self._events.queued(self.handle)
+                self._is_told = True
 
     def _begin_again(self, current: Handle, now: float) -> Handle:
         request, drawn = current.request, self.handle.request
@@ -195,7 +198,7 @@ class RecordJournal:
             count_lost_replies(self._service.state, self.handle, number)
 
     def _note_given_up(self, why: str) -> None:
-        if self._events and self.handle.state == "acquiring":
+        if self._events and self._is_told and self.handle.state == "acquiring":
             self._events.gave_up(self.handle, why, wait=self._clock.elapsed() - self._asked_at)
 
     def leave_to_keeper(self, why: str = "") -> None:

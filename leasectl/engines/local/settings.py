@@ -43,7 +43,7 @@ class LocalSettings:
         )
 
     def change(self, pool_type: str, settings: PoolSettings) -> None:
-        """Have a pool grant in another way; what it has granted counts for that, too."""
+        """Have a pool grant in another way; what it owes, it owes at most."""
         paid_until = after_change(settings, self._row(pool_type)[1], self._clock.elapsed())
         row = {"type": pool_type, **settings._asdict(), "paid_until": paid_until}
         insert(self._state.db, "pool_setting", row, replace=True)

@@ -87,6 +87,8 @@ class TestLines:
 
     def test_nothing_found_is_said(self, cli: Cli) -> None:
         assert cli("events").err == "leasectl: no events\n"
+        of_dry_run = cli("events", "--backend", "none:")
+        assert of_dry_run.err == "leasectl: a dry run leases nothing, so there are no events\n"
         cli.pool("T")
         assert cli("events", "--name", "x").err == "leasectl: no such events\n"
         missed = cli("events", "-t", "U")
@@ -201,6 +203,19 @@ class TestWhatIsTold:
         assert [len(each.names) for each in granted] == [2, 1]
         assert all(each.hold_seconds is not None for each in events(cli) if each.by)
         assert told(cli, "--backend", "local:") == []
+
+    def test_what_is_refused_before_a_lease_proxy_is_asked_has_none(
+        self, cli: Cli, fault_proxy: StartFaultProxy
+    ) -> None:
+        cli.env["LEASECTL_BACKEND"] = fault_proxy("T=2").url
+        for refused in (("--priority", "3"), ("-w", "0"), ("--name", "T--00")):
+            assert cli("acquire", "T", *refused).code == 64
+        assert told(cli) == []
+        handle = cli.ok("acquire", "T").strip()
+        cli.ok("release", handle)
+        before = told(cli)
+        assert cli("reacquire", handle, "-w", "0").code == 64
+        assert told(cli) == before
 
     def test_a_killed_waiter_at_a_lease_proxy_gave_up(
         self, cli: Cli, fault_proxy: StartFaultProxy

@@ -165,7 +165,14 @@ class TestWhatIsInIt:
     def test_it_says_that_it_cannot_serve(self, pyz: Pyz) -> None:
         finished = pyz("serve")
         assert (finished.code, finished.out) == (64, "")
-        assert "serve needs starlette and uvicorn" in finished.err
+        assert "serve needs starlette and uvicorn, which leasectl.pyz can't use" in finished.err
+
+    def test_it_says_that_it_cannot_plot(self, pyz: Pyz) -> None:
+        finished = pyz("stats", "--plot", "T.svg")
+        assert (finished.code, finished.out) == (64, "")
+        assert "--plot needs matplotlib, which leasectl.pyz can't use; use an installed" in (
+            finished.err
+        )
 
     def test_it_has_nothing_that_only_a_build_leaves(self, archive: Path) -> None:
         names = zipfile.ZipFile(archive).namelist()
