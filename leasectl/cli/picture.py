@@ -123,7 +123,7 @@ def picture(
         elapsed=elapsed,
     )
     drawn = [series_of(row.timeline, row.window, steps=frame.bars) for row in rows]
-    charts = [charts_of(series) for series in drawn]
+    charts = [charts_of(series, peaks=alone) for series in drawn]
     if same_scale:
         charts = on_one_scale(charts)
     lines: list[Line] = []
@@ -137,13 +137,24 @@ def picture(
     return "".join(_written(line, width, colour=look.colour) for line in lines)
 
 
-def charts_of(series: Series) -> tuple[Chart, ...]:
-    """The pictures of a row."""
+def charts_of(series: Series, *, peaks: bool = False) -> tuple[Chart, ...]:
+    """The pictures of a row.
+
+    Args:
+        series: How things went.
+        peaks: Titles say what was most at any instant: a column is an average.
+    """
     capacity = max(series.capacity or (0,))
     held = f"held, of {math.ceil(capacity)}" if capacity else "held"
+    waiting = "waiting"
+    if peaks:
+        held, waiting = (
+            f"{held}, at most {series.peak_held}",
+            f"{waiting}, at most {series.peak_waiting}",
+        )
     return (
         Chart(held, series.held, _top((*series.held, capacity)), GREEN),
-        Chart("waiting", series.waiting, _top(series.waiting), YELLOW),
+        Chart(waiting, series.waiting, _top(series.waiting), YELLOW),
         Chart("starts in a minute", series.starts, _top(series.starts), _CYAN),
     )
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from leasectl.pools.statistics import ALWAYS, PEAK_SECONDS, Window, bounds, starts_within
 from leasectl.pools.timeline import Timeline
+
+
+# Who is granted at once has been in the queue as well, and nobody calls that waiting.
+_A_WAIT_SECONDS = 0.1
 
 
 class Series(NamedTuple):
@@ -23,6 +27,8 @@ class Series(NamedTuple):
         waiting: Who waited, likewise.
         starts: The most grants within a minute that ended in the step.
         capacity: Resources there were, on average; None when nobody knows.
+        peak_held: The most that were held at any instant.
+        peak_waiting: The most who waited at any instant, but for who was granted at once.
     """
 
     since: float
@@ -31,6 +37,8 @@ class Series(NamedTuple):
     waiting: tuple[float, ...]
     starts: tuple[int, ...]
     capacity: tuple[float, ...] | None
+    peak_held: int = 0
+    peak_waiting: int = 0
 
     @property
     def step_seconds(self) -> float:
@@ -64,13 +72,16 @@ def series_of(timeline: Timeline, window: Window = ALWAYS, *, steps: int = 60) -
     first, until = bounds(timeline, window)
     since = first if window.since is None else min(window.since, until)
     scale = _Scale(since, until, steps)
+    held, waiting = list(timeline.held_until(until)), list(timeline.waiting_until(until))
     return Series(
         since,
         until,
-        scale.means((begin, end, 1) for begin, end in timeline.held_until(until)),
-        scale.means((begin, end, 1) for begin, end in timeline.waiting_until(until)),
+        scale.means((begin, end, 1) for begin, end in held),
+        scale.means((begin, end, 1) for begin, end in waiting),
         _starts(timeline, scale),
         _capacity(timeline, scale),
+        _peak(held, since, until),
+        _peak([each for each in waiting if each[1] - each[0] >= _A_WAIT_SECONDS], since, until),
     )
 
 
@@ -106,6 +117,18 @@ class _Scale(NamedTuple):
         return tuple(
             round(max(0.0, a + b), 6) for _, a, b in zip(range(steps), accumulate(whole), part)
         )
+
+
+def _peak(intervals: Sequence[tuple[float, float]], since: float, until: float) -> int:
+    """How many there were at once, at most; what ends as another begins makes room for it."""
+    inside = [each for each in intervals if each[0] < each[1] > since and each[0] < until]
+    ends = sorted(end for _, end in inside)
+    most = ended = 0
+    for begun, begin in enumerate(sorted(begin for begin, _ in inside), 1):
+        while ends[ended] <= begin:
+            ended += 1
+        most = max(most, begun - ended)
+    return most
 
 
 def _starts(timeline: Timeline, scale: _Scale) -> tuple[int, ...]:

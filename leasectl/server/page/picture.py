@@ -22,23 +22,23 @@ def picture(history: Series, pool: ShownPool) -> Markup:
         pool: As it is now.
     """
     capacity = max((pool.capacity, *(history.capacity or ())))
-    # Steps are averages, and the last of them has only begun.
-    most_held = max(pool.held, *history.held)
-    most_waiting = max(len(pool.queue), *history.waiting)
+    # What is known of now may be later than the history.
+    most_held = max(pool.held, history.peak_held)
+    most_waiting = max(len(pool.queue), history.peak_waiting)
     most_starts = max(history.starts)
     span = history.until - history.since
     axis = f"{_ago(span)} ago", f"{_ago(span / 2)} ago", "now"
     bands = (
         _band(
             "held",
-            f"Held: {pool.held} now, at most {_number(most_held)} of {_number(capacity)}",
+            f"Held: {pool.held} now, at most {most_held} of {_number(capacity)}",
             axis,
             _capacity_line(history, capacity),
             tag("path", d=_area(history.held, capacity)),
         ),
         _band(
             "waiting",
-            f"Waiting: {len(pool.queue)} now, at most {_number(most_waiting)}",
+            f"Waiting: {len(pool.queue)} now, at most {most_waiting}",
             axis,
             tag("path", d=_area(history.waiting, max(1.0, *history.waiting))),
         ),

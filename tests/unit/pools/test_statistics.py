@@ -392,6 +392,21 @@ def test_a_series_has_averages_and_the_peak_of_each_step(log: Log) -> None:
     assert found.step_seconds == 100.0
 
 
+def test_a_series_knows_what_was_most_at_any_instant(log: Log) -> None:
+    for n in range(40):
+        log.queue(1000, f"h{n}")
+        log.grant(1000, f"h{n}", f"n{n}")
+        log.release(1010, f"h{n}", f"n{n}", hold=10.0)
+    log.grant(1010, "next", "n0")  # as the others end
+    for n in range(7):
+        log.queue(1020 + n, f"w{n}")
+    found = series_of(log.timeline(), window(0, 4000), steps=4)
+    assert max(found.held) < 4
+    assert (found.peak_held, found.peak_waiting) == (40, 7)
+    later = series_of(log.timeline(), window(1010, 1020), steps=4)
+    assert (later.peak_held, later.peak_waiting) == (1, 0)
+
+
 def test_in_short_steps_a_start_counts_for_a_minute(log: Log) -> None:
     log.grant(0, "a")
     log.grant(20, "b")
