@@ -10,7 +10,6 @@ from typing import NamedTuple
 from leasectl.pools.statistics import ALWAYS, PEAK_SECONDS, Window, bounds, starts_within
 from leasectl.pools.timeline import Timeline
 
-
 # Who is granted at once has been in the queue as well, and nobody calls that waiting.
 _A_WAIT_SECONDS = 0.1
 
