@@ -34,8 +34,7 @@ Examples:
   leasectl simulate --capacity 50 --hold 20m --arrivals 500
   leasectl simulate --capacity 50 --hold 20m+-20% --arrivals 20x50/15m \\
     --policy none --policy jitter=15m --policy pace=20s
-  leasectl simulate --capacity 50 --hold 20m --arrivals 2/m:8h \\
-    --find capacity --wait-p95 5m
+  leasectl simulate --hold 20m --arrivals 2/m:8h --find capacity --wait-p95 5m
 """
 
 
@@ -179,7 +178,8 @@ def command(
     in a virtual time. PEAK/MIN is the most
     jobs that start within any minute, UTILISATION the share of the resources' time that is held,
     WAIT the time from a job's arrival until it starts, jitter included, MAKESPAN the time from the
-    first arrival to the last end. With --replay there is also what was recorded.
+    first arrival to the last end. With --replay there is also what was recorded. Where jobs have
+    different priorities, a second table has the waits of each.
     """
     limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
     _check_search(sought, limits)

@@ -10,10 +10,17 @@ from leasectl.cli.picture import look_of_pictures, picture, width_of_pictures
 from leasectl.cli.status_table import look_of_stdout
 from leasectl.cli.table import BOLD, YELLOW, Colour, Column, painted, table
 from leasectl.pools.series import PictureRow, series_of
-from leasectl.pools.simulation.outcome import Outcome, outcome_of, picture_row
+from leasectl.pools.simulation.outcome import (
+    Outcome,
+    PriorityWaits,
+    outcome_of,
+    picture_row,
+    waits_by_priority,
+)
 from leasectl.pools.simulation.policies import Policy
 from leasectl.pools.simulation.running import Run
 from leasectl.pools.simulation.scenario import Scenario, largest_deviation
+from leasectl.pools.statistics import Spread
 from leasectl.pools.statistics_json import encode_series
 from leasectl.text.durations import format_seconds
 from leasectl.text.printable import printable
@@ -22,6 +29,7 @@ from leasectl.text.width import shorten
 # The first row of a replay, for which nothing was tried.
 _RECORDED = "as recorded"
 _TITLES = ("POLICY", "PEAK/MIN", "UTILISATION", "WAIT P50", "P95", "MAX", "MAKESPAN")
+_PRIORITY_TITLES = ("POLICY", "PRIORITY", "JOBS", "WAIT P50", "P95", "MAX")
 _GAVE_UP = "GAVE UP"
 
 
@@ -47,7 +55,18 @@ class Shown:
     @cached_property
     def outcomes(self) -> list[Outcome]:
         """What came of each, in numbers."""
-        return [outcome_of(run, self._scenario.pool, text) for text, run in self._runs]
+        pools = [self._scenario.pool] * len(self._runs)
+        if self._scenario.recorded_pool is not None:
+            pools[0] = self._scenario.recorded_pool
+        return [outcome_of(run, pool, text) for (text, run), pool in zip(self._runs, pools)]
+
+    @cached_property
+    def priorities(self) -> list[list[PriorityWaits]]:
+        """How long the jobs of each priority waited; nothing where all have the same."""
+        jobs = self._scenario.jobs
+        if len({job.priority for job in jobs}) < 2:
+            return [[] for _ in self._runs]
+        return [waits_by_priority(run, jobs) for _, run in self._runs]
 
     @cached_property
     def picture_rows(self) -> list[PictureRow]:
@@ -65,6 +84,7 @@ class Shown:
             painted(heading, BOLD if look.colour else None) + "\n",
             self._table(),
             *self._apart,
+            *([f"\n{self._priorities_table()}"] if any(self.priorities) else []),
         ]
         if with_picture:
             drawn = picture(
@@ -83,10 +103,13 @@ class Shown:
         policies = [
             {
                 **_encode_outcome(outcome),
+                **_encode_priorities(waits),
                 "largest_deviation": None if deviation is None else round(deviation, 6),
                 "series": self._encoded_series(row),
             }
-            for outcome, deviation, row in zip(self.outcomes, self._deviations, self.picture_rows)
+            for outcome, waits, deviation, row in zip(
+                self.outcomes, self.priorities, self._deviations, self.picture_rows
+            )
         ]
         return {
             "title": scenario.title,
@@ -134,6 +157,43 @@ class Shown:
         ]
         return table(columns, rows, look.room, colour=look.colour).text
 
+    def _priorities_table(self) -> str:
+        look = look_of_stdout()
+        columns = [
+            Column(title, right=n > 0, shrinks=n == 0, at_least=12)
+            for n, title in enumerate(_PRIORITY_TITLES)
+        ]
+        rows = [
+            [
+                printable(text, longest=200) if n == 0 else "",
+                str(each.priority),
+                str(each.jobs),
+                *(map(format_seconds, each.wait) if each.wait else ("-", "-", "-")),
+            ]
+            for (text, _), waits in zip(self._runs, self.priorities)
+            for n, each in enumerate(waits)
+        ]
+        return table(columns, rows, look.room, colour=look.colour).text
+
+
+def _encode_priorities(waits: Sequence[PriorityWaits]) -> dict[str, Any]:
+    if not waits:
+        return {}
+    return {
+        "priorities": [
+            {
+                "priority": each.priority,
+                "jobs": each.jobs,
+                "wait_seconds": None if each.wait is None else _encode_wait(each.wait),
+            }
+            for each in waits
+        ]
+    }
+
+
+def _encode_wait(wait: Spread) -> dict[str, float]:
+    return {key: round(value, 3) for key, value in wait._asdict().items()}
+
 
 def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
     return {
@@ -142,7 +202,7 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
         "gave_up": outcome.gave_up,
         "peak_starts_within_a_minute": outcome.peak_starts,
         "utilisation": round(outcome.utilisation, 6),
-        "wait_seconds": {key: round(value, 3) for key, value in outcome.wait._asdict().items()},
+        "wait_seconds": _encode_wait(outcome.wait),
         "makespan_seconds": round(outcome.makespan_seconds, 3),
     }
 

@@ -137,7 +137,10 @@ def _replayed(wanted: Wanted) -> tuple[Scenario, Pool | None]:
     scenario = replayed(found, names, seed=wanted.seed)
     if wanted.capacity is not None:
         jobs = tuple(job._replace(name=None) for job in scenario.jobs)
-        scenario = with_capacity(scenario._replace(jobs=jobs), wanted.capacity)
+        recorded_pool = scenario.pool if pool is not None or found.tells_capacity else None
+        scenario = with_capacity(
+            scenario._replace(jobs=jobs, recorded_pool=recorded_pool), wanted.capacity
+        )
     return scenario, pool
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.pools.series import PictureRow
+from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.simulation.running import Run, Simulated
 from leasectl.pools.statistics import Spread, Window, spread, starts_within
 from leasectl.pools.timeline import Timeline
@@ -48,6 +50,36 @@ def outcome_of(run: Run, pool: Simulated, policy_text: str) -> Outcome:
         wait=spread(run.waits) or _NO_WAIT,
         makespan_seconds=run.makespan_seconds,
     )
+
+
+class PriorityWaits(NamedTuple):
+    """How long the jobs of one priority waited.
+
+    Args:
+        priority: As they asked for.
+        jobs: How many there were.
+        wait: From their arrival until they started; None where all of them gave up.
+    """
+
+    priority: int
+    jobs: int
+    wait: Spread | None
+
+
+def waits_by_priority(run: Run, jobs: Sequence[Job]) -> list[PriorityWaits]:
+    """Tell how long jobs waited, priority by priority, the highest first.
+
+    Args:
+        run: What came of them.
+        jobs: Those of the run, in its order.
+    """
+    waited: dict[int, list[float | None]] = {}
+    for job, start in zip(jobs, run.starts):
+        waited.setdefault(job.priority, []).append(None if start is None else start - job.at)
+    return [
+        PriorityWaits(priority, len(waits), spread([wait for wait in waits if wait is not None]))
+        for priority, waits in sorted(waited.items(), reverse=True)
+    ]
 
 
 def picture_row(run: Run, pool: Simulated, title: str, until: float) -> PictureRow:

@@ -39,6 +39,11 @@ class Recorded(NamedTuple):
     epoch: float
     events: tuple[Event, ...] = ()
 
+    @property
+    def tells_capacity(self) -> bool:
+        """Whether anything tells of the pool's making: of a lease proxy's nothing does."""
+        return any(event.kind in ("pool made", "pool changed") for event in self.events)
+
 
 @dataclass
 class _Acquisition:

@@ -28,6 +28,7 @@ class Scenario(NamedTuple):
         pool: To which pool.
         seed: What all that happens at random depends on.
         recorded: What came of the same jobs in reality; None where they are made up.
+        recorded_pool: In which pool that was; None where it is not known to be another.
     """
 
     title: str
@@ -35,6 +36,7 @@ class Scenario(NamedTuple):
     pool: Simulated
     seed: int
     recorded: Run | None = None
+    recorded_pool: Simulated | None = None
 
 
 def made_up(

@@ -155,6 +155,29 @@ def test_arrivals_and_holds_come_from_files(cli: Cli, tmp_path: Path) -> None:
     assert from_stdin.out.startswith("3 jobs of stdin, each holds 1m; capacity 2")
 
 
+def test_waits_are_told_by_priority_where_jobs_differ_in_it(cli: Cli, tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("at,priority\n0,0\n1,0\n2,-5\n3,10\n4,10\n")
+    args = ("--capacity", "1", "--arrivals", str(jobs), "--hold", "1m")
+    policies = simulated(cli, *args, "--policy", "none", "--policy", "pace=2m")["policies"]
+    assert policies[0]["priorities"] == [
+        {"priority": 10, "jobs": 2, "wait_seconds": {"p50": 57, "p95": 116, "max": 116}},
+        {"priority": 0, "jobs": 2, "wait_seconds": {"p50": 0, "p95": 179, "max": 179}},
+        {"priority": -5, "jobs": 1, "wait_seconds": {"p50": 238, "p95": 238, "max": 238}},
+    ]
+    assert [each["wait_seconds"]["max"] for each in policies[1]["priorities"]] == [236, 359, 478]
+    shown = cli("simulate", *args, "--policy", "none", "--no-picture").out.splitlines()
+    assert [line.split() for line in shown[4:]] == [
+        ["POLICY", "PRIORITY", "JOBS", "WAIT", "P50", "P95", "MAX"],
+        ["none", "10", "2", "57s", "1m56s", "1m56s"],
+        ["0", "2", "0s", "2m59s", "2m59s"],
+        ["-5", "1", "3m58s", "3m58s", "3m58s"],
+    ]
+    alike = simulated(cli, *SIX)
+    assert "priorities" not in alike["policies"][0]
+    assert "PRIORITY" not in cli("simulate", *SIX).out
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -211,6 +234,12 @@ class TestOfAPool:
         assert found["policies"][1]["largest_deviation"] < 0.02
         events = tmp_path / "events.jsonl"
         events.write_text(pool("events", "T", "--json").out)
+        for replay in (("T", "--replay"), ("--replay", str(events))):
+            larger = simulated(pool, *replay, "--capacity", "30")
+            assert larger["capacity"] == 30
+            recorded, tried = (each["utilisation"] for each in larger["policies"])
+            assert recorded == pytest.approx(found["policies"][0]["utilisation"], rel=0.001)
+            assert 0 < tried < recorded / 5
         for args in (("--replay", str(events)), ("-t", "T", "--replay", str(events))):
             again = simulated(pool, *args, "--policy", "none")
             assert peaks(again) == peaks(found)
