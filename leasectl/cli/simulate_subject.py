@@ -135,12 +135,11 @@ def _replayed(wanted: Wanted) -> tuple[Scenario, Pool | None]:
     if not names:
         raise InvalidRequest(f'pool "{found.type}" is empty: there is nothing to simulate')
     scenario = replayed(found, names, seed=wanted.seed)
+    if wanted.capacity is None or pool is not None or found.tells_capacity:
+        scenario = scenario._replace(recorded_pool=scenario.pool)
     if wanted.capacity is not None:
         jobs = tuple(job._replace(name=None) for job in scenario.jobs)
-        recorded_pool = scenario.pool if pool is not None or found.tells_capacity else None
-        scenario = with_capacity(
-            scenario._replace(jobs=jobs, recorded_pool=recorded_pool), wanted.capacity
-        )
+        scenario = with_capacity(scenario._replace(jobs=jobs), wanted.capacity)
     return scenario, pool
 
 

@@ -240,6 +240,9 @@ class TestOfAPool:
             recorded, tried = (each["utilisation"] for each in larger["policies"])
             assert recorded == pytest.approx(found["policies"][0]["utilisation"], rel=0.001)
             assert 0 < tried < recorded / 5
+        searched = simulated(pool, "T", "--replay", "--find", "capacity", "--wait-max", "1m")
+        assert (searched["capacity"], searched["found"]) == (1, 1)
+        assert searched["policies"][0] == found["policies"][0]
         for args in (("--replay", str(events)), ("-t", "T", "--replay", str(events))):
             again = simulated(pool, *args, "--policy", "none")
             assert peaks(again) == peaks(found)
