@@ -12,6 +12,9 @@ from typing import Any, Callable, TypeVar
 
 import click
 
+from leasectl.errors import InvalidRequest
+from leasectl.text.durations import NoTime
+
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "What to lease"
 WAITING = "Waiting for it"
@@ -39,6 +42,12 @@ class Option(click.Option):
     def __init__(self, *args: Any, group: str = _OTHERS, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().type_cast_value(ctx, value)
+        except NoTime as error:
+            raise InvalidRequest(f"{self.opts[-1]}: {error}") from None
 
 
 option = functools.partial(click.option, cls=Option)

@@ -160,7 +160,11 @@ def open_service(
 def _keep_events(state: State, text: str) -> None:
     from leasectl.state.event import parse_kept
 
-    state.events.kept_seconds, state.events.kept_number = parse_kept(text)
+    try:
+        state.events.kept_seconds, state.events.kept_number = parse_kept(text)
+    except InvalidRequest as error:
+        # What is kept of a lease is no reason to have none.
+        note(f"{error}; as it is, as many are kept as without it")
 
 
 def no_handle_of_ours(handle: str, service: Service, done: str) -> NotFound:

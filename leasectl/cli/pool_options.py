@@ -32,22 +32,22 @@ pace = option(
     "pace_seconds",
     type=parse_duration,
     metavar="D",
-    help="Grant at most one acquisition in this time, whatever its count, like 20s; 0: as many as "
-    "there is room for.",
+    help="Grant at most one acquisition in this time, whatever its count, like 20s (0.1s to 7d); "
+    "0: as many as there is room for.",
 )
 burst = option(
     "--burst",
     type=int,
     metavar="N",
-    help="So many may come at once before the pace counts. Default: 1.",
+    help="So many, 1 to 1000, may come at once before the pace counts. Default: 1.",
 )
 aging = option(
     "--aging",
     "aging_seconds",
     type=parse_duration,
     metavar="D",
-    help="Whoever has waited this long, like 30m, counts as one --priority higher, so that nobody "
-    "waits for ever; twice as long, two; 0: never.",
+    help="Whoever has waited this long, like 30m (1s to 30d), counts as one --priority higher, so "
+    "that nobody waits for ever; twice as long, two; 0: never.",
 )
 quiet = option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
 

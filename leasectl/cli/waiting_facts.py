@@ -69,8 +69,7 @@ class WaitingFacts:
         if not (is_paced and self._is_next(progress)):
             likely = self._likely_seconds(progress)
             if likely is not None:
-                minutes = 60 * max(1, math.ceil(likely / 60))
-                said.append(Said(f"likely {format_duration(minutes)} more", goes=4))
+                said.append(Said(f"likely {_about(likely)} more", goes=4))
         return said
 
     def _is_next(self, progress: Progress) -> bool:
@@ -104,6 +103,11 @@ class WaitingFacts:
             next_grant_in_seconds=progress.next_grant_in_seconds or 0.0,
         )
         return expected_wait(place, self._holds.seconds())
+
+
+def _about(seconds: float) -> str:
+    """A time that is a guess, in whole minutes."""
+    return "less than 1m" if seconds < 60 else format_duration(60 * math.ceil(seconds / 60))
 
 
 def _longest(progress: Progress, identity: str) -> Said:

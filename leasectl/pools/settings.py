@@ -78,6 +78,12 @@ def _check(change: SettingsChange) -> None:
 def _check_seconds(what: str, seconds: float | None, shortest: float, longest: float) -> None:
     if seconds and not shortest <= seconds <= longest:
         raise InvalidRequest(
-            f"{what} {format_seconds(seconds)}: it can be {format_seconds(shortest)} to "
+            f"{what} {_as_given(seconds)}: it can be {format_seconds(shortest)} to "
             f"{format_duration(longest)}, or 0 for none"
         )
+
+
+def _as_given(seconds: float) -> str:
+    """A time that is refused: also one that is too short to be shown otherwise."""
+    exact = f"{seconds:.9f}".rstrip("0")
+    return f"{exact}s" if seconds < SHORTEST_PACE_SECONDS else format_seconds(seconds)

@@ -15,26 +15,33 @@ _PLAIN = re.compile(r"\d+(?:\.\d*)?|\.\d+", re.ASCII)
 # Far beyond any lease; keeps every sum of times exact and every timeout in range.
 LONGEST_SECONDS = 3660 * 86400.0
 
+_RANGES = "20m or 18m-22m"
 
-def parse_duration(text: str) -> float:
+
+class NoTime(InvalidRequest):
+    """A text is no time; what the time was to be of is for the reader's caller to say."""
+
+
+def parse_duration(text: str, *, like: str = "90s, 20m or 1h30m") -> float:
     """Read a duration.
 
     Args:
         text: A number of seconds, or numbers each with a unit ``s``, ``m``, ``h`` or ``d``.
+        like: What an error shows as examples.
 
     Returns:
         Seconds, zero or more.
 
     Raises:
-        InvalidRequest: The text is no duration, is negative, or is longer than ten years.
+        NoTime: The text is no duration, is negative, or is longer than ten years.
     """
     seconds = _seconds(text)
     if seconds is None:
         why = ": it is negative" if text[:1] == "-" and _seconds(text[1:]) is not None else ""
         said = f'"{printable(text)}" is no duration{why}'
-        raise InvalidRequest(f"{said}; write it like 90s, 20m or 1h30m")
+        raise NoTime(f"{said}; write it like {like}")
     if seconds > LONGEST_SECONDS:
-        raise InvalidRequest(f'duration "{printable(text)}" is longer than ten years')
+        raise NoTime(f'duration "{printable(text)}" is longer than ten years')
     return seconds
 
 
@@ -49,22 +56,20 @@ def parse_duration_range(text: str) -> DurationRange:
     """Read ``18m-22m``, or one duration, which is a range of its own.
 
     Raises:
-        InvalidRequest: One of them is no duration, the first is the longer, or has no unit where
+        NoTime: One of them is no duration, the first is the longer, or has no unit where
             the other has one: ``18-22m`` would be a wide range.
     """
     first, dash, second = text.partition("-")
     if not dash or not first:
-        seconds = parse_duration(text)
+        seconds = parse_duration(text, like=_RANGES)
         return DurationRange(seconds, seconds)
-    shortest, longest = parse_duration(first), parse_duration(second)
+    shortest, longest = (parse_duration(each, like=_RANGES) for each in (first, second))
     if _PLAIN.fullmatch(first) and not _PLAIN.fullmatch(second):
-        raise InvalidRequest(
+        raise NoTime(
             f'"{printable(text)}": give both times a unit, like {first}{second[-1]}-{second}'
         )
     if shortest > longest:
-        raise InvalidRequest(
-            f'"{printable(text)}": the first time is the longer; write it like 18m-22m'
-        )
+        raise NoTime(f'"{printable(text)}": the first time is the longer; write it like 18m-22m')
     return DurationRange(shortest, longest)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from leasectl.errors import InvalidRequest
-from leasectl.text.durations import parse_duration
+from leasectl.text.durations import NoTime, parse_duration
 from leasectl.text.printable import printable
 
 _LEAST_OF_A_DATE = len("2026-11-21")
@@ -22,7 +21,7 @@ def parse_moment(text: str, now: float) -> float:
         Wall clock, seconds since the epoch.
 
     Raises:
-        InvalidRequest: It is neither.
+        NoTime: It is neither.
     """
     if len(text) >= _LEAST_OF_A_DATE and text[:4].isdecimal() and text[4] == "-":
         written = text[:-1] + "+00:00" if text[-1] in "Zz" else text  # Python 3.9 reads no Z
@@ -35,9 +34,9 @@ def parse_moment(text: str, now: float) -> float:
     else:
         try:
             return now - parse_duration(text)
-        except InvalidRequest:
+        except NoTime:
             pass
-    raise InvalidRequest(
+    raise NoTime(
         f'"{printable(text)}" is no time; write how long ago it was, like 90s, 2h or 7d, or a date '
         "like 2026-11-21 or 2026-11-21T14:00Z"
     )

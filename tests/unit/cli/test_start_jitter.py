@@ -154,7 +154,7 @@ class TestRangeOfDelays:
         [
             ("22m-18m", "the first time is the longer; write it like 18m-22m"),
             ("18-22m", "give both times a unit, like 18m-22m"),
-            ("18m-", '"" is no duration'),
+            ("18m-", '--release-after: "" is no duration; write it like 20m or 18m-22m'),
             ("-18m", '"-18m" is no duration'),
             ("1m-2m-3m", '"2m-3m" is no duration'),
         ],

@@ -133,6 +133,10 @@ class TestWhatIsTold:
         ):
             assert not [each for each in self.tell(progress, request, events) if "likely" in each]
 
+    def test_seconds_are_not_made_a_minute_of(self) -> None:
+        soon = self.PROGRESS._replace(longest_held_seconds=10.0)
+        assert self.tell(soon, events=Events(30.0, 9))[3:] == ["likely less than 1m more"]
+
     def test_who_waits_for_the_pace_is_told_when_that_is_over(self) -> None:
         free = self.PROGRESS._replace(position=1, held=2, next_grant_in_seconds=13.2)
         assert self.tell(free, events=Events(1200.0, 9))[3:] == ["next grant in 14s"]
