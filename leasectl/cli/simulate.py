@@ -22,7 +22,7 @@ from leasectl.pools.simulation.search import (
     Limits,
     Sought,
     Tried,
-    policy_keeping_peak,
+    paced_for_peak,
     search,
 )
 from leasectl.text.durations import parse_duration
@@ -235,7 +235,7 @@ def _hint_of_pace(sought: Sought, limits: Limits, found: Tried) -> str:
     if sought == "pace" or found.policy.start_jitter_seconds or limits.keep_peak(found.outcome):
         return ""
     assert limits.peak_starts is not None
-    pace = policy_keeping_peak(found.policy, limits.peak_starts)
+    pace = paced_for_peak(found.policy, limits.peak_starts)
     return f"; a pace keeps the peak: try --policy {printable(pace.text)}"
 
 

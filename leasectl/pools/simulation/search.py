@@ -104,7 +104,7 @@ def search(
     return _bisect(tried, _improved(sought, limits), limits, least, most)
 
 
-def policy_keeping_peak(policy: Policy, peak_starts: int) -> Policy:
+def paced_for_peak(policy: Policy, peak_starts: int) -> Policy:
     """The same with the shortest pace under which no more are granted within a minute."""
     tenths = math.ceil(10 * PEAK_SECONDS / peak_starts - 1e-9)
     one_at_a_time = policy._replace(settings=policy.settings._replace(burst=1))
