@@ -199,7 +199,7 @@ def command(
         else:
             found = search(sought, limits, scenario, subject.policies[0], attempt)
             scenario, runs = found.scenario, [(found.policy, found.run)]
-    shown = Shown(scenario, runs)
+    shown = Shown(scenario, runs, checked=subject.checked)
     if as_json:
         show_json({**shown.encoded(), **_encoded_find(sought, found)})
     else:

@@ -39,10 +39,18 @@ class Shown:
     Args:
         scenario: What was tried; what was recorded of it comes first.
         runs: Under which policies, and what came of it.
+        checked: Of these, the one whose grants should come when they were recorded.
     """
 
-    def __init__(self, scenario: Scenario, runs: Sequence[tuple[Policy, Run]]) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        runs: Sequence[tuple[Policy, Run]],
+        *,
+        checked: Policy | None = None,
+    ) -> None:
         self._scenario = scenario
+        self._checked = None if checked is None else checked.text
         self._deviations = [
             None if scenario.recorded is None else largest_deviation(run, scenario.recorded)
             for _, run in runs
@@ -127,12 +135,14 @@ class Shown:
 
     @property
     def _apart(self) -> list[str]:
-        """How far the grants of a replay are from the recorded ones."""
+        """How far grants are from the recorded ones, under the policy that these came by."""
+        recorded = self._scenario.recorded
         return [
-            f"{printable(text)}: no grant is further than {deviation:.1%} of the time from the "
-            "recorded one\n"
+            f"{printable(text)}: each grant is within "
+            f"{format_seconds(deviation * recorded.makespan_seconds)} of the recorded one, "
+            f"{deviation:.1%} of {format_seconds(recorded.makespan_seconds)}\n"
             for (text, _), deviation in zip(self._runs, self._deviations)
-            if deviation is not None
+            if recorded is not None and deviation is not None and text == self._checked
         ]
 
     def _table(self) -> str:

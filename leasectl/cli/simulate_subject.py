@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from leasectl.cli.context import open_service
 from leasectl.cli.input_file import read_text, shown_name
+from leasectl.cli.output import note
 from leasectl.engines.facts import Pool
 from leasectl.errors import CorruptState, InvalidRequest, NotFound
 from leasectl.pools.simulation.arrivals import parse_arrivals
@@ -17,7 +18,7 @@ from leasectl.pools.simulation.policies import (
     of_settings,
     parse_policies,
 )
-from leasectl.pools.simulation.replay import Recorded, recorded
+from leasectl.pools.simulation.replay import Recorded, recorded, without_vain_jobs
 from leasectl.pools.simulation.running import Simulated
 from leasectl.pools.simulation.scenario import (
     Scenario,
@@ -30,6 +31,7 @@ from leasectl.pools.simulation.scenario import (
 from leasectl.pools.simulation.search import Sought
 from leasectl.state.event import EventFilter
 from leasectl.text.printable import printable
+from leasectl.text.wording import counted
 
 # What a pool is called that isn't any.
 _NO_TYPE = "pool"
@@ -54,10 +56,17 @@ class Wanted(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is tried, and under which policies."""
+    """What is tried, and under which policies.
+
+    Args:
+        scenario: What is tried.
+        policies: Under which.
+        checked: Of these, the one that the recorded grants came by, as far as anybody knows.
+    """
 
     scenario: Scenario
     policies: tuple[Policy, ...]
+    checked: Policy | None = None
 
 
 def subject_of(wanted: Wanted, sought: Sought | None) -> Subject:
@@ -77,14 +86,24 @@ def subject_of(wanted: Wanted, sought: Sought | None) -> Subject:
         raise InvalidRequest("--find varies one policy: give --policy once at most")
     of_pool: tuple[Policy, ...] = ()
     if wanted.replay is not None:
-        scenario, pool = _replayed(wanted)
+        scenario, pool = _replayed(wanted, sought)
     else:
         scenario, pool = _made_up(wanted, sought)
     if pool is not None:
         of_pool = (of_settings(pool.settings),)
     if sought is not None:
         return Subject(scenario, chosen or of_pool or (NO_POLICY,))
-    return Subject(scenario, chosen or of_pool or _usual(scenario))
+    policies = chosen or of_pool or _usual(scenario)
+    is_as_recorded = scenario.recorded is not None and wanted.capacity is None
+    return Subject(scenario, policies, _own(policies, of_pool) if is_as_recorded else None)
+
+
+def _own(policies: tuple[Policy, ...], of_pool: tuple[Policy, ...]) -> Policy | None:
+    """The policy of the pool, if it is tried; where nobody knows the pool's, the first."""
+    if not of_pool:
+        return policies[0]
+    wanted = of_pool[0]._replace(text="")
+    return next((each for each in policies if each._replace(text="") == wanted), None)
 
 
 def _usual(scenario: Scenario) -> tuple[Policy, ...]:
@@ -118,7 +137,7 @@ def _made_up(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | No
     return scenario, pool
 
 
-def _replayed(wanted: Wanted) -> tuple[Scenario, Pool | None]:
+def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | None]:
     said = (("--arrivals", wanted.arrivals), ("--hold", wanted.hold), ("--count", wanted.count))
     for option, value in said:
         if value is not None:
@@ -134,6 +153,10 @@ def _replayed(wanted: Wanted) -> tuple[Scenario, Pool | None]:
     names = found.names if pool is None else tuple(each.name for each in pool.resources)
     if not names:
         raise InvalidRequest(f'pool "{found.type}" is empty: there is nothing to simulate')
+    is_another = sought == "capacity" or wanted.capacity is not None
+    if pool is None and not is_another and not found.tells_capacity:
+        note(f"capacity {len(names)} is what the events show; --capacity says otherwise")
+    found = _without_vain_jobs(found, wanted.capacity or len(names))
     scenario = replayed(found, names, seed=wanted.seed)
     if wanted.capacity is None or pool is not None or found.tells_capacity:
         scenario = scenario._replace(recorded_pool=scenario.pool)
@@ -141,6 +164,17 @@ def _replayed(wanted: Wanted) -> tuple[Scenario, Pool | None]:
         jobs = tuple(job._replace(name=None) for job in scenario.jobs)
         scenario = with_capacity(scenario._replace(jobs=jobs), wanted.capacity)
     return scenario, pool
+
+
+def _without_vain_jobs(found: Recorded, capacity: int) -> Recorded:
+    kept = without_vain_jobs(found, capacity)
+    left_out = len(found.jobs) - len(kept.jobs)
+    if left_out:
+        note(
+            f"{counted(left_out, 'job')} left out: more was asked for than the capacity of "
+            f"{capacity}, and nothing granted"
+        )
+    return kept
 
 
 def _pool(pool_type: str, backend: str | None) -> Pool:

@@ -76,6 +76,26 @@ def recorded(events: Iterable[Event], pool_type: str | None = None) -> Recorded:
     return record.result()
 
 
+def without_vain_jobs(recorded: Recorded, capacity: int) -> Recorded:
+    """The same without jobs that got nothing and asked for more resources than there are.
+
+    Raises:
+        NotFound: There are no others.
+    """
+    kept = [
+        (job, granted_at)
+        for job, granted_at in zip(recorded.jobs, recorded.granted_at)
+        if granted_at is not None or job.count <= capacity
+    ]
+    if not kept:
+        raise NotFound(
+            f'each request of pool "{recorded.type}" in these events asked for more than the '
+            f"capacity of {capacity}: there is nothing to replay"
+        )
+    jobs, granted = zip(*kept)
+    return recorded._replace(jobs=jobs, granted_at=granted)
+
+
 class _Record:
     """The events that were read so far.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 from leasectl.cli import simulate_progress
 from leasectl.cli.simulate_progress import SimulateProgress
+from leasectl.pools.event_json import encode_event
+from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds
 from tests.kit.support import Cli, Finished, eventually
 
@@ -247,6 +250,63 @@ class TestOfAPool:
             again = simulated(pool, *args, "--policy", "none")
             assert peaks(again) == peaks(found)
             assert minutes(again) == pytest.approx(minutes(found), rel=0.001)  # of microseconds
+
+    def test_how_near_it_comes_is_said_of_the_policy_that_was_in_force(
+        self, pool: Cli, tmp_path: Path
+    ) -> None:
+        pool("pool", "set", "T", "--pace", "0.1s", "-q")
+        for _ in range(3):
+            pool.ok("release", pool.ok("acquire", "T").strip())
+        tried = ("--no-picture", "--policy", "none", "--policy", "pace=0.1s")
+        near = re.compile(r"^(.*): each grant is within \S+ of the recorded one, .*% of \S+$", re.M)
+
+        def said(*args: str) -> list[str]:
+            return near.findall(pool.ok("simulate", *args))
+
+        assert said("T", "--replay", *tried) == ["pace=0.1s"]
+        assert said("T", "--replay", "--policy", "none") == []
+        assert said("T", "--replay", "--capacity", "9", *tried) == []
+        events = tmp_path / "events.jsonl"
+        events.write_text(pool.ok("events", "T", "--json"))
+        assert said("--replay", str(events), *tried) == ["none"]
+        found = simulated(pool, "T", "--replay", *tried)["policies"]
+        assert [each["largest_deviation"] is None for each in found] == [True, False, False]
+
+    def test_who_got_nothing_and_asked_for_too_much_is_left_out(
+        self, cli: Cli, tmp_path: Path
+    ) -> None:
+        events = tmp_path / "events.jsonl"
+        told = [
+            Event(1, 100.0, "queued", "T", handle="a", acquisition=1, count=9),
+            Event(2, 100.1, "gave up", "T", handle="a", acquisition=1, count=9, wait_seconds=0.1),
+            Event(3, 101.0, "queued", "T", handle="b", acquisition=1, count=2),
+            Event(4, 101.0, "granted", "T", ("x", "y"), (), "b", 1, count=2, wait_seconds=0.0),
+            Event(5, 131.0, "released", "T", ("x", "y"), (), "b", 1, count=2, hold_seconds=30.0),
+        ]
+        lines = [json.dumps(encode_event(each)) + "\n" for each in told]
+        events.write_text("".join(lines))
+        finished = cli("simulate", "--replay", str(events), "--policy", "none", "--json")
+        assert finished.code == 0
+        assert finished.err.splitlines() == [
+            "leasectl: capacity 2 is what the events show; --capacity says otherwise",
+            "leasectl: 1 job left out: more was asked for than the capacity of 2, and nothing "
+            "granted",
+        ]
+        found = json.loads(finished.out)
+        assert (found["jobs"], found["capacity"]) == (1, 2)
+        assert [each["gave_up"] for each in found["policies"]] == [0, 0]
+        assert [each["makespan_seconds"] for each in found["policies"]] == [30.0, 30.0]
+        large = cli("simulate", "--replay", str(events), "--capacity", "9", "--json")
+        assert (large.code, large.err) == (0, "")
+        assert json.loads(large.out)["jobs"] == 2
+        small = cli("simulate", "--replay", str(events), "--capacity", "1")
+        assert (small.code, small.out) == (USAGE, "")
+        assert small.err.endswith("asks for 2 resources, and the capacity is 1\n")
+        made = json.dumps(encode_event(Event(1, 99.0, "pool made", "T", ("x", "y"), count=2)))
+        events.write_text("".join([made + "\n", *lines[:2]]))
+        nothing = cli("simulate", "--replay", str(events), "--capacity", "4")
+        assert (nothing.code, nothing.err.count("\n")) == (NOT_FOUND, 1)
+        assert "asked for more than the capacity of 4" in nothing.err
 
     def test_of_none_that_is_there_and_of_none_that_has_granted_it_says_so(
         self, pool: Cli, tmp_path: Path
