@@ -99,11 +99,16 @@ def _with_room(widths: Sequence[int], columns: Sequence[Column], available: int)
         min(width, max(column.at_least, cells(column.title))) if column.shrinks else width
         for column, width in zip(columns, widths)
     ]
-    for position in sorted(chosen, key=lambda each: columns[each].goes):
+    going = sorted((n for n in chosen if columns[n].goes), key=lambda each: columns[each].goes)
+    for position in going:
         if _total([least[each] for each in chosen]) <= available:
             break
-        if columns[position].goes:
-            chosen.remove(position)
+        chosen.remove(position)
+    # What is whole or not there at all may fit where a wider one, that went later, doesn't.
+    for position in reversed(going):
+        again = sorted({*chosen, position})
+        if not columns[position].shrinks and _total([least[each] for each in again]) <= available:
+            chosen = again
     return chosen
 
 

@@ -83,3 +83,10 @@ def test_a_character_of_two_cells_counts_twice() -> None:
     for width in range(1, 40):
         long = [("\u8cc7\u6e90" * 10, "1", "e\u0301" * 20, "\U0001f600" * 5)]
         assert all(cells(line) <= width for line in table(COLUMNS, long, width).text.splitlines())
+
+
+def test_what_goes_first_makes_room_for_what_goes_later_or_comes_back() -> None:
+    columns = [Column("A"), Column("PID", goes=1), Column("JOB", shrinks=1, at_least=8, goes=2)]
+    for width, left in ((11, ["A", "JOB"]), (10, ["A", "PID"]), (4, ["A"])):
+        shown = table(columns, [("a", "12345", "nightly-of-the-month")], width)
+        assert shown.text.splitlines()[0].split() == left
