@@ -1,6 +1,7 @@
 """From one version of the schema to the next, one step each, all of them at once.
 
-A step may find processes of the version before at work, as `schema` says.
+A step may find processes of the version before at work, as `schema` says. It needs another
+``__version__`` than that: keepers are told apart by it, and one that runs is asked to make way.
 """
 
 from __future__ import annotations
