@@ -9,12 +9,13 @@ from leasectl.cli.table import FAINT, GREEN, RED, YELLOW, painted
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
 from leasectl.text.printable import printable
-from leasectl.text.width import cells, pad, shorten
+from leasectl.text.width import cells, pad, wrap
 from leasectl.text.wording import counted, listed
 
 DATE = "%Y-%m-%dT%H:%M:%SZ"
 NO_EVENTS_OF_DRY_RUN = "a dry run leases nothing, so there are no events"
 _LONGEST_REASON = 500
+_INDENT = " " * 4
 _KIND_WIDTH = len("pool changed")
 _COLOURS: dict[EventKind, str] = {
     "granted": GREEN,
@@ -47,7 +48,7 @@ class EventLines:
         self._type_width = 0
 
     def text(self, events: Sequence[Event]) -> str:
-        """A line each."""
+        """A line each; where it is too long for a terminal, it goes on below, further in."""
         widths = [cells(printable(each.type, longest=200)) for each in events]
         self._type_width = max([self._type_width, *widths])
         return "".join(f"{self._line(each)}\n" for each in events)
@@ -56,9 +57,8 @@ class EventLines:
         at = time.strftime(DATE, time.gmtime(event.time))
         kind = pad(printable(event.kind), _KIND_WIDTH)
         pool = pad(printable(event.type, longest=200), self._type_width)
-        line = shorten(
-            f"{at}  {kind}  {pool}  {self._said(event)}".rstrip(), self._width, cut="end"
-        )
+        whole = f"{at}  {kind}  {pool}  {self._said(event)}".rstrip()
+        line = "\n".join(wrap(whole, self._width, indent=_INDENT))
         colour = _COLOURS.get(event.kind) if self._colour else None
         return line.replace(kind, painted(kind, colour), 1) if colour else line
 

@@ -33,6 +33,25 @@ def shorten(text: str, width: int | None, *, cut: Cut = "middle") -> str:
     return _head(text, width - 1 - tail) + _ELLIPSIS + _head(text[::-1], tail)[::-1]
 
 
+def wrap(text: str, width: int | None, *, indent: str) -> list[str]:
+    """Lay a text out in lines, broken at spaces where there are any.
+
+    Args:
+        text: Of printable characters; runs of spaces in it stay.
+        width: Cells of a line; None for any number.
+        indent: Put before each line but the first, where there is room for it.
+    """
+    lines: list[str] = []
+    while width is not None and cells(text) > width:
+        head = _head(text, width) or text[:1]
+        at = head.rfind(" ", len(indent) + 1) if text[len(head) :][:1] != " " else len(head)
+        if at <= 0:
+            at = len(head)
+        lines.append(text[:at].rstrip())
+        text = (indent if len(indent) < width // 2 else "") + text[at:].lstrip()
+    return [*lines, text]
+
+
 def pad(text: str, width: int, *, right: bool = False) -> str:
     """Fill a text up with spaces, so that it takes that many cells and stands at one side."""
     spaces = " " * (width - cells(text))

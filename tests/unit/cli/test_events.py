@@ -49,12 +49,23 @@ class TestLines:
         cli.ok("release", handle)
         lines = cli.ok("events", COLUMNS="90").splitlines()
         assert max(map(len, lines)) <= 90
-        said = [line[22:] for line in lines]
+        said = [line[22:] for line in lines if not line.startswith(" ")]
         assert said[0].startswith("pool made     T  by test@host/")
         assert said[1].startswith("queued        T  for 9 resources with priority 4,")
         assert said[2].startswith("granted       T  --00, --01, --02, --03, --04 and 4 more aft")
         assert said[4].startswith("gave up       T  after 0")
         assert said[5].startswith("released      T  --00, --01, --02, --03, --04 and 4 more aft")
+
+    def test_on_a_terminal_a_long_one_goes_on_below(self, cli: Cli) -> None:
+        cli.pool("T")
+        cli.ok("acquire", "T", JOB_NAME="pull-ci-main-e2e-azure-ovn", BUILD_ID="1894761002348")
+        cli.ok("release", "--names", "T--00", "--force", "--reason", "its machine is gone")
+        for width in ("1", "20", "60", "80"):
+            lines = cli.ok("events", COLUMNS=width).splitlines()
+            assert max(map(len, lines)) <= int(width)
+        told = " ".join(map(str.strip, lines))
+        assert "/1894761002348/" in told
+        assert "its machine is gone" in told
 
     def test_in_a_file_everything_is_whole(self, cli: Cli) -> None:
         cli.pool("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.text.width import cells, pad, shorten
+from leasectl.text.width import cells, pad, shorten, wrap
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,14 @@ def test_what_is_cut_takes_no_more_than_it_may(text: str) -> None:
 def test_padding_is_by_cells_at_either_side() -> None:
     assert pad("\u8cc7", 4) == "\u8cc7  "
     assert pad("\u8cc7", 4, right=True) == "  \u8cc7"
+
+
+def test_wrapped_text_loses_nothing_and_fits() -> None:
+    text = "granted  T  a-long-word-that-has-no-space to 漢字漢字 and more"
+    for width in range(2, 70):
+        lines = wrap(text, width, indent="    ")
+        assert max(map(cells, lines)) <= width
+        assert "".join("".join(lines).split()) == "".join(text.split())
+    assert wrap(text, None, indent=" ") == [text]
+    assert "".join(wrap("漢字", 1, indent=" ")) == "漢字"
+    assert wrap("one two three", 9, indent="  ") == ["one two", "  three"]
