@@ -10,11 +10,11 @@ from tests.kit.hosts import hosts as hosts
 from tests.kit.marks import marked_below, once_below
 
 _mark_once = once_below(__file__)
-_mark_long = marked_below(__file__, pytest.mark.timeout(0))
+# A sweep takes most of a minute, and several beside others on a busy machine; all of one for long.
+_mark_long = marked_below(__file__, pytest.mark.timeout(0 if EVERY_KILL else 400))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They sweep for minutes, on a third of the events on each Python; for long on all of them."""
+    """They sweep on a share of the events; with `EVERY_KILL` on all of them."""
     _mark_once(items)
-    if EVERY_KILL:
-        _mark_long(items)
+    _mark_long(items)

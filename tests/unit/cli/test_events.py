@@ -20,6 +20,9 @@ from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.support import Cli, Started, eventually
 from tests.kit.terminal import CTRL_C, Terminal
 
+# The code is the same on every Python.
+pytestmark = pytest.mark.once
+
 
 def events(cli: Cli, *args: str, **env: str | None) -> list[Event]:
     return [parse_event(line) for line in cli.ok("events", "--json", *args, **env).splitlines()]

@@ -19,6 +19,9 @@ from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds
 from tests.kit.support import Cli, Finished, eventually
 
+# The code is the same on every Python.
+pytestmark = pytest.mark.once
+
 USAGE, NOT_FOUND = 64, 66
 # The question that simulations are there to answer: 50 install leases of 20 minutes.
 POLICIES = ("none", "jitter=15m", "pace=24s", "pace=20s")

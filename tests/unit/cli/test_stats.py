@@ -15,6 +15,9 @@ from leasectl.state.event import Event
 from leasectl.text.width import cells
 from tests.kit.support import Cli
 
+# The code is the same on every Python.
+pytestmark = pytest.mark.once
+
 HOUR = 3600.0
 
 
