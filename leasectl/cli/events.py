@@ -13,7 +13,7 @@ import click
 
 from leasectl.backends.kinds import kind_of
 from leasectl.cli import options, time_options
-from leasectl.cli.command import OUTPUT, WHAT, new_command, option, word
+from leasectl.cli.command import OUTPUT, WHAT, new_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.event_lines import DATE, NO_EVENTS_OF_DRY_RUN, EventLines
 from leasectl.cli.output import note, show
@@ -26,7 +26,7 @@ from leasectl.state.event import Event, EventFilter, Missed
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalTrap
-from leasectl.text.naming import check_name, check_type
+from leasectl.text.naming import check_name
 from leasectl.text.wording import counted
 
 EXAMPLE = """\b
@@ -41,23 +41,7 @@ _ASK_AGAIN_SECONDS = 2.0
 
 
 @new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
-@option(
-    "-t",
-    "--type",
-    "pool_type",
-    group=WHAT,
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=options.complete_types,
-    help="Only those of this pool; it may also stand without -t.",
-)
-@word(
-    "type_word",
-    stands_for="pool_type",
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=options.complete_types,
-)
+@options.one_type("Only those of this pool; it may also stand without -t.", group=WHAT)
 @option(
     "--handle",
     group=WHAT,

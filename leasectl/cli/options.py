@@ -80,16 +80,6 @@ _handle_word = word(
     metavar="H",
     shell_complete=complete_handles,
 )
-_one_type_option = option(
-    "-t",
-    "--type",
-    "pool_type",
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=complete_types,
-    help="Only this pool, with what is free of it; it may also stand without -t. Default: all "
-    "pools.",
-)
 _one_type_word = word(
     "type_word",
     stands_for="pool_type",
@@ -183,7 +173,6 @@ def _default_ttls() -> str:
 
 
 _handle_options = (_handle_option, _handle_word)
-_one_type_options = (_one_type_option, _one_type_word)
 _request_options = (
     option(
         "-t",
@@ -262,9 +251,19 @@ def handle(function: Function) -> Function:
     return _with(_handle_options, function)
 
 
-def one_type(function: Function) -> Function:
-    """Add ``-t`` where it only narrows down what is shown, and the word that may stand for it."""
-    return _with(_one_type_options, function)
+def one_type(help: str, *, group: str | None = None) -> Callable[[Function], Function]:
+    """Add ``-t`` where it only says what is looked at, and the word that may stand for it."""
+    described = option(
+        "-t",
+        "--type",
+        "pool_type",
+        group=group,
+        type=check_type,
+        metavar="TYPE",
+        shell_complete=complete_types,
+        help=help,
+    )
+    return lambda function: _with((described, _one_type_word), function)
 
 
 def request_options(function: Function) -> Function:

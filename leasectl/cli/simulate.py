@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import OUTPUT, POLICIES, SIMULATED, SOUGHT, new_command, option, word
+from leasectl.cli.command import OUTPUT, POLICIES, SIMULATED, SOUGHT, new_command, option
 from leasectl.cli.output import show, show_json
 from leasectl.cli.plot import PlotFile, plot, plot_option
 from leasectl.cli.simulate_progress import SimulateProgress
@@ -26,7 +26,7 @@ from leasectl.pools.simulation.search import (
     search,
 )
 from leasectl.text.durations import parse_duration
-from leasectl.text.naming import MOST_AT_ONCE, check_type
+from leasectl.text.naming import MOST_AT_ONCE
 from leasectl.text.printable import printable
 
 EXAMPLE = """\b
@@ -39,22 +39,9 @@ Examples:
 
 
 @new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
-@option(
-    "-t",
-    "--type",
-    "pool_type",
+@options.one_type(
+    "A pool of the backend: its capacity, its settings; it may also stand without -t.",
     group=SIMULATED,
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=options.complete_types,
-    help="A pool of the backend: its capacity, its settings; it may also stand without -t.",
-)
-@word(
-    "type_word",
-    stands_for="pool_type",
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=options.complete_types,
 )
 @option(
     "--replay",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from leasectl.backends.kinds import Kind, kind_of
 from leasectl.cli import options, time_options
-from leasectl.cli.command import OUTPUT, WHAT, new_command, option, word
+from leasectl.cli.command import OUTPUT, WHAT, new_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.event_lines import NO_EVENTS_OF_DRY_RUN
 from leasectl.cli.output import note, show, show_json
@@ -21,7 +21,6 @@ from leasectl.pools.series import PictureRow, series_of
 from leasectl.pools.statistics import Statistics, Window, statistics_of
 from leasectl.pools.statistics_json import encode_series, encode_statistics
 from leasectl.pools.timeline import Timeline
-from leasectl.text.naming import check_type
 from leasectl.text.printable import printable
 from leasectl.text.width import shorten
 from leasectl.text.wording import counted
@@ -36,23 +35,7 @@ _MOST_PICTURES = 5
 
 
 @new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
-@option(
-    "-t",
-    "--type",
-    "pool_type",
-    group=WHAT,
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=options.complete_types,
-    help="Only this pool; it may also stand without -t. Default: all pools.",
-)
-@word(
-    "type_word",
-    stands_for="pool_type",
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=options.complete_types,
-)
+@options.one_type("Only this pool; it may also stand without -t. Default: all pools.", group=WHAT)
 @time_options.since
 @time_options.until
 @option("--no-picture", is_flag=True, group=OUTPUT, help="Only the tables.")

@@ -21,7 +21,9 @@ Examples:
 
 
 @new_command(epilog=EXAMPLE, options_metavar="[TYPE] [OPTIONS]")
-@options.one_type
+@options.one_type(
+    "Only this pool, with what is free of it; it may also stand without -t. Default: all pools."
+)
 @option(
     "--watch",
     is_flag=True,
