@@ -13,7 +13,6 @@ def arm(
     target: ReleaseTarget,
     delay_seconds: float,
     *,
-    between: tuple[float, float] | None = None,
     again: bool = True,
 ) -> None:
     """Have the keeper release later; an earlier arming of the same is replaced.
@@ -24,7 +23,6 @@ def arm(
         service: On the state directory of its handle.
         target: What to release.
         delay_seconds: How long from now.
-        between: What that was drawn from; None where it is fixed.
         again: A `reacquire` of the whole handle is to arm it again.
 
     Raises:
@@ -41,7 +39,7 @@ def arm(
         if target.names is None and again:
             from leasectl.state.amendments import remember_release_after
 
-            remember_release_after(service.state, handle, delay_seconds, between)
+            remember_release_after(service.state, handle, delay_seconds)
         service.handles.timers.arm(target, due)
         kept = keeper_process.wake(service.state)
     if not kept:
