@@ -6,8 +6,8 @@ two threads: one follows the `watch`, a stream to one member whose lines `events
 member. Whether that one still can be believed, who is silent, is for the answers to those to show,
 and for `lag` to see; if not, both threads leave it for the next.
 
-A holder has a `claim_watch` of its own, to hear of it at once when its claim is taken away, and
-who follows events an `event_watch`.
+Others have an `own_watch`: a holder, to hear of it at once when its claim is taken away, by a
+`claim_watch`, and who follows events, by an `event_watch`.
 
 What comes of it is only a hint: whoever is woken looks for himself.
 """
