@@ -6,12 +6,12 @@ by `schema`, and `migrations` bring to this version. A change is one transaction
 is said of one that goes on; `names_files` follow right after the commit, or are made up for by the
 next to come; then who was to be woken hangs on its named pipe, and those that nobody reads any more
 are known to `pipes`. No fence is given twice, whatever is lost of the log, since `fences` reserves
-them in blocks, and `reboot` forgets times that begin anew. What happened is an `event`, one of the
-`rows` written in the transaction of the change, whereupon `event_trimming` wakes who follows and
-removes what is old; `event_log` reads them. Why a folder won't do say the `refusals`. What is to
-happen without a command does the keeper: `keeper_process` finds, starts and wakes it, and
-`keeper_version` has one of another version make way. `releasing` says which names are just on their
-way back to a server, and `purging` forgets what is over. `shared_leases` is the one list outside
-the directory. `soundness` and `read_only` are for those who only look: `doctor`,
-servers, and completion.
+them in blocks, and `reboot` forgets times that begin anew. What happened is an `event`, written as
+one of the `event_rows` in the transaction of the change, whereupon `event_trimming` wakes who
+follows and removes what is old; `event_log` reads them. Why a folder won't do say the `refusals`.
+What is to happen without a command does the keeper: `keeper_process` finds, starts and wakes it,
+and `keeper_version` has one of another version make way. `releasing` says which names are just on
+their way back to a server, and `purging` forgets what is over. `shared_leases` is the one list
+outside the directory. `soundness` and `read_only` are for those who only look: `doctor`, servers,
+and completion.
 """

@@ -19,8 +19,8 @@ from typing import Callable
 
 from leasectl.errors import StateUnwritable
 from leasectl.state.database import connect, connect_to_show, errors_of, translate
+from leasectl.state.event_rows import EventRows
 from leasectl.state.names_files import NamesFiles
-from leasectl.state.rows import EventRows
 from leasectl.system.lock_wait import flock_exclusive
 from leasectl.system.process import boot_id
 

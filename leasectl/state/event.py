@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
-from leasectl.state.rows import KEPT_NUMBER, KEPT_SECONDS
+from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS
 from leasectl.text.durations import parse_duration
 from leasectl.text.printable import printable
 

@@ -1,7 +1,7 @@
 """The events of one backend, as this state directory's database has them: read, and followed.
 
-They are written with what they tell of, by `rows.EventRows`; nobody is to wait for an index then,
-so whoever reads goes through all of them.
+They are written with what they tell of, as `event_rows`; nobody is to wait for an index then, so
+whoever reads goes through all of them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Callable
 from leasectl.state.database import unlink
 from leasectl.state.directory import State
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
+from leasectl.state.event_rows import EVENT_COLUMNS
 from leasectl.state.pipes import listen
-from leasectl.state.rows import EVENT_COLUMNS, insert, parse_optional_process
+from leasectl.state.rows import insert, parse_optional_process
 from leasectl.system.process import is_dead, this_process
 
 # Read in such pieces: who reads for long keeps the database's log from being emptied.

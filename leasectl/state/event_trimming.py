@@ -19,7 +19,7 @@ def finish_writing(
 
     Args:
         db: The database.
-        wake: As `rows.EventRows.write` has it.
+        wake: As `event_rows.EventRows.write` has it.
         seconds: How old the oldest may be.
         number: How many are kept.
     """

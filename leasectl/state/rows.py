@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Callable, get_args
+from typing import Any, get_args
 
 from leasectl.model import (
     Handle,
@@ -21,13 +20,6 @@ from leasectl.model import (
 
 # Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
 SERVED_LABEL = "serve:client"
-# The usual `state.event.Kept`.
-KEPT_SECONDS = 30 * 86400.0
-KEPT_NUMBER = 100_000
-_EVENTS_PER_TRIMMING = 64
-# As much as the database's log and more.
-_LEFT_FOR_LEASES_BYTES = 4 << 20
-
 # How schema 2 said what is `Handle.adopted_claim`. It is still written for processes of that time.
 ADOPTED_LABEL = "adopted:owner"
 
@@ -47,115 +39,6 @@ def insert(
 def _insert_into(table: str, columns: tuple[str, ...], replace: bool) -> str:
     verb = "INSERT OR REPLACE" if replace else "INSERT"
     return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-
-
-class EventRows:
-    """What has happened in a transaction, which is written at its end, all of it or nothing.
-
-    Args:
-        db: The database.
-        fd: A file beside it.
-
-    Attributes:
-        kept_seconds, kept_number: How old and how many are kept, as `state.event.Kept`.
-        refusal: Why some couldn't be written, until `tell_refusal`.
-        warn: Called with a line for people about that, the first time.
-    """
-
-    def __init__(self, db: sqlite3.Connection, fd: int) -> None:
-        self._db = db
-        self._fd = fd
-        self._rows: list[tuple[object, ...]] = []
-        self.kept_seconds = KEPT_SECONDS
-        self.kept_number = KEPT_NUMBER
-        self.refusal = ""
-        self.warn: Callable[[str], None] | None = None
-
-    def add(
-        self,
-        time: float,
-        kind: str,
-        pool_type: str,
-        names: Sequence[str] = (),
-        fences: Sequence[int] = (),
-        *,
-        backend: str = "",
-        handle: str = "",
-        acquisition: int = 0,
-        holder: str = "",
-        count: int = 1,
-        priority: int = 0,
-        ticket: int = 0,
-        grant: int = 0,
-        wait: float | None = None,
-        hold: float | None = None,
-        by: str = "",
-        reason: str = "",
-    ) -> None:
-        """Have an event be written; as `state.event.Event`, and the backend's URL, or none."""
-        self._rows.append((
-            time, kind, backend, pool_type, ",".join(names), ",".join(map(str, fences)), handle,
-            acquisition, holder, count, priority, ticket, grant, wait, hold, by, reason,
-        ))  # fmt: skip
-
-    def clear(self) -> None:
-        """Forget them: they haven't happened, or were written."""
-        self._rows.clear()
-
-    def write(self, wake: Callable[[str], bool]) -> None:
-        """Write them, if there are any, and wake who follows; if only that fails, all else stays.
-
-        Args:
-            wake: Wakes who reads a named pipe of waiters once the transaction has ended.
-        """
-        if not self._rows or not self.kept_number:
-            return
-        if self._is_disk_full():
-            self.refusal = "the disk is all but full"
-            return
-        db, last = self._db, 0
-        db.execute("SAVEPOINT events")
-        try:
-            for row in self._rows:
-                last = db.execute(_INSERT_EVENT, row).lastrowid or 0
-            is_followed = db.execute("SELECT 1 FROM follower LIMIT 1").fetchone() is not None
-            if is_followed or last % _EVENTS_PER_TRIMMING < len(self._rows):
-                from leasectl.state.event_trimming import finish_writing
-
-                finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
-        except sqlite3.Error as error:
-            if not db.in_transaction:
-                raise
-            db.execute("ROLLBACK TO events")
-            self.refusal = str(error)
-        db.execute("RELEASE events")
-
-    def _is_disk_full(self) -> bool:
-        """Whether there is so little room left that the rest is for leases.
-
-        Events make the database grow for as long as it has few of them. Where it can't grow its log
-        isn't emptied any more, grows instead, and then nothing can be changed at all.
-        """
-        disk = os.fstatvfs(self._fd)
-        return disk.f_bavail * disk.f_frsize < _LEFT_FOR_LEASES_BYTES and disk.f_blocks > 0
-
-    def tell_refusal(self, path: str) -> None:
-        """Say once why events couldn't be written; outside the transaction.
-
-        Args:
-            path: Of the database.
-        """
-        refusal, self.refusal = self.refusal, ""
-        warn, self.warn = self.warn, None
-        if warn is not None:
-            warn(f"{path} takes no events ({refusal}); all else goes on without them")
-
-
-EVENT_COLUMNS = (
-    "time, kind, backend, type, names, fences, handle, acquisition, holder_identity, count, "
-    "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason"
-)
-_INSERT_EVENT = f"INSERT INTO event ({EVENT_COLUMNS}) VALUES (?{', ?' * 16})"
 
 
 def encode_labels(labels: Labels) -> str:
@@ -185,7 +68,7 @@ def parse_optional_process(text: str | None) -> Process | None:
     return None if text is None else parse_process(text)
 
 
-def encode_range(seconds: tuple[float, float] | None) -> str | None:
+def _encode_range(seconds: tuple[float, float] | None) -> str | None:
     """Write a range of times in seconds; None for none."""
     return None if seconds is None else f"{seconds[0]},{seconds[1]}"
 
@@ -224,7 +107,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "unconfirmed": handle.unconfirmed,
         "explicit_ttl": handle.explicit_ttl,
         "priority": request.priority,
-        "release_between": encode_range(request.release_between_seconds),
+        "release_between": _encode_range(request.release_between_seconds),
     }
 
 

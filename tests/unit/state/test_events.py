@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.state import event_trimming, rows
+from leasectl.state import event_rows, event_trimming
 from leasectl.state.directory import State
 from leasectl.state.event import Event, EventFilter, Kept, Missed, parse_kept
 from leasectl.state.event_log import StateEventLog
@@ -98,7 +98,7 @@ class TestWriting:
     ) -> None:
         told: list[str] = []
         state.events.warn = told.append
-        monkeypatch.setattr(rows, "_LEFT_FOR_LEASES_BYTES", 1 << 62)
+        monkeypatch.setattr(event_rows, "_LEFT_FOR_LEASES_BYTES", 1 << 62)
         with state.transaction() as db:
             db.execute("UPDATE meta SET purge_cursor = 'x'")
             state.events.add(1.0, "queued", "T")
