@@ -7,9 +7,10 @@ import os
 from leasectl.backends.proxy.connection import Connection, NotSent
 from leasectl.backends.proxy.protocol import ACQUIRE
 from leasectl.cli.serve_env import SERVE_PID
-from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.errors import BackendUnreachable, LeaseError, NotFound
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
+from leasectl.system.process import identify
 from leasectl.text.printable import printable
 
 _PROBE_SECONDS = 2.0
@@ -64,7 +65,8 @@ def _ended_server() -> str | None:
         return None
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
+        identify(int(pid))
+    except (ProcessLookupError, NotFound):  # a zombie, where nobody reaps it, has ended as well
         return pid
     except OSError:
         return None

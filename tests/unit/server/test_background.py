@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,6 +152,14 @@ class TestWhenItIsGone:
         url, pid = started["LEASE_PROXY_SERVER_URL"], started["LEASECTL_SERVE_PID"]
         assert f"leasectl serve at {url} is gone: process {pid}" in finished.err
         assert "LEASE_PROXY_SERVER_URL still points there: unset it" in finished.err
+
+    def test_it_has_ended_also_where_nobody_reaps_it(self, cli: Cli) -> None:
+        process = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        gone = {"LEASE_PROXY_SERVER_URL": "http://127.0.0.1:9", "LEASECTL_SERVE_PID": process.pid}
+        refused = cli("status", **{name: str(value) for name, value in gone.items()})
+        assert f"is gone: process {process.pid} (LEASECTL_SERVE_PID) has ended" in refused.err
+        process.wait()
 
     def test_another_server_in_its_place_will_do(
         self, cli: Cli, started: dict[str, str], fault_proxy: StartFaultProxy
