@@ -64,9 +64,9 @@ def open_backend(url: str, opening: Opening) -> Backend:
         url,
         opened.engine,
         lambda: opened.pools,
+        events=lambda: opened.events,
         clock=opening.clock,
         remote=True,
-        events=lambda: opened.events,
     )
 
 

@@ -37,4 +37,4 @@ def open_backend(url: str, opening: Opening) -> PoolBackend:
 
         return StateEventLog(state)
 
-    return PoolBackend(url, engine, pools, clock=clock, events=events)
+    return PoolBackend(url, engine, pools, events=events, clock=clock)

@@ -152,7 +152,9 @@ class Participant:
         record: Callable[[Request], None] = lambda _: None,
     ) -> None:
         self._engine = engine
-        self._backend = _CountingBackend("contract:", engine, lambda: pools, clock=clock)
+        self._backend = _CountingBackend(
+            "contract:", engine, lambda: pools, events=_no_events, clock=clock
+        )
         self._backend.count_wakeup = count_wakeup
         self._backend.count_timed_wait = count_timed_wait
         self._owner = claim_key
@@ -184,6 +186,10 @@ class Participant:
     def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
         with self._engine.atomic():
             return self._engine.renew(self._owner, ttl_seconds=ttl_seconds)
+
+
+def _no_events() -> EventLog:
+    raise AssertionError("who acquires reads none")
 
 
 class _CountingBackend(PoolBackend):

@@ -53,7 +53,14 @@ def open_backend(url: str, opening: Opening) -> PoolBackend:
     pools = MemoryPools(store)
     for each in TYPES:
         pools.create_pool(each, [f"{each}--00"])
-    return PoolBackend(url, MemoryEngine(store), lambda: pools, clock=opening.clock, remote=True)
+    return PoolBackend(
+        url,
+        MemoryEngine(store),
+        lambda: pools,
+        events=lambda: store.events,
+        clock=opening.clock,
+        remote=True,
+    )
 
 
 def open_renewals(

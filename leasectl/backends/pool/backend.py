@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Callable
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
 from leasectl.engines.contract import Engine
-from leasectl.errors import NotSupported
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 from leasectl.system.poll import sleep_through
@@ -26,9 +25,9 @@ class PoolBackend:
         url: What chose it.
         engine: The store.
         pools: Opens the same store's pools; most commands never look at them as such.
+        events: Opens the record of what happened in the same store.
         clock: The engine's clock.
         remote: The store isn't part of the records' transactions.
-        events: Opens the record of what happened in the same store; None where it keeps none.
     """
 
     def __init__(
@@ -37,9 +36,9 @@ class PoolBackend:
         engine: Engine,
         pools: Callable[[], PoolAdmin],
         *,
+        events: Callable[[], EventLog],
         clock: Clock,
         remote: bool = False,
-        events: Callable[[], EventLog] | None = None,
     ) -> None:
         self.url = url
         self.remote = remote
@@ -54,8 +53,6 @@ class PoolBackend:
 
     @property
     def events(self) -> EventLog:
-        if self._events is None:
-            raise NotSupported(f"backend {self.url} keeps no record of events")
         return self._events()
 
     def atomic(self) -> AbstractContextManager[object]:

@@ -130,7 +130,13 @@ class _Running:
         pools = MemoryPools(store)
         pools.create_pool(pool.type, pool.names, settings=policy.settings)
         self._engine = MemoryEngine(store, new_waker=self._time.new_waker)
-        self._backend = PoolBackend("memory:", self._engine, lambda: pools, clock=self._time.clock)
+        self._backend = PoolBackend(
+            "memory:",
+            self._engine,
+            lambda: pools,
+            events=lambda: store.events,
+            clock=self._time.clock,
+        )
         self._events = store.events
         self._grants: list[float | None] = [None] * len(jobs)
         self._starts: list[float | None] = [None] * len(jobs)

@@ -69,7 +69,9 @@ class Access:
         self.engine = EtcdEngine(self.gateway, self.keys, events, claims, clock=CLOCK)
         self.pools = EtcdPools(self.gateway, self.keys, events, claims, lost=lost, clock=CLOCK)
         self.events = EtcdEventLog(self.gateway, self.keys)
-        self.backend = PoolBackend("etcd:", self.engine, lambda: self.pools, clock=CLOCK)
+        self.backend = PoolBackend(
+            "etcd:", self.engine, lambda: self.pools, events=lambda: self.events, clock=CLOCK
+        )
 
     def acquire(
         self,

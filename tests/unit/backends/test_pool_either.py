@@ -129,7 +129,13 @@ class Scene:
         store = MemoryStore(clock=time.clock, lost=lambda claim_key, names: None)
         self.pools = MemoryPools(store)
         self.engine = Engine(store)
-        self.backend = PoolBackend("made-up:", self.engine, lambda: self.pools, clock=time.clock)
+        self.backend = PoolBackend(
+            "made-up:",
+            self.engine,
+            lambda: self.pools,
+            events=lambda: store.events,
+            clock=time.clock,
+        )
         self.journal = Journal()
         self.warnings: list[str] = []
         self.reports: list[Progress] = []

@@ -109,7 +109,13 @@ class Line:
         self.pools = MemoryPools(store)
         self.pools.create_pool("T", ["T--00"])
         self.engine = Engine(store)
-        self.backend = PoolBackend("made-up:", self.engine, lambda: self.pools, clock=time.clock)
+        self.backend = PoolBackend(
+            "made-up:",
+            self.engine,
+            lambda: self.pools,
+            events=lambda: store.events,
+            clock=time.clock,
+        )
         self.backend.acquire(
             Claimant("holder", "job/1/host/holder", Request("T")), NoJournal(), Patience()
         )
@@ -359,7 +365,12 @@ def test_a_release_of_nothing_named_takes_a_request_out_of_the_queue_of_a_server
     next(steps)
     assert line.queue() == ["me"]
     backend = PoolBackend(
-        "made-up:", line.engine, lambda: line.pools, clock=line.time.clock, remote=True
+        "made-up:",
+        line.engine,
+        lambda: line.pools,
+        events=lambda: line.backend.events,
+        clock=line.time.clock,
+        remote=True,
     )
     assert backend.release("me", ()) == ()
     assert line.queue() == []

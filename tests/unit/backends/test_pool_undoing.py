@@ -42,7 +42,13 @@ def backend_on(
     store: MemoryStore, clock: ManualClock, engine: MemoryEngine | None = None
 ) -> PoolBackend:
     engine = engine or MemoryEngine(store)
-    return PoolBackend("contract:", engine, lambda: MemoryPools(store), clock=clock.clock)
+    return PoolBackend(
+        "contract:",
+        engine,
+        lambda: MemoryPools(store),
+        events=lambda: store.events,
+        clock=clock.clock,
+    )
 
 
 def held_and_waiting(store: MemoryStore) -> tuple[int, int]:

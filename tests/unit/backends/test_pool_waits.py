@@ -25,7 +25,9 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
     pools = MemoryPools(store)
     pools.create_pool("T", ["T--00"])
-    backend = PoolBackend("contract:", MemoryEngine(store), lambda: pools, clock=clock)
+    backend = PoolBackend(
+        "contract:", MemoryEngine(store), lambda: pools, events=lambda: store.events, clock=clock
+    )
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     pid = fork(signal.pause)
     holder = identify(pid)

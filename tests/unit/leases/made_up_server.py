@@ -31,8 +31,12 @@ class Server(PoolBackend):
         asked: The releases that came, each by claim key and names.
     """
 
-    def __init__(self, engine: MemoryEngine, pools: MemoryPools, desk: Desk) -> None:
-        super().__init__(URL, engine, lambda: pools, clock=desk.time.clock, remote=True)
+    def __init__(self, store: MemoryStore, pools: MemoryPools, desk: Desk) -> None:
+        clock, events = desk.time.clock, store.events
+        engine = MemoryEngine(store)
+        super().__init__(
+            URL, engine, lambda: pools, events=lambda: events, clock=clock, remote=True
+        )
         self.before_release: Look = lambda names: None
         self.withdrawn: list[str] = []
         self.asked: list[tuple[str, tuple[str, ...]]] = []
@@ -59,7 +63,7 @@ def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
     store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
     pools = MemoryPools(store)
     pools.create_pool("T", NAMES)
-    server = Server(MemoryEngine(store), pools, desk)
+    server = Server(store, pools, desk)
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
     monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: server)
     return server

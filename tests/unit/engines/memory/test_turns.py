@@ -38,7 +38,11 @@ class Turns:
         self.pools.create_pool("T", names, settings=settings)
         self.engine = MemoryEngine(store, new_waker=self.time.new_waker)
         self.backend = PoolBackend(
-            "memory:", self.engine, lambda: self.pools, clock=self.time.clock
+            "memory:",
+            self.engine,
+            lambda: self.pools,
+            events=lambda: store.events,
+            clock=self.time.clock,
         )
 
     def comes(self, at: float, key: str, request: Request = ONE, *, hold: float = LONG) -> None:

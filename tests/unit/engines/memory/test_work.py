@@ -44,7 +44,9 @@ class Jobs:
         pools = MemoryPools(store)
         pools.create_pool("T", [f"T--{number}" for number in range(capacity)], settings=settings)
         engine = MemoryEngine(store, new_waker=self.time.new_waker)
-        self.backend = PoolBackend("memory:", engine, lambda: pools, clock=self.time.clock)
+        self.backend = PoolBackend(
+            "memory:", engine, lambda: pools, events=lambda: store.events, clock=self.time.clock
+        )
 
     def start(self, key: str, request: Request, *, hold: float, wait: float | None = None) -> None:
         journal = NoJournal()
