@@ -112,10 +112,18 @@ class PoolTurn:
     def _enter(self) -> Outlook:
         """Get in the queue, and try to claim for the first time."""
         is_undone = self._engine.undoes  # then nothing of what fails here has happened
-        with nullcontext() if is_undone else self._leaving(), self._engine.atomic():
-            self._journal.enqueuing()
-            self._waiter.enqueue()
-            return self._claim()
+        with nullcontext() if is_undone else self._leaving():
+            try:
+                with self._engine.atomic():
+                    self._journal.enqueuing()
+                    self._waiter.enqueue()
+                    return self._claim()
+            except TicketExpired:
+                if self._is_over(self._clock.elapsed()):
+                    raise  # it never looked, so nobody can say that there is no lease
+            self._queue_again()
+            with self._engine.atomic():
+                return self._claim()
 
     # 2. and 3. The wait, and the claim
 

@@ -18,12 +18,13 @@ class LocalPlace:
     Args:
         queues: What its ticket is in.
         pool_type: Of which pool.
+        number: Of its ticket.
     """
 
-    def __init__(self, queues: LocalQueues, pool_type: str) -> None:
+    def __init__(self, queues: LocalQueues, pool_type: str, number: int) -> None:
         self._queues = queues
         self._type = pool_type
-        self._rank: Rank | None = None  # at the last look
+        self._rank = Rank(0, number)  # at the last look; so it is as long as all are alike
         self._overtakes_at: float | None = None
 
     def keep(

@@ -64,6 +64,7 @@ class Engine(MemoryEngine):
     Attributes:
         refusal: What putting a ticket ends with.
         error: What looking ends with.
+        first_look: What the next waiter's looking ends with.
         waiters: Of all turns.
         asked: What it was asked to undo.
     """
@@ -73,11 +74,13 @@ class Engine(MemoryEngine):
         self._memory = store
         self.refusal: LeaseError | None = None
         self.error: BaseException | None = None
+        self.first_look: BaseException | None = None
         self.waiters: list[Waiter] = []
         self.asked: list[str] = []
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
         self.waiters.append(Waiter(self, self._memory, claimant))
+        self.waiters[-1].error, self.first_look = self.first_look, None
         return self.waiters[-1]
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
@@ -209,6 +212,24 @@ class TestAnOutage:
         assert line.journal.said == []
         steps.close()
         assert line.journal.said == ["gave up"]
+
+    def test_one_that_has_expired_before_the_first_look_is_put_anew(self, line: Line) -> None:
+        line.engine.first_look = TicketExpired("nothing was heard")
+        steps = line.wait(5)
+        assert next(steps).until == START + 5
+        assert line.queue() == ["me"]
+        assert line.engine.asked == ["dequeue"]
+        assert len(line.warnings) == 1
+        line.backend.release("holder", ["T--00"])
+        with pytest.raises(StopIteration):
+            steps.send(set())
+        assert line.journal.leases is not None
+
+    def test_there_it_is_no_answer_to_who_does_not_wait(self, line: Line) -> None:
+        line.engine.first_look = TicketExpired("nothing was heard")
+        with pytest.raises(TicketExpired):
+            next(line.wait(0))
+        assert line.journal.said == ["to undo", "gave up"]
 
     def test_one_that_expires_as_soon_as_it_was_put_ends_the_wait(self, line: Line) -> None:
         steps = line.wait()
