@@ -1,7 +1,8 @@
 """Many processes on a pool in etcd with a pace, or with priorities; some of them are killed.
 
 etcd itself tells what happened, change by change, so that each grant is judged by what was there
-right before it. A full size, as people may have it: LEASECTL_TEST_FULL_TURNS=1.
+right before it. A full size, as people may have it, where it is also judged how long all of it
+took: LEASECTL_TEST_FULL_TURNS=1.
 """
 
 from __future__ import annotations
@@ -21,17 +22,15 @@ from tests.kit.etcd.access import Access
 from tests.kit.etcd.chronicle import Chronicle, Grant, chronicle, grants_in
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork
-from tests.kit.pacing import too_fast
+from tests.kit.pacing import middle_gap, too_fast
 from tests.kit.support import eventually
 
 FULL = bool(os.environ.get("LEASECTL_TEST_FULL_TURNS"))
 TTL_SECONDS = 2.0
 # The chronicle hears of a grant a little after it, and not always after the same time.
-HEARD_WITHIN_SECONDS = 0.1 if FULL else 0.25
-PACE = 2.0 if FULL else 0.5
-# A busy machine is late by hundredths of a second, which is much of so short a pace.
-LONGER = 1.1 if FULL else 1.5
-MANY = 40 if FULL else 10
+HEARD_WITHIN_SECONDS = 0.1 if FULL else 0.3
+PACE = 2.0 if FULL else 1.0
+MANY = 40 if FULL else 6
 
 
 class Crowd:
@@ -118,12 +117,15 @@ def test_a_crowd_is_let_in_at_the_pace_and_in_its_order(crowd: Crowd) -> None:
     assert len(grants) == MANY
     check_pace(grants)
     check_order(grants)
-    took = grants[-1].heard_at - grants[0].heard_at
+    times = [grant.heard_at for grant in grants]
+    took = times[-1] - times[0]
     print(
         f"{MANY} at a pace of {PACE:g}s: {took:.3f}s, {took / ((MANY - 1) * PACE):.4f} of the least"
     )
-    assert took <= LONGER * (MANY - 1) * PACE
-    assert grants[0].heard_at - start < 5.0
+    assert middle_gap(times) <= 1.5 * PACE
+    if FULL:
+        assert took <= 1.1 * (MANY - 1) * PACE
+        assert times[0] - start < 5.0
 
 
 @pytest.mark.parametrize("burst", [1, 3])

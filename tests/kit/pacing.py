@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from leasectl.state.event import Event
 
@@ -25,6 +26,19 @@ def too_fast(
         for last in range(first + burst, len(ordered))
         if ordered[last] - ordered[first] < (last - first + 1 - burst) * pace - slack
     ]
+
+
+def middle_gap(times: Sequence[float]) -> float:
+    """Say what there mostly is between a grant and the next, in seconds.
+
+    A pool that is slower than its pace has all of them longer; a machine that has no time now and
+    then, some.
+
+    Args:
+        times: Of the grants, in seconds of one clock, in any order.
+    """
+    ordered = sorted(times)
+    return median(later - earlier for earlier, later in zip(ordered, ordered[1:]))
 
 
 def too_late(events: Iterable[Event], *, pace: float, slack: float) -> list[str]:

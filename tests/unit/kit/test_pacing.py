@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.state.event import Event
-from tests.kit.pacing import too_fast, too_late
+from tests.kit.pacing import middle_gap, too_fast, too_late
 
 
 def test_grants_at_the_pace_are_right_whatever_their_order() -> None:
@@ -22,6 +22,11 @@ def test_two_too_close_are_found() -> None:
 def test_a_stretch_is_found_in_which_each_step_is_right() -> None:
     times = [0.0, 0.0, 2.0, 2.0]
     assert too_fast(times, pace=2, burst=2) == ["4 grants within 2.000s"]
+
+
+def test_a_pace_that_is_too_slow_is_told_from_a_machine_that_had_no_time_once() -> None:
+    assert middle_gap([0.0, 9.0, 1.0, 3.0, 2.0]) == 1.0
+    assert middle_gap([0.0, 2.0, 4.0, 6.0]) == 2.0
 
 
 def test_a_grant_that_nobody_had_to_wait_for_is_late() -> None:
