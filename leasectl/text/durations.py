@@ -60,7 +60,7 @@ def parse_duration_range(text: str) -> DurationRange:
             the other has one: ``18-22m`` would be a wide range.
     """
     first, dash, second = text.partition("-")
-    if not dash or not first:
+    if not (dash and first and second):
         seconds = parse_duration(text, like=_RANGES)
         return DurationRange(seconds, seconds)
     shortest, longest = (parse_duration(each, like=_RANGES) for each in (first, second))

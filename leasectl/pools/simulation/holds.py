@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Callable, NamedTuple
 
+from leasectl.errors import InvalidRequest
 from leasectl.pools.simulation.arrivals import read_file
 from leasectl.pools.simulation.job_files import parse_holds_file
 from leasectl.pools.simulation.ranges import DURATION, parse_range
@@ -44,10 +45,13 @@ def parse_holds(text: str, read: Callable[[str], str]) -> Holds:
         InvalidRequest: It is none of these.
         LeaseError: The file can't be read.
     """
-    if _FIXED.fullmatch(text):
-        seconds = parse_duration(text)
+    try:
+        seconds = parse_duration(text) if _FIXED.fullmatch(text) else None
+        limits = parse_range(text)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"hold {error}") from None
+    if seconds is not None:
         return Holds(format_seconds(seconds), seconds, lambda _: itertools.repeat(seconds))
-    limits = parse_range(text)
     if limits is not None:
         low, high = limits
         shown = f"{format_seconds(low)}-{format_seconds(high)}"

@@ -9,7 +9,7 @@ from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import InvalidRequest
 from leasectl.pools.settings import SettingsChange, changed
 from leasectl.pools.simulation.ranges import parse_range
-from leasectl.text.durations import format_seconds, parse_duration
+from leasectl.text.durations import format_seconds, parse_duration, parse_duration_range
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest
 
@@ -126,11 +126,7 @@ def _range(text: str, value: str | None) -> tuple[float, float] | None:
     if value is None:
         return None
     try:
-        limits = parse_range(value)
-        if limits is None:
-            seconds = parse_duration(value)
-            return seconds, seconds
-        return limits
+        return parse_range(value) or parse_duration_range(value)
     except InvalidRequest as error:
         raise _refusal(text, str(error)) from None
 

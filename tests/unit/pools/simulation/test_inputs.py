@@ -174,7 +174,7 @@ class TestHolds:
         ("text", "said"),
         [
             ("-20m", "negative"),
-            ("24m-16m", "ends before it begins"),
+            ("24m-16m", "the first time is the longer"),
             ("20m+-101%", "negative"),
             ("20m+-21m", "negative"),
             ("20m+-20", "20 of what[?] Write 20m[+]-20% or 20m[+]-20s"),
@@ -222,7 +222,7 @@ class TestPolicies:
             ("pace=20s,burst=0", "burst 0"),
             ("pace=20s,burst=x", "no number"),
             ("burst=2", "without a pace"),
-            ("release-after=22m-18m", "ends before"),
+            ("release-after=22m-18m", "the first time is the longer"),
             ("pace=20s\x1b[2J", "no duration"),
         ],
     )
