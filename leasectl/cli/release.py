@@ -19,7 +19,7 @@ from leasectl.leases.scope_test import unlist_stale
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Listed, Targets
 from leasectl.model import ReleaseTarget
-from leasectl.text.durations import parse_duration
+from leasectl.text.durations import DurationRange, parse_duration_range
 from leasectl.text.printable import printable
 
 EXAMPLE = """\b
@@ -62,7 +62,13 @@ Examples:
 )
 @option("--scope", type=click.Choice(["test"]), help="test: what $SHARED_DIR/leases lists.")
 @option("--all", "everything", is_flag=True, help="All handles of this state directory.")
-@option("--delay", type=parse_duration, metavar="D", help="Release after this long.")
+@option(
+    "--delay",
+    "delay_range",
+    type=parse_duration_range,
+    metavar="D",
+    help="Release after this long. 18m-22m: a time in between that chance chooses.",
+)
 @option("--detach", is_flag=True, help="With --delay: have the keeper do it, and return at once.")
 @option("--force", is_flag=True, help="With --names: whoever holds them.")
 @option("--reason", metavar="TEXT", help="With --force: shown to whoever loses the lease.")
@@ -74,7 +80,7 @@ def command(
     lists_of_names: tuple[tuple[str, ...], ...],
     scope: Literal["test"] | None,
     everything: bool,
-    delay: float | None,
+    delay_range: DurationRange | None,
     detach: bool,
     force: bool,
     reason: str | None,
@@ -96,13 +102,13 @@ def command(
     """
     if sum(map(bool, (handles, lists_of_names, scope, everything))) != 1:
         raise InvalidRequest("say what to release: one of --handle, --names, --scope test or --all")
-    if detach and delay is None:
+    if detach and delay_range is None:
         raise InvalidRequest("--detach goes with --delay")
     names = [name for each in lists_of_names for name in each]
     if force or reason is not None:
         if not force:
             raise InvalidRequest("--reason goes with --force")
-        if not lists_of_names or delay is not None:
+        if not lists_of_names or delay_range is not None:
             raise InvalidRequest("--force goes with --names, and is done at once")
         from leasectl.cli.release_forced import release_and_tell
 
@@ -120,13 +126,15 @@ def command(
         targets = listed.targets
     else:
         targets = Targets(service).of_everything()
-    if detach and delay is not None:
-        for target in targets:
-            arm(service, target, delay)
-        _tell_person(f"will be released {when_due(delay)}, unless it is asked for again")
+    between = options.drawn_between(delay_range)
+    delay = 0.0 if delay_range is None else _drawn(delay_range)
+    tell = _tell_person if between is None else note  # nobody knows yet what chance has chosen
+    if detach:
+        if sum([arm(service, target, delay, between=between) for target in targets]):
+            tell(f"will be released {when_due(delay)}, unless it is asked for again")
         targets = []
     elif delay:
-        _tell_person(f"waiting to release {when_due(delay)}; --detach leaves that to the keeper")
+        tell(f"waiting to release {when_due(delay)}; --detach leaves that to the keeper")
         _wait(delay)
     _release(service, targets, absent, as_json=as_json)
     unlist_stale(service, listed.stale)
@@ -140,6 +148,14 @@ def command(
             f"no resource {printable(', '.join(listed.unknown))}, which stays listed in "
             "SHARED_DIR; if it is another backend's, name that with --backend"
         )
+
+
+def _drawn(between: DurationRange) -> float:
+    if between.shortest == between.longest:
+        return between.shortest
+    import random
+
+    return random.uniform(*between)
 
 
 def _tell_person(text: str) -> None:

@@ -13,8 +13,9 @@ def arm(
     target: ReleaseTarget,
     delay_seconds: float,
     *,
+    between: tuple[float, float] | None = None,
     again: bool = True,
-) -> None:
+) -> bool:
     """Have the keeper release later; an earlier arming of the same is replaced.
 
     Nothing happens when the handle no longer holds what was meant.
@@ -23,27 +24,32 @@ def arm(
         service: On the state directory of its handle.
         target: What to release.
         delay_seconds: How long from now.
+        between: What that was drawn from; None where it is fixed.
         again: A `reacquire` of the whole handle is to arm it again.
+
+    Returns:
+        Whether it does.
 
     Raises:
         LeaseError: It can't be recorded, or no keeper can be started; nothing has changed.
     """
     if service.current(target) is None:
-        return
+        return False
     keeper_process.ensure(service.state)
     with service.state.transaction():
         handle = service.current(target)
         if handle is None:
-            return
+            return False
         due = service.clock.elapsed() + delay_seconds
         if target.names is None and again:
             from leasectl.state.amendments import remember_release_after
 
-            remember_release_after(service.state, handle, delay_seconds)
+            remember_release_after(service.state, handle, delay_seconds, between)
         service.handles.timers.arm(target, due)
         kept = keeper_process.wake(service.state)
     if not kept:
         keeper_process.ensure(service.state)
+    return True
 
 
 def leave_to_keeper(service: Service, target: ReleaseTarget) -> bool:
@@ -56,5 +62,4 @@ def leave_to_keeper(service: Service, target: ReleaseTarget) -> bool:
     handle = service.current(target)
     if handle is None or not renews_itself(handle):
         return False
-    arm(service, target, 0.0, again=False)
-    return True
+    return arm(service, target, 0.0, again=False)

@@ -549,7 +549,7 @@ lease__reacquire() { # --handle=H [--var=NAME]
 #   --handle=H           what a handle holds. An empty one, or one that is gone: nothing to do
 #   -n, --names=A,B      these, if this job took them (also --name=A)
 #   --scope=test         all that $SHARED_DIR/leases lists
-#   --delay=D            later: arms the keeper and returns at once
+#   --delay=D            later: arms the keeper and returns at once; 18m-22m: when chance chooses in between
 lease__release() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__handle='' _lease__names='' _lease__delay='' _lease__what=() _lease__option _lease__value
@@ -780,13 +780,15 @@ _lease__check_release() {
       fi
       ;;
   esac
-  [ -z "$_lease__delay" ] || _lease__check_duration lease__release "$_lease__delay"
+  [ -z "$_lease__delay" ] ||
+    { _lease__check_duration lease__release "${_lease__delay%%-*}" "$_lease__delay" &&
+      _lease__check_duration lease__release "${_lease__delay#*-}" "$_lease__delay"; }
 }
 
-_lease__check_duration() { # <function> <text>
+_lease__check_duration() { # <function> <text> [<what it is part of>]
   local _lease__pattern='^([0-9]+\.?[0-9]*|\.[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)[smhd])+)$'
   [[ $2 =~ $_lease__pattern ]] && return 0
-  _lease__complain "$1" "\"$2\" is no duration; write it like 90s, 20m or 1h30m"
+  _lease__complain "$1" "\"${3-$2}\" is no duration; write it like 90s, 20m or 1h30m"
   return 1
 }
 

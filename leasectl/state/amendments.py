@@ -38,19 +38,20 @@ def note_answer(state: State, handle: Handle, *, confirmed: bool) -> bool:
     return handles.announce(handle, guard=None, runner=None)
 
 
-def remember_release_after(state: State, handle: Handle, seconds: float) -> None:
+def remember_release_after(
+    state: State, handle: Handle, seconds: float, between: tuple[float, float] | None
+) -> None:
     """Make a delayed release part of the request, so that `reacquire` arms it again.
-
-    It takes the place of a time that was drawn from a range.
 
     Args:
         state: The opened state directory.
         handle: Whose.
         seconds: After how long.
+        between: As `Request.release_between_seconds`.
     """
     state.db.execute(
-        "UPDATE handle SET release_after_seconds = ?, release_between = NULL WHERE id = ?",
-        (seconds, handle.id),
+        "UPDATE handle SET release_after_seconds = ?, release_between = ? WHERE id = ?",
+        (seconds, rows.encode_range(between), handle.id),
     )
 
 

@@ -68,7 +68,7 @@ def parse_optional_process(text: str | None) -> Process | None:
     return None if text is None else parse_process(text)
 
 
-def _encode_range(seconds: tuple[float, float] | None) -> str | None:
+def encode_range(seconds: tuple[float, float] | None) -> str | None:
     """Write a range of times in seconds; None for none."""
     return None if seconds is None else f"{seconds[0]},{seconds[1]}"
 
@@ -107,7 +107,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "unconfirmed": handle.unconfirmed,
         "explicit_ttl": handle.explicit_ttl,
         "priority": request.priority,
-        "release_between": _encode_range(request.release_between_seconds),
+        "release_between": encode_range(request.release_between_seconds),
     }
 
 

@@ -278,7 +278,7 @@ SCRIPT
 h=$(lease__acquire -t T)
 g=$(lease__acquire -t T)
 lease__release --delay=1s --handle="$h"
-lease__release --delay=1s --handle="$g" &
+lease__release --delay=0.9s-1s --handle="$g" &
 wait
 lease__cat --handle="$h"
 SCRIPT
@@ -295,6 +295,7 @@ SCRIPT
   run_script
   for words in '' '--handle' '--names=' '-n' '--scope=step' '--scope=' '--handle=x --names=y' '--handle=x --scope=test' \
     '--handle=x --unknown' 'x' '--handle="$(<handle)" --delay=20min' '--handle="$(<handle)" --delay=-1' \
+    '--handle="$(<handle)" --delay=18m-' '--handle="$(<handle)" --delay=22m-18m' \
     '--names=a/b' '--names=T--99' '--names="\$(touch pwned)"' '--names="
 "'; do
     script <<<"lease__release $words"
@@ -499,7 +500,7 @@ $said scope=test"
   dry_run
   for words in 'lease__acquire' 'lease__acquire -t' 'lease__acquire -t a/b' 'lease__acquire -t T -c x' 'lease__acquire -t T --scope=x' \
     'lease__acquire -t T --jitter=x' 'lease__release' 'lease__release --handle' 'lease__release --names=x --handle=y' \
-    'lease__release --handle=x --delay=20min' 'lease__reacquire' 'lease__guard'; do
+    'lease__release --handle=x --delay=20min' 'lease__release --handle=x --delay=18m-22m-' 'lease__reacquire' 'lease__guard'; do
     script <<<"$words"
     run_script
     assert_failure 1

@@ -142,6 +142,26 @@ class TestRangeOfDelays:
         assert len(found) > 1
         assert json.loads(cli.ok("cat", handle, "--json"))["release_at"]
 
+    def test_so_can_be_a_later_delay_and_what_was_drawn_is_said(self, cli: Cli) -> None:
+        handle = cli("acquire", "T").handle
+        armed = cli("release", handle, "--delay", "18m-22m", "--detach")
+        assert (armed.code, armed.out, armed.err.count("\n")) == (0, "", 1)
+        told = re.search(r"will be released in (\d+)m(?:(\d+)s)?, at [0-9:]+ UTC", armed.err)
+        assert told
+        (first,) = due(cli)
+        left = first - boottime_seconds()
+        assert 17.5 * 60 <= left <= 22 * 60
+        assert left == pytest.approx(int(told[1]) * 60 + int(told[2] or 0), abs=10)
+        cli.ok("reacquire", handle)
+        (second,) = due(cli)
+        assert 17.5 * 60 <= second - boottime_seconds() <= 22 * 60
+        assert second != first
+        now = cli("release", "--delay", "0.01-0.02", handle)
+        assert "waiting to release in 0s" in now.err
+        assert now.out == "T--01\n"
+        again = cli("release", "--delay", "18m-22m", "--detach", handle)
+        assert (again.code, again.err) == (0, "")  # there is nothing left to release
+
     def test_a_later_delay_takes_its_place(self, cli: Cli) -> None:
         handle = cli("acquire", "T", "--release-after", "18m-22m").handle
         cli.ok("release", handle, "--delay", "1h", "--detach")
@@ -154,7 +174,7 @@ class TestRangeOfDelays:
         [
             ("22m-18m", "the first time is the longer; write it like 18m-22m"),
             ("18-22m", "give both times a unit, like 18m-22m"),
-            ("18m-", '--release-after: "" is no duration; write it like 20m or 18m-22m'),
+            ("18m-", '--release-after: "18m-" is no duration; write it like 20m or 18m-22m'),
             ("-18m", '"-18m" is no duration'),
             ("1m-2m-3m", '"2m-3m" is no duration'),
         ],
