@@ -28,11 +28,21 @@ class PoolAdmin(Protocol):
     ) -> None:
         """Make a pool; InvalidRequest when it is there or a name is taken."""
 
-    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+    def change_settings(
+        self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
+    ) -> bool:
         """Have a pool grant as these settings say, those who wait in it included.
 
         What it has granted before makes nobody wait for longer than the new pace says. Where that
         is longer, it may count from the next grant on only.
+
+        Args:
+            pool_type: Which.
+            settings: All of them.
+            seen: What they are made of, as they were before; None for whatever there is.
+
+        Returns:
+            Whether that is done; not where somebody else has changed what was seen.
 
         Raises:
             NotFound: No such type.

@@ -12,9 +12,9 @@ from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.pools.changes import PoolChange, carry_out, plan
+from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
 from leasectl.pools.definitions import Definition
-from leasectl.pools.settings import SettingsChange, changed
+from leasectl.pools.settings import SettingsChange
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview
 from leasectl.pools.shown_json import parse_overview
@@ -107,13 +107,8 @@ class PoolService:
             InvalidRequest: It can't grant like that.
             NotSupported: The backend has no pools of its own.
         """
-        admin = self._service.pools
         with self._service.atomic():
-            (pool,) = admin.pools(pool_type)
-            after = changed(pool.settings, change)
-            if after != pool.settings:
-                admin.change_settings(pool_type, after)
-            return pool.settings, after
+            return change_settings(self._service.pools, pool_type, change)
 
     def apply(
         self, definitions: Iterable[Definition], *, dry_run: bool = False

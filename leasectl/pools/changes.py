@@ -12,7 +12,7 @@ from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
-from leasectl.pools.settings import changed
+from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed
 from leasectl.text.naming import next_names
 
 
@@ -28,6 +28,7 @@ class PoolChange(NamedTuple):
         staying: Resources that it is not to have, but that are held.
         awaited: Resources that it is to have, but that are held in another pool.
         settings: How it is to grant; None where it does so already.
+        wanted: What of that its definition says.
     """
 
     type: str
@@ -38,6 +39,7 @@ class PoolChange(NamedTuple):
     staying: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
     settings: PoolSettings | None = None
+    wanted: SettingsChange = NO_CHANGE
 
 
 def plan(definitions: Iterable[Definition], pools: Iterable[Pool]) -> tuple[PoolChange, ...]:
@@ -66,7 +68,7 @@ class _Plan:
     def changes(self) -> tuple[PoolChange, ...]:
         return tuple(
             (self._named(each) if isinstance(each, NamedPool) else self._counted(each))._replace(
-                settings=self._settings(each)
+                settings=self._settings(each), wanted=each.settings
             )
             for each in self._definitions
         )
@@ -151,12 +153,31 @@ def carry_out(changes: Sequence[PoolChange], pools: PoolAdmin) -> tuple[PoolChan
         if change.new:
             pools.create_pool(change.type, change.added, settings=change.settings or NO_SETTINGS)
         elif change.settings is not None:
-            pools.change_settings(change.type, change.settings)
+            change_settings(pools, change.type, change.wanted)
         if change.added and not change.new:
             pools.add_resources(change.type, change.added)
     changes = [_remove(change, pools) for change in changes]
     stayed = {name for change in changes for name in change.staying}
     return tuple(_move(change, pools, stayed) for change in changes)
+
+
+def change_settings(
+    pools: PoolAdmin, pool_type: str, change: SettingsChange
+) -> tuple[PoolSettings, PoolSettings]:
+    """Have a pool grant otherwise; what others change at the same time isn't lost.
+
+    Returns:
+        Its settings before and after.
+
+    Raises:
+        NotFound: No such type.
+        InvalidRequest: It can't grant like that.
+    """
+    while True:
+        (pool,) = pools.pools(pool_type)
+        before, after = pool.settings, changed(pool.settings, change)
+        if before == after or pools.change_settings(pool_type, after, seen=before):
+            return before, after
 
 
 def _remove(change: PoolChange, pools: PoolAdmin) -> PoolChange:

@@ -1076,6 +1076,17 @@ class TestPools:
         world.pools.change_settings("T", PoolSettings())
         assert the_pool(world).settings == PoolSettings()
 
+    def test_settings_that_arent_as_they_were_seen_are_left_alone(self, world: World) -> None:
+        make_pool(world, 1)
+        paced, aging = PoolSettings(pace_seconds=20), PoolSettings(aging_seconds=1800)
+        assert world.pools.change_settings("T", paced, seen=PoolSettings())
+        noted = world.events.last_number()
+        assert not world.pools.change_settings("T", aging, seen=PoolSettings())
+        assert the_pool(world).settings == paced
+        assert world.events.last_number() == noted
+        assert world.pools.change_settings("T", aging, seen=paced)
+        assert the_pool(world).settings == aging
+
     def test_settings_go_with_their_pool(self, world: World) -> None:
         world.pools.create_pool("T", ["T--00"], settings=PoolSettings(pace_seconds=20))
         world.pools.delete_pool("T", force=False)

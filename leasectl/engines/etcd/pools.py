@@ -130,15 +130,20 @@ class EtcdPools:
         finally:
             revoke_unused(self._gateway, etcd_lease_id)
 
-    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+    def change_settings(
+        self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
+    ) -> bool:
         pool = self._shown.record(pool_type)
 
         def tell(before: PoolSettings) -> Event:
             return self._event("pool changed", pool_type, (), settings_changed(before, settings))
 
-        while not write_settings(
-            self._gateway, self._keys, self._events, pool_type, settings, tell=tell
-        ):
+        while True:
+            written = write_settings(
+                self._gateway, self._keys, self._events, pool_type, settings, seen=seen, tell=tell
+            )
+            if written != "disturbed":
+                return written == "written"
             if self._shown.record(pool_type).create_revision != pool.create_revision:
                 raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 

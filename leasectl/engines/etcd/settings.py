@@ -6,7 +6,7 @@ the settings that it was made by, none comes after it that doesn't heed it.
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Literal
 
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
@@ -27,6 +27,8 @@ from leasectl.engines.etcd.records import encode_settings, parse_settings
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.state.event import Event
 
+Written = Literal["written", "others there", "disturbed"]
+
 
 def write_settings(
     gateway: Gateway,
@@ -35,9 +37,10 @@ def write_settings(
     pool_type: str,
     settings: PoolSettings,
     *,
+    seen: PoolSettings | None,
     tell: Callable[[PoolSettings], Event],
-) -> bool:
-    """Write settings, if everything is as it was seen.
+) -> Written:
+    """Write settings, if nobody disturbs it.
 
     Who has risen by others is put back, and rises by these; what is owed has to be paid at the
     new pace, and nobody has counted that yet.
@@ -48,10 +51,12 @@ def write_settings(
         events: Of which there is one.
         pool_type: Of the pool.
         settings: What to write.
+        seen: What they are made of; None for whatever there is.
         tell: That, as an event, by what was there before.
 
     Returns:
-        Whether that is done; not when anything has changed, or there is no such pool.
+        What came of it: they are written; they are others than were seen; or it is to be tried
+        again, as anything has changed meanwhile, or there is no such pool.
     """
     reading = gateway.read(
         read(keys.pool(pool_type)),
@@ -62,8 +67,10 @@ def write_settings(
     )
     pool, before, pace, tickets, ranks = reading.answers
     if pool.first is None or pool.first.value:
-        return False
+        return "disturbed"
     earlier = NO_SETTINGS if before.first is None else parse_settings(before.first)
+    if seen not in (None, earlier):
+        return "others there"
     is_ageing_new = earlier.aging_seconds != settings.aging_seconds
     spans = (keys.ranks(pool_type),) if is_ageing_new else ()
     then = [put(keys.settings(pool_type), encode_settings(settings))]
@@ -85,8 +92,9 @@ def write_settings(
             events=[tell(earlier)],
         )
     except EtcdLeaseGone:  # of somebody who waited
-        return False
-    written = [found.first for found in outcome.answers]
-    return outcome.succeeded or (
-        outcome.repeated and any(kv and kv.value == encode_settings(settings) for kv in written)
+        return "disturbed"
+    there = [found.first for found in outcome.answers]
+    is_done = outcome.succeeded or (
+        outcome.repeated and any(kv and kv.value == encode_settings(settings) for kv in there)
     )
+    return "written" if is_done else "disturbed"

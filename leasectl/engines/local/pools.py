@@ -97,12 +97,17 @@ class LocalPools:
             self._add_resources(pool_type, names)
             self._note("pool made", pool_type, names, pool_made(len(names), settings))
 
-    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+    def change_settings(
+        self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
+    ) -> bool:
         with self._state.transaction():
             self._store.pool(pool_type)
             before = self._settings.of(pool_type)
+            if seen not in (None, before):
+                return False
             self._change_settings(pool_type, settings)
             self._note("pool changed", pool_type, (), settings_changed(before, settings))
+            return True
 
     def _change_settings(self, pool_type: str, settings: PoolSettings) -> None:
         self._settings.change(pool_type, settings)

@@ -45,12 +45,17 @@ class MemoryPools:
             self._store.add(pool, names)
             self._store.events.changed("pool made", pool, names, pool_made(len(names), settings))
 
-    def change_settings(self, pool_type: str, settings: PoolSettings) -> None:
+    def change_settings(
+        self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
+    ) -> bool:
         with self._store.lock:
             pool = self._store.pool(pool_type)
             before = pool.settings
+            if seen not in (None, before):
+                return False
             pool.change(settings)
             self._store.events.changed("pool changed", pool, (), settings_changed(before, settings))
+            return True
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from leasectl.engines.facts import Pool, Resource
+from leasectl.engines.facts import Pool, PoolSettings, Resource
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Lease, Request
-from leasectl.pools.changes import PoolChange, carry_out, plan
+from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
+from leasectl.pools.settings import SettingsChange, changed
 from leasectl.system.clock import Clock
 
 LEASE = Lease("", 1, 1, 1, "somebody", 0.0, 0.0, None, 0, ())
@@ -89,6 +90,44 @@ class TestCountedPools:
             planned(CountedPool("T", 1, 1), pool("U", "T--00"))
         with pytest.raises(InvalidRequest, match='"T--00", which the file lists in pool "U"; '):
             plan([CountedPool("T", 1, 1), NamedPool("U", ("T--00",))], [])
+
+
+class OthersToo(MemoryPools):
+    """Whenever somebody has looked, somebody else changes what isn't as it is to be, in turn.
+
+    Args:
+        store: Of the pools.
+        changes: What others change.
+    """
+
+    def __init__(self, store: MemoryStore, *changes: SettingsChange) -> None:
+        super().__init__(store)
+        self._changes = list(changes)
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+        found = super().pools(pool_type, expiries=expiries)
+        if self._changes:
+            (before,) = (each.settings for each in found)
+            super().change_settings("T", changed(before, self._changes.pop(0)))
+        return found
+
+
+class TestTwoAtOnce:
+    def test_of_changed_settings_none_is_lost(self) -> None:
+        store = MemoryStore(clock=Clock(), lost=lambda key, names: None)
+        MemoryPools(store).create_pool("T", ["T--00"])
+        pools = OthersToo(store, SettingsChange(pace_seconds=20.0), SettingsChange(burst=2))
+        seen, after = change_settings(pools, "T", SettingsChange(aging_seconds=1800.0))
+        assert (seen, after) == (PoolSettings(20.0, 2, 0.0), PoolSettings(20.0, 2, 1800.0))
+        assert pools.pools("T")[0].settings == after
+
+    def test_nor_where_a_file_says_them(self) -> None:
+        store = MemoryStore(clock=Clock(), lost=lambda key, names: None)
+        MemoryPools(store).create_pool("T", ["T--00"])
+        pools = OthersToo(store, SettingsChange(pace_seconds=20.0), SettingsChange(burst=2))
+        wanted = NamedPool("T", ("T--00",), settings=SettingsChange(aging_seconds=1800.0))
+        carry_out(plan([wanted], pools.pools()), pools)
+        assert pools.pools("T")[0].settings == PoolSettings(20.0, 2, 1800.0)
 
 
 class TestCarryingOut:
