@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.sweeping import EVERY_KILL
 from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.hosts import hosts as hosts
 from tests.kit.marks import marked_below, once_below
+from tests.kit.sizes import EVERY_KILL
 
 _mark_once = once_below(__file__)
 # A sweep takes most of a minute, and several beside others on a busy machine; all of one for long.

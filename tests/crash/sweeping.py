@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from tests.kit.forking import ending, fork, leasectl
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import kill_at
+from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
 
 CAPACITY = 3
@@ -30,7 +30,6 @@ CAPACITY = 3
 # how many calls a command makes depends on how long it waits.
 UNHARMED = 3
 LONGEST_SWEEP = 3000
-EVERY_KILL = bool(os.environ.get("LEASECTL_TEST_EVERY_KILL"))
 
 
 class Sweep:

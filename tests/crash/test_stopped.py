@@ -29,11 +29,11 @@ from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
 from leasectl.system.clock import boottime_seconds
 from tests.crash.contenders import Choose, Participant, contention
-from tests.crash.sweeping import EVERY_KILL
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import kill_at
+from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli, ManualClock, eventually
 
 pytestmark = pytest.mark.once

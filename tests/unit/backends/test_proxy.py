@@ -21,6 +21,7 @@ from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.faults.history import names_in_handles
 from tests.kit.faults.process import FaultProxy
 from tests.kit.journal import NoJournal
+from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
 
 
@@ -505,7 +506,7 @@ class TestReleases:
         assert accounted_for(cli, proxy)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(9 if FULL_SIZE else 1))
 def test_of_many_clients_and_faults_nothing_is_left(
     cli: Cli, fault_proxy: StartFaultProxy, seed: int
 ) -> None:

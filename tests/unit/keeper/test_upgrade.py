@@ -22,6 +22,7 @@ from leasectl.model import whole
 from leasectl.state import keeper_process
 from leasectl.state.database import SCHEMA_VERSION
 from tests.kit.invariants import broken_invariants
+from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli, Started, clean_environment, eventually
 
 # It says what it says on any Python.
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.once
 
 # The last commit that wrote schema 2.
 BEFORE = "5d7c4bb"
-STRIDE = 7 if os.environ.get("LEASECTL_TEST_EVERY_KILL") else 67
+STRIDE = 7 if EVERY_KILL else 101
 REPOSITORY = Path(__file__).parents[3]
 HERE = Path(leasectl.__file__).parent
 # Counts from when the state directory is opened; what is imported until then changes nothing.

@@ -48,8 +48,11 @@ def mutate(root: Path, *options: str, tests: str = "test_it.py") -> tuple[int, s
     return done.returncode, done.stdout + done.stderr
 
 
-def test_it_tells_who_was_killed_and_shows_who_survived(root: Path) -> None:
-    code, out = mutate(root, "--jobs", "2", "--limit", "10")
+def test_it_tells_who_was_killed_and_shows_who_survived_also_again_by_better_tests(
+    root: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    code, out = mutate(root, "--jobs", "2", "--limit", "10", "--log", str(log))
     assert code == 1
     verdicts = re.findall(r"^\d+: (\w+), [\d.]+ s, pkg/it.py:\d+: (.+)$", out, re.MULTILINE)
     assert {text: verdict for verdict, text in verdicts} == {
@@ -63,12 +66,19 @@ def test_it_tells_who_was_killed_and_shows_who_survived(root: Path) -> None:
     assert "3 of 6 killed, 0 of them by the time limit" in out
     assert '-    said.append("hello")\n+    pass\n' in out
     assert (root / "pkg" / "it.py").read_text() == MODULE
+    better = TESTS + "    said = []\n    greet(20, said)\n    assert said == ['hello']\n"
+    (root / "test_it.py").write_text(better)
+    code, out = mutate(root, "--jobs", "2", "--again", str(log))
+    assert "3 mutants, 3 to be judged" in out
+    assert (code, out.splitlines()[-1].split(",")[0]) == (1, "1 of 3 killed")
 
 
 def test_who_hangs_has_been_noticed(root: Path) -> None:
     (root / "test_it.py").write_text(TESTS.replace("20", "0"))
+    waits = MODULE.replace("        pass", "        time.sleep(9)")  # costs nobody else's time
+    (root / "pkg" / "it.py").write_text(f"import time\n\n{waits}")
     code, out = mutate(root, "--limit", "3", "--jobs", "2")
-    told = re.fullmatch(r"5 of 6 killed, (\d) of them by the time limit", out.splitlines()[-1])
+    told = re.fullmatch(r"5 of 8 killed, (\d) of them by the time limit", out.splitlines()[-1])
     # On a busy machine one that doesn't hang may take as long.
     assert code == 1 and told is not None and int(told[1]) >= 2
 
@@ -85,16 +95,6 @@ def test_it_goes_on_where_it_was_and_picks_by_the_seed(root: Path, tmp_path: Pat
     assert len(log.read_text().splitlines()) == 1
     _, more = mutate(root, *options, "2")
     assert "2 mutants, 1 to be judged" in more
-
-
-def test_survivors_can_be_judged_again_by_better_tests(root: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    mutate(root, "--jobs", "2", "--log", str(log))
-    better = TESTS + "    said = []\n    greet(20, said)\n    assert said == ['hello']\n"
-    (root / "test_it.py").write_text(better)
-    code, out = mutate(root, "--jobs", "2", "--again", str(log))
-    assert "3 mutants, 3 to be judged" in out
-    assert (code, out.splitlines()[-1].split(",")[0]) == (1, "1 of 3 killed")
 
 
 def test_tests_that_fail_anyway_judge_nothing(root: Path) -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+# What is written is the same on every Python.
+pytestmark = pytest.mark.once
+
 TEXT = (Path(__file__).parents[3] / "docs" / "decisions.md").read_text(encoding="utf-8")
 TITLES = re.findall(r"^## \d{4}-\d\d-\d\d: (.+)$", TEXT, re.MULTILINE)
 INDEX = re.findall(

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import leasectl
+
+# What is written is the same on every Python.
+pytestmark = pytest.mark.once
 
 PACKAGE = Path(leasectl.__file__).parent
 MAP = Path(__file__).parents[3] / "docs" / "house.md"

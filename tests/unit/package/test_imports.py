@@ -13,6 +13,8 @@ import pytest
 import leasectl
 from tests.kit.support import Cli, clean_environment
 
+# What is written is the same on every Python.
+once = pytest.mark.once
 PACKAGE = Path(leasectl.__file__).parent
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
@@ -90,7 +92,7 @@ def against_the_plan(module: str, source: str) -> list[str]:
     return [imported for imported in own_imports(source) if room_of(imported) not in allowed]
 
 
-@pytest.mark.once  # the source is the same on every Python
+@once
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_imports_point_one_way(path: Path) -> None:
     module = module_name(path)
@@ -98,10 +100,12 @@ def test_imports_point_one_way(path: Path) -> None:
     assert against_the_plan(module, path.read_text(encoding="utf-8")) == []
 
 
+@once
 def test_the_plan_has_no_room_that_is_not_there() -> None:
     assert {room_of(module_name(path)) for path in MODULES} | {"shell"} == set(MAY_IMPORT)
 
 
+@once
 @pytest.mark.parametrize(
     ("module", "source"),
     [
@@ -120,6 +124,7 @@ def test_an_import_that_points_the_wrong_way_would_be_noticed(module: str, sourc
     assert len(against_the_plan(module, source)) == 1
 
 
+@once
 def test_no_two_modules_import_each_other() -> None:
     imports = {
         module_name(path): set(own_imports(path.read_text(encoding="utf-8"))) for path in MODULES
@@ -134,7 +139,7 @@ def test_no_two_modules_import_each_other() -> None:
         assert module not in reached
 
 
-@pytest.mark.once  # the source is the same on every Python
+@once
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path) -> None:
     module = module_name(path)

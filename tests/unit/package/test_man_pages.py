@@ -16,7 +16,7 @@ import pytest
 from leasectl.cli.app import ENVIRONMENT, TOLD
 from leasectl.errors import EXIT_CODES
 
-pytestmark = pytest.mark.once  # they are the same on every Python
+once = pytest.mark.once  # they are the same on every Python
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "man_pages.py"))
@@ -33,6 +33,7 @@ def plain(page: str) -> str:
     return " ".join(text.split())
 
 
+@once
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_a_page_says_what_help_says(name: str) -> None:
     ctx = CONTEXTS[name]
@@ -49,6 +50,7 @@ def test_a_page_says_what_help_says(name: str) -> None:
     assert requests <= REQUESTS
 
 
+@once
 def test_the_first_page_has_the_variables_and_the_exit_codes() -> None:
     said = plain(SCRIPT["page"](CONTEXTS["leasectl"]))
     for term, meaning in (*ENVIRONMENT, *TOLD, *EXIT_CODES):
@@ -56,11 +58,13 @@ def test_the_first_page_has_the_variables_and_the_exit_codes() -> None:
     assert ".BR leasectl-run (1)" in said
 
 
+@once
 def test_what_looks_like_a_request_is_none() -> None:
     assert SCRIPT["escaped"](".so /etc/passwd") == "\\&.so /etc/passwd"
     assert SCRIPT["escaped"]("a \\n -x") == "a \\en \\-x"
 
 
+@once
 @pytest.mark.skipif(shutil.which("groff") is None, reason="there is no groff to read them with")
 def test_groff_has_nothing_to_say_of_them(tmp_path: Path) -> None:
     pages = SCRIPT["write_pages"](tmp_path)

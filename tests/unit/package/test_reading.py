@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# What is written is the same on every Python.
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[3]
 READING = ROOT / "docs" / "reading.md"
 # A step names a file of the package and what to read in it: `leasectl/x/y.py`: `Class.method`

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import leasectl
+
+# What is written is the same on every Python.
+pytestmark = pytest.mark.once
 
 PACKAGE = Path(leasectl.__file__).parent
 WORDS = Path(__file__).parents[3] / "docs" / "words.md"
@@ -41,6 +45,20 @@ def names_of(path: Path) -> list[str]:
 
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+@cache
+def classes() -> dict[str, set[str]]:
+    """The modules that define a class of a name, an underline before it left out."""
+    found: dict[str, set[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                where = path.relative_to(PACKAGE.parent).as_posix()
+                found.setdefault(node.name.lstrip("_"), set()).add(where)
+    return found
+
+
 UNUSED = {word for word, _ in rows("Words that no name has")}
 
 
@@ -57,13 +75,7 @@ def test_a_word_that_was_given_up_would_be_noticed() -> None:
 
 @pytest.mark.parametrize(("word", "where"), rows("Words that only one name has"))
 def test_a_word_for_one_thing_is_one_class(word: str, where: str) -> None:
-    having = {
-        path.relative_to(PACKAGE.parent).as_posix()
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef) and node.name.lstrip("_") == word
-    }
-    (path,) = having
+    (path,) = classes()[word]
     assert path.startswith(where.strip("`"))
 
 

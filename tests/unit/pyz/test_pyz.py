@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from email.parser import BytesParser
 from functools import cache
 from pathlib import Path
+from typing import Callable
 
 import pytest
 from packaging.requirements import Requirement
@@ -31,6 +32,7 @@ from packaging.utils import canonicalize_name
 import leasectl
 from leasectl.pyz import unpack
 from leasectl.pyz.unpack import LEFT_OVER, LOCK_NAME, UNPACKED
+from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, Finished, eventually
 
 ROOT = Path(__file__).parents[3]
@@ -125,10 +127,29 @@ def pyz(archive: Path, state_dir: Path, tmp_path: Path) -> Iterator[Pyz]:
     pyz.close()
 
 
+@pytest.fixture(scope="session")
+def started_before(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> StartedBefore:
+    """Gives a command what a first start leaves, which takes longer than most commands do."""
+    made: dict[str, Path] = {}
+
+    def start(pyz: Pyz) -> None:
+        if pyz.python not in made:
+            folder = tmp_path_factory.mktemp("started")
+            once = Pyz(folder / "state", folder, archive=archive, python=pyz.python)
+            once.ok("--version")
+            made[pyz.python] = once.private
+        shutil.copytree(made[pyz.python], pyz.private)
+
+    return start
+
+
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     """What would show that anything in a folder was written."""
     found = {path: path.lstat() for path in folder.rglob("*")}
     return {str(path): (each.st_mtime_ns, each.st_ino) for path, each in found.items()}
+
+
+StartedBefore = Callable[[Pyz], None]
 
 
 class TestWhatIsInIt:
@@ -138,7 +159,8 @@ class TestWhatIsInIt:
         for name in ("leasectl", "scripts"):
             shutil.copytree(ROOT / name, elsewhere / name, copy_function=shutil.copyfile)
         shutil.copyfile(ROOT / "LICENSE", elsewhere / "LICENSE")
-        for version in VERSIONS:
+        # Those between are no more other than these two.
+        for version in VERSIONS if FULL_SIZE else (VERSIONS[0], VERSIONS[-1]):
             output = tmp_path / version / "renamed"
             python = found_python(version)
             if python is None:
@@ -162,12 +184,14 @@ class TestWhatIsInIt:
         packed = set(zipfile.ZipFile(archive).namelist())
         assert wanted - packed == {start, *server}
 
-    def test_it_says_that_it_cannot_serve(self, pyz: Pyz) -> None:
+    def test_it_says_that_it_cannot_serve(self, pyz: Pyz, started_before: StartedBefore) -> None:
+        started_before(pyz)
         finished = pyz("serve")
         assert (finished.code, finished.out) == (64, "")
         assert "serve needs starlette and uvicorn, which leasectl.pyz can't use" in finished.err
 
-    def test_it_says_that_it_cannot_plot(self, pyz: Pyz) -> None:
+    def test_it_says_that_it_cannot_plot(self, pyz: Pyz, started_before: StartedBefore) -> None:
+        started_before(pyz)
         finished = pyz("stats", "--plot", "T.svg")
         assert (finished.code, finished.out) == (64, "")
         assert "--plot needs matplotlib, which leasectl.pyz can't use; use an installed" in (
@@ -269,7 +293,10 @@ class TestOnEveryPython:
             pytest.skip(f"no Python {version} on this machine")
         pyz.python = python
 
-    def test_it_takes_holds_and_gives_back_a_lease(self, pyz: Pyz) -> None:
+    def test_it_takes_holds_and_gives_back_a_lease(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         pyz.ok("pool", "create", "T", "--count", "1")
         handle = pyz.ok("acquire", "-t", "T").strip()
         assert pyz.ok("cat", "--handle", handle) == "T--00\n"
@@ -286,8 +313,10 @@ class TestOnEveryPython:
         pyz.ok("acquire", "-t", "T", PYTHONDONTWRITEBYTECODE=None)
         assert snapshot(pyz.private) == before
 
-    def test_every_dependency_can_be_imported_from_it(self, pyz: Pyz) -> None:
-        pyz.ok("--version")
+    def test_every_dependency_can_be_imported_from_it(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         names = ("click", "filelock", "httpx", "httpcore", "tenacity", "anyio", "certifi", "idna")
         script = (
             f"import importlib, sys; sys.path.insert(0, {str(pyz.folder)!r})\n"
@@ -298,7 +327,10 @@ class TestOnEveryPython:
         assert (finished.code, finished.err) == (0, "")
         assert all(path.startswith(str(pyz.folder)) for path in finished.out.splitlines())
 
-    def test_it_applies_pools_from_json_and_says_that_it_reads_no_yaml(self, pyz: Pyz) -> None:
+    def test_it_applies_pools_from_json_and_says_that_it_reads_no_yaml(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         path = pyz.cwd / "pools"
         path.write_text('{"resources": [{"type": "T", "names": ["a"]}]}')
         pyz.ok("pool", "apply", "-f", str(path))
@@ -309,7 +341,10 @@ class TestOnEveryPython:
         assert "PyYAML" in finished.err and "JSON" in finished.err
         assert pyz.query("SELECT name FROM resource") == [("a",)]
 
-    def test_isolated_mode_and_hostile_variables_change_nothing(self, pyz: Pyz) -> None:
+    def test_isolated_mode_and_hostile_variables_change_nothing(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         pyz.pool("T")
         library = output_of([pyz.python, "-c", "import os; print(os.path.dirname(os.__file__))"])
         pyz.env.update(
@@ -368,8 +403,9 @@ class TestWhereItLies:
         assert sorted(path.name for path in mounted.iterdir()) == ["..data", "leasectl.pyz"]
 
     def test_messages_and_completion_are_those_of_the_installed_command(
-        self, pyz: Pyz, cli: Cli
+        self, pyz: Pyz, cli: Cli, started_before: StartedBefore
     ) -> None:
+        started_before(pyz)
         for args in (["acquire", "--count", "x"], ["nonsense"], ["--help"], ["run", "--help"]):
             assert pyz(*args) == cli(*args)
         for args in (["completion", "bash"], ["init", "bash"]):
@@ -417,7 +453,7 @@ class TestWhereItLies:
 
 class TestTheUnpackedFolder:
     def test_many_first_starts_at_once_make_one(self, pyz: Pyz) -> None:
-        started = [pyz.start("--version") for _ in range(32)]
+        started = [pyz.start("--version") for _ in range(32 if FULL_SIZE else 12)]
         for each in started:
             finished = each.finish(timeout=60)
             assert (finished.code, finished.err) == (0, "")

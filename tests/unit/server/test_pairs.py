@@ -1,4 +1,7 @@
-"""Many clients, a server, and a network that loses one request in five."""
+"""Many clients, a server, and a network that loses one request in five.
+
+In CI they are fewer; LEASECTL_TEST_FULL_SIZE=1 has 512 pairs from 32 processes.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,11 @@ from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.forking import end_all, ending, fork, leasectl
 from tests.kit.loading import load_everything
 from tests.kit.serving import Serve, held, waiting
+from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
 
-PROCESSES, ROUNDS = 32, 16  # 512 pairs
+PROCESSES, ROUNDS = (32, 16) if FULL_SIZE else (16, 9)
+PAIRS = PROCESSES * ROUNDS
 FAULTS = "reset-before|reset-after|half|garbage|not-json|500|delay|drip|close-keepalive rate=0.2"
 
 
@@ -69,10 +74,10 @@ class _Client:
 
 
 @pytest.mark.timeout(300)
-def test_500_pairs_from_32_processes_lose_nothing_whatever_the_network_loses(
+def test_many_pairs_of_many_processes_lose_nothing_whatever_the_network_loses(
     cli: Cli, serve: Serve, fault_proxy: StartFaultProxy, tmp_path: Path
 ) -> None:
-    cli.pool("T", *(f"T--{number}" for number in range(16)))
+    cli.pool("T", *(f"T--{number}" for number in range(PROCESSES // 2)))
     server = serve()
     relay = fault_proxy(upstream=server.url, faults=(FAULTS,))
     load_everything()
@@ -105,4 +110,4 @@ def test_500_pairs_from_32_processes_lose_nothing_whatever_the_network_loses(
     # The faults were there, and most of the pairs came about all the same.
     faulty = [each for each in history.of("request") if each["fault"] is not None]
     assert len(faulty) > len(history.of("request")) / 8
-    assert clients_said.count("pair") >= 500
+    assert clients_said.count("pair") >= PAIRS * 0.95

@@ -10,6 +10,7 @@ import pytest
 
 from tests.kit.faults.raw_client import RawClient
 from tests.kit.serving import Serve, Serving, held, states, waiting
+from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
 
 
@@ -170,8 +171,8 @@ def test_what_a_killed_holder_had_is_handed_on(shared: Serving, single: str) -> 
 
 
 @pytest.mark.timeout(100)
-def test_2000_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:
-    count = 2000
+def test_many_waiting_clients_cost_coroutines(cli: Cli, serve: Serve) -> None:
+    count = 2000 if FULL_SIZE else 600
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard < 3 * count:
         pytest.skip(f"needs {3 * count} open files, and {hard} are allowed")
