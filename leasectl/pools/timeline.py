@@ -90,6 +90,8 @@ class Timeline:
         self.completion: float | None = None
         self._open_holds: dict[str, float] = {}
         self._open_waits: dict[tuple[str, int], tuple[int, float]] = {}
+        # What was open when the pool was deleted: on a server some events of its end come later.
+        self._gone: set[str | tuple[str, int]] = set()
         self._changes: list[Event] = []
         self._present: Present | None = None
 
@@ -116,6 +118,8 @@ class Timeline:
             self.lost.extend([event.time] * max(1, len(event.names)))
         else:
             self._changes.append(event)
+            if kind in ("pool deleted", "pool made"):
+                self._end_all(event.time)
 
     def settle(self, present: Present) -> None:
         """Believe the pool where its events don't say how things stand now.
@@ -185,15 +189,26 @@ class Timeline:
             if since is not None:  # whatever ended that: one resource has one holder
                 self.held.add(since, at)
             self._open_holds[name] = at
+            self._gone.discard(name)
 
     def _end_wait(self, event: Event) -> float:
         """Note how long somebody waited; the seconds."""
         at, told = event.time, event.wait_seconds
         queued = self._open_waits.pop(_waiter(event), None)
         begin = queued[1] if queued is not None else at - max(0.0, told or 0.0)
-        self.waiting.add(begin, at)
+        if queued is not None or _waiter(event) not in self._gone:
+            self.waiting.add(begin, at)
         self._arrive(min(begin, at))
         return max(0.0, at - begin if told is None else told)
+
+    def _end_all(self, at: float) -> None:
+        """Nobody holds or waits in a pool that is gone, or new, whatever wasn't written of it."""
+        for since in self._open_holds.values():
+            self.held.add(since, at)
+        for _, since in self._open_waits.values():
+            self.waiting.add(since, at)
+        self._gone = {*self._open_holds, *self._open_waits}
+        self._open_holds, self._open_waits = {}, {}
 
     def _end(self, event: Event) -> None:
         at, told = event.time, event.hold_seconds
@@ -201,7 +216,8 @@ class Timeline:
             since = self._open_holds.pop(name, None)
             if since is None:
                 since = at - max(0.0, told or 0.0)
-            self.held.add(since, at)
+            if name not in self._gone:
+                self.held.add(since, at)
             self.ended.append(at)
             self.holds.append(max(0.0, at - since if told is None else told))
             if event.by == "guard":
@@ -234,7 +250,10 @@ def _capacities(changes: Sequence[Event], there: int, at: float) -> list[tuple[f
     steps: list[tuple[float, int]] = []
     for change in reversed(changes[:known]):
         steps.append((change.time, before))
-        before = 0 if change.kind == "pool made" else max(0, before - gained(change))
+        if change.kind == "pool deleted":
+            before = change.count
+        else:
+            before = 0 if change.kind == "pool made" else max(0, before - gained(change))
     steps.append((-math.inf, before))
     steps.reverse()
     after = there

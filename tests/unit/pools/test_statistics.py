@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from leasectl.engines.event_words import got_instead, resources_added, resources_removed
-from leasectl.engines.facts import Pool, Resource
+from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.model import Lease
 from leasectl.pools.series import series_of
 from leasectl.pools.statistics import Spread, Window, percentile, spread, starts_within, statistics
@@ -290,6 +290,55 @@ def test_a_pool_that_was_deleted_had_what_went_with_it(log: Log) -> None:
     log.resize(50, 1)
     log.pool(150, -2)
     assert capacities(log) == (1.0, 2.0, 2.0, 0.0)
+
+
+def held_and_waiting(log: Log, there: Pool | None = None) -> tuple[object, ...]:
+    """In four steps of 50 s, and at the end; if the pool is there, as it was then."""
+    timeline = log.timeline()
+    if there is not None:
+        timeline.settle(present_of(there, START + 200))
+    drawn = series_of(timeline, window(0, 200), steps=4)
+    found = statistics(log.events, window(None, 200), there and present_of(there, START + 200))
+    return drawn.held, drawn.waiting, found.held, found.waiting
+
+
+@pytest.mark.parametrize("told", ["nothing", "before", "afterwards"])
+def test_nobody_holds_or_waits_in_a_pool_that_is_gone(log: Log, told: str) -> None:
+    log.pool(0, 2)
+    log.grant(0, "a", "T--00", "T--01")
+    log.queue(50, "b")
+    if told == "afterwards":  # as etcd has it
+        log.pool(100, -2)
+    if told != "nothing":
+        log.release(100, "a", "T--00", "T--01", hold=100.0, by="removal")
+        log.add(100, "gave up", handle="b", acquisition=1, wait_seconds=50.0)
+    if told != "afterwards":
+        log.pool(100, -2)
+    was = ((2.0, 2.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), 0, 0)
+    assert held_and_waiting(log) == was
+    assert statistics(log.events, window(None, 200)).utilisation == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_new_pool_of_the_same_name_begins_with_nothing(log: Log, is_told: bool) -> None:
+    log.pool(0, 4)
+    log.grant(0, "a", "r1", "r2")
+    log.add(50, "queued", ticket=1)
+    if is_told:
+        log.pool(100, -4)
+    log.pool(100, 1)
+    log.add(150, "queued", ticket=1)
+    log.grant(150, "b", "r1")
+    there = Pool("T", (Resource("r1", lease(150)),), (QueueEntry(1, "h", 1, START + 150, "k"),))
+    assert held_and_waiting(log, there) == ((2.0, 2.0, 0.0, 1.0), (0.0, 1.0, 0.0, 1.0), 1, 1)
+    if is_told:
+        assert capacities(log, 1) == (4.0, 4.0, 1.0, 1.0)
+
+
+def test_what_was_not_told_of_a_pool_does_not_add_to_what_went_with_it(log: Log) -> None:
+    log.resize(0, 1)
+    log.pool(100, -2)
+    assert capacities(log, 3) == (2.0, 2.0, 3.0, 3.0)  # whoever made it wrote nothing
 
 
 def test_a_pool_that_was_made_in_the_window_had_no_capacity_before(log: Log) -> None:
