@@ -193,11 +193,6 @@ class LocalOrder(Generic[Found]):
         """Tell whether a time has come; None is never."""
         return then is not None and self._now >= then
 
-    def free_name(self) -> list[str]:
-        """The name of something that is free, if anything is."""
-        sql = "SELECT name FROM resource WHERE type = ? AND owner IS NULL LIMIT 1"
-        return [row["name"] for row in self._state.query(sql, self._type)]
-
     def _divide(self, ticket: Found, place: Rank, priority: int) -> float:
         """When those of a priority were queued of which the earlier are better than a place.
 

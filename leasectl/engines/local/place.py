@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from leasectl.engines.local.order import Rank
 from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.system.clock import earliest
+
+# A grant makes the first larger, and what becomes free without one the second.
+_FREE = (
+    "SELECT last_grant, (SELECT count(*) FROM resource WHERE resource.type = pool.type "
+    "AND owner IS NULL) AS free FROM pool WHERE type = ?"
+)
+_IS_FREE = "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL"
 
 
 class LocalPlace:
@@ -26,6 +34,7 @@ class LocalPlace:
         self._type = pool_type
         self._rank = Rank(0, number)  # at the last look; so it is as long as all are alike
         self._overtakes_at: float | None = None
+        self._passed_on: tuple[int, int, list[str]] | None = None  # what it has told of last
 
     def keep(
         self, ticket: Waiting, others: Sequence[Waiting], *, is_new: bool, is_head: bool
@@ -48,9 +57,37 @@ class LocalPlace:
             # Also who was woken by the first of several that have passed others at one instant.
             self._queues.wake_behind(self._type, ticket)
             self._queues.wake_behind(self._type, ticket, place=self._rank)
-        elif not is_head:
-            # Who was woken instead of the best, by an older version: that goes by numbers.
-            self._queues.wake_for(self._type, order.free_name())
+        if not is_new and not is_head:
+            self._pass_on()
         self._rank = order.rank(ticket)
         self._overtakes_at = earliest(*(order.overtakes_at(ticket, each) for each in others))
         return self._overtakes_at
+
+    def _pass_on(self) -> None:
+        """Wake who may have something to claim: an older version goes by numbers, and may have
+        woken this one in their stead.
+
+        Of the same only once: whoever waits in several queues would wake in one who wakes it in
+        another, and that without end.
+        """
+        ((last_grant, free),) = self._queues.state.query(_FREE, self._type)
+        called = self._called() if free else []
+        if called and self._passed_on != (last_grant, free, called):
+            self._queues.call(called)
+        self._passed_on = last_grant, free, called
+
+    def _called(self) -> list[str]:
+        """The pipes of the best for each name that is free, and of the best for any."""
+        called: dict[str | None, str] = {}
+        with closing(self._queues.in_order(self._type)) as tickets:
+            for each in tickets:
+                if each.suspended or each.name in called:
+                    continue
+                if each.name is None or self._is_free(each.name):
+                    called[each.name] = each.pipe
+                if each.name is None:
+                    break
+        return list(called.values())
+
+    def _is_free(self, name: str) -> bool:
+        return bool(self._queues.state.query(_IS_FREE, name, self._type))

@@ -276,7 +276,7 @@ class LocalQueues:
                 left = {name for name in left if not each.could_use(name)}
                 if not left:
                     break
-        self._call(called)
+        self.call(called)
 
     def wake_behind(
         self,
@@ -314,19 +314,19 @@ class LocalQueues:
                 if each.name is None:
                     break
         pipes = list(called.values())
-        self._call(pipes) if is_more_free else self.wake(pipes)
+        self.call(pipes) if is_more_free else self.wake(pipes)
 
     def wake_all(self, pool_type: str) -> None:
         """Wake all waiters of a pool."""
         rows = self.state.query("SELECT pipe FROM ticket WHERE type = ?", pool_type)
-        self._call([row["pipe"] for row in rows])
+        self.call([row["pipe"] for row in rows])
 
     def wake(self, pipes: Iterable[str]) -> None:
         """Wake waiters by the names of their pipes."""
         for pipe in pipes:
             self.state.wake(self.state.waiter_pipe(pipe))
 
-    def _call(self, pipes: Sequence[str]) -> None:
+    def call(self, pipes: Sequence[str]) -> None:
         """Wake waiters that may have something to claim, and somebody to see that they come."""
         self.wake(pipes)
         if pipes:

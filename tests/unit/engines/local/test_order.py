@@ -183,6 +183,47 @@ class TestWaking:
         group.close()
         behind.close()
 
+    def test_so_does_one_that_has_aged_since_it_looked(self, desk: Desk, woken: set[str]) -> None:
+        desk.age()
+        assert self.look(desk, desk.wait(count=2)).leases is not None
+        best, behind = self.wait_in_vain(desk, 1), self.wait_in_vain(desk, 0)
+        desk.time.advance(AGING)  # they are as they were to each other
+        with desk.engine.atomic():
+            desk.engine.free("h1")
+        woken.clear()
+        assert self.look(desk, behind).is_behind
+        assert woken >= {desk.ticket(2).pipe}
+        best.close()
+        behind.close()
+
+    def test_all_are_woken_so_that_wait_for_a_name_that_is_free(
+        self, desk: Desk, woken: set[str]
+    ) -> None:
+        named = desk.wait(1, name="b")
+        assert self.look(desk, desk.wait(0, count=1)).leases is not None
+        group, behind = self.wait_in_vain(desk, 0, count=2), self.wait_in_vain(desk, -1)
+        woken.clear()
+        assert self.look(desk, behind).is_behind
+        assert woken >= {desk.ticket(1).pipe, desk.ticket(3).pipe}
+        for waiter in (named, group, behind):
+            waiter.close()
+
+    def test_of_the_same_it_is_told_once(self, desk: Desk, woken: set[str]) -> None:
+        assert self.look(desk, desk.wait()).leases is not None
+        desk.pools.add_resources("T", ["c"])
+        group, behind = self.wait_in_vain(desk, 1, count=3), self.wait_in_vain(desk, 0)
+        self.look(desk, behind)
+        woken.clear()
+        self.look(desk, behind)
+        assert desk.ticket(2).pipe not in woken
+        with desk.engine.atomic():
+            desk.engine.free("h1")
+        woken.clear()
+        self.look(desk, behind)
+        assert desk.ticket(2).pipe in woken
+        group.close()
+        behind.close()
+
     def test_where_there_is_a_pace_one_for_a_name_lets_those_for_others_go_on(
         self, desk: Desk, woken: set[str]
     ) -> None:
