@@ -157,6 +157,9 @@ def main() -> NoReturn:
         sys.stderr.flush()
     except OSError:
         code = code or 1
+    afterwards = sys.modules.get("leasectl.system.afterwards")
+    if afterwards is not None:  # most commands leave nothing, and are spared the import
+        afterwards.finish()
     # Nothing is left to be done at exit, and tearing the interpreter down takes longer than
     # most commands do.
     os._exit(code)

@@ -20,6 +20,7 @@ from leasectl.model import Process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.event import parse_kept
+from leasectl.system import afterwards
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
@@ -41,6 +42,7 @@ def main(directory: str, *, kept_events: str = "") -> None:
     """
     os.umask(0o077)
     _allow_many_files()
+    afterwards.go_on()
     signals = _Signals()
     state = State.open(directory)
     if keeper_process.running(state) != this_process():

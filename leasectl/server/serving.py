@@ -28,6 +28,7 @@ from leasectl.server.page.live import Live
 from leasectl.server.page.routes import Page
 from leasectl.server.page.sign_in import SignIn
 from leasectl.server.served_leases import ServedLeases
+from leasectl.system import afterwards
 from leasectl.system.clock import Clock
 
 BACKLOG = 4096
@@ -103,6 +104,7 @@ def serve(
     """
     # Its warnings are of writing to clients that are gone, which is told to whom it concerns.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    afterwards.go_on()
     clock, meter = Clock(), Meter()
     notices = Notices(warn, clock=clock)
     watch = KeeperWatch(service, notices)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
@@ -37,7 +37,8 @@ from leasectl.text.fields import MALFORMED, read_text
 # Of what is kept, in time and in number: the more there are, the more exact, and the more often
 # somebody has to make one.
 _BUCKETS = 32
-_SMALLEST = 16  # events
+# Events. What is packed at once is to take a few hundredths of a second.
+_SMALLEST, _LARGEST = 16, 1000
 _DIGITS = 20  # of a name
 _MOST_ENDED_FOR_NUMBER, _MOST_ENDED_FOR_AGE = 8, 2
 
@@ -51,6 +52,7 @@ class Bucket(NamedTuple):
         kept: For how long its events are kept, and how many.
         etcd_lease_id: What its events are attached to; 0 for what can't be written to.
         create_revision: Of the key: all events in the buckets before are older.
+        mod_revision: Of the key.
         previous: The name of the one before it; empty where there was none, or nobody said.
     """
 
@@ -59,6 +61,7 @@ class Bucket(NamedTuple):
     kept: Kept
     etcd_lease_id: int
     create_revision: int
+    mod_revision: int
     previous: str = ""
 
     @property
@@ -74,7 +77,7 @@ class Bucket(NamedTuple):
     @property
     def size(self) -> int:
         """How many events it takes."""
-        return max(self.kept.number // _BUCKETS, _SMALLEST)
+        return min(max(self.kept.number // _BUCKETS, _SMALLEST), _LARGEST)
 
 
 def encode_bucket(name: str, made: float, kept: Kept, *, previous: str = "") -> str:
@@ -100,6 +103,7 @@ def parse_bucket(kv: KeyValue) -> Bucket:
             kept,
             kv.etcd_lease_id,
             kv.create_revision,
+            kv.mod_revision,
             read_text(record.get("previous", "")),
         )
     except MALFORMED as error:
@@ -145,16 +149,18 @@ class EventBuckets:
             read(self._keys.bucket_now()),
             count(own),
             count(events),
+            read_all(self._keys.packs(), keys_only=True),
             read_all(self._keys.buckets()),
         )
-        now, in_it, in_all, all_buckets = outcome.answers
+        now, in_it, unpacked, packs, all_buckets = outcome.answers
         bucket = usable_bucket(now.first)
         if bucket is not None and (now.first != seen or self._has_room(bucket, in_it.count)):
             return now.first
         kept = self._kept or (bucket.kept if bucket else Kept())
         made = self._make(now.first, outcome.revision, kept)
         with contextlib.suppress(LeaseError):  # whoever makes the next goes on
-            self._end_oldest(readable_buckets(all_buckets), kept, in_all.count)
+            packed = packed_numbers(packs)
+            self._end_oldest(readable_buckets(all_buckets), kept, unpacked.count, packed)
         return made
 
     def _has_room(self, bucket: Bucket, number: int) -> bool:
@@ -184,8 +190,18 @@ class EventBuckets:
             return found.first
         return None
 
-    def _end_oldest(self, buckets: Sequence[Bucket], kept: Kept, number: int) -> None:
-        """End buckets that are too many or too old; never the last, to which somebody may write."""
+    def _end_oldest(
+        self, buckets: Sequence[Bucket], kept: Kept, unpacked: int, packed: Mapping[str, int]
+    ) -> None:
+        """End buckets that are too many or too old; never the last, to which somebody may write.
+
+        Args:
+            buckets: All there are, the oldest first.
+            kept: Which events are kept.
+            unpacked: How many there are that aren't packed.
+            packed: How many are packed, by bucket.
+        """
+        number = unpacked + sum(packed.values())
         oldest = [each for each in buckets[:-1] if each.is_usable][:_MOST_ENDED_FOR_NUMBER]
         if not oldest:
             return
@@ -194,12 +210,13 @@ class EventBuckets:
         ).answers
         followers = (each.made for each in buckets[1:])
         for index, (bucket, found, end) in enumerate(zip(oldest, counts, followers)):
-            is_over = number - found.count >= kept.number
+            in_it = found.count + packed.get(bucket.name, 0)
+            is_over = number - in_it >= kept.number
             is_old = index < _MOST_ENDED_FOR_AGE and self._clock.wall() - end > kept.seconds
             if not is_over and not is_old:
                 return
             self._gateway.revoke(bucket.etcd_lease_id)
-            number -= found.count
+            number -= in_it
 
 
 def usable_bucket(kv: KeyValue | None) -> Bucket | None:
@@ -221,3 +238,18 @@ def readable_buckets(found: Found) -> list[Bucket]:
             if bucket.name == name_in(kv):
                 buckets.append(bucket)
     return buckets
+
+
+def packed_numbers(found: Found) -> dict[str, int]:
+    """How many events of a bucket are packed, by its name, as the keys of the packs say it."""
+    numbers = {}
+    for kv in found.items:
+        number = kv.key.rpartition("/")[2]
+        is_one = number.isdecimal() and number.isascii() and len(number) < _DIGITS
+        numbers[packed_bucket(kv)] = int(number) if is_one else 0
+    return numbers
+
+
+def packed_bucket(kv: KeyValue) -> str:
+    """The name of the bucket that a pack is of."""
+    return kv.key.rpartition("/")[0].rpartition("/")[2]

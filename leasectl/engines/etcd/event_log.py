@@ -1,34 +1,26 @@
 """Events in etcd as they are read: bucket by bucket, whose order is that of the events in them.
 
 Nothing is written to a bucket any more once there is another. So whoever reads them one after the
-other has all events in their order, although time goes on meanwhile.
+other has all events in their order, although time goes on meanwhile. What a bucket had as keys is
+one value some time later; it is asked for both at once, as it has its events in one or the other.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Callable, NamedTuple
 
-from leasectl.engines.etcd.event_buckets import Bucket, readable_buckets
-from leasectl.engines.etcd.event_records import last_number_at, parse_event, revision_before
+from leasectl.engines.etcd.event_buckets import Bucket, packed_numbers, readable_buckets
+from leasectl.engines.etcd.event_contents import parts, read_contents, readable_events
+from leasectl.engines.etcd.event_records import last_number_at, revision_before
 from leasectl.engines.etcd.gateway.ahead import asked_ahead
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import (
-    Found,
-    KeyValue,
-    count,
-    read,
-    read_all,
-    read_created_after,
-    read_last_created,
-)
+from leasectl.engines.etcd.gateway.requests import Found, count, read_all, read_last_created
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.records import revision_of
 from leasectl.engines.event_log import EventWatch
-from leasectl.errors import CorruptState
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
 
 # What clocks may differ by, of those who write.
@@ -50,6 +42,20 @@ class Volume(NamedTuple):
 
     number: int
     size_bytes: int
+
+
+class _Listed(NamedTuple):
+    """What there is to read.
+
+    Args:
+        revision: At which it was so.
+        buckets: The oldest first.
+        packed: How many events are packed, by the names of their buckets.
+    """
+
+    revision: int
+    buckets: list[Bucket]
+    packed: dict[str, int]
 
 
 class EtcdEventLog:
@@ -77,91 +83,113 @@ class EtcdEventLog:
         which they were made, with room for clocks that are wrong by an hour.
         """
         seen = revision_before(after)
-        listed = self._gateway.read(read_all(self._keys.buckets()))
-        buckets = readable_buckets(listed.answers[0])
-        behind_gaps = _behind_gaps(buckets, revision_of(after)) if after and missed else set()
-        is_gone = after > 0 and not buckets
-        chosen = list(_chosen(buckets, wanted, seen))
-        reads = [partial(self._read_bucket, bucket.name, wanted.type, seen) for bucket in chosen]
-        for bucket, (found, named) in zip(chosen, asked_ahead(reads)):
+        listed = self._list()
+        behind_gaps = set()
+        if after and missed:
+            behind_gaps = _behind_gaps(listed.buckets, revision_of(after))
+        is_gone = after > 0 and not listed.buckets
+        chosen = list(_chosen(listed.buckets, wanted, seen))
+        ask = partial(
+            read_contents, self._gateway, self._keys, pool_type=wanted.type, seen=max(0, seen)
+        )
+        reads = [partial(ask, part) for part in parts(chosen, listed.packed)]
+        for content in chain.from_iterable(asked_ahead(reads)):
+            bucket = content.bucket
             if missed and (is_gone or bucket.name in behind_gaps):
                 missed(Missed(None, bucket.made, last_number_at(bucket.create_revision)))
-            is_gone = named.first is None
-            for event in sorted(_readable(found.items)):
-                if event.number > after and wanted.wants(event):
-                    yield event
+            is_gone = not content.is_there
+            yield from _wanted(content.events(), wanted, after)
         if missed and is_gone:
             missed(Missed(None, None, last_number_at(listed.revision)))
 
-    def _read_bucket(self, name: str, pool_type: str | None, seen: int) -> Sequence[Found]:
-        """Its events, and itself: they may have gone since all buckets were asked for."""
-        prefix = self._keys.events_in(name, pool_type)
-        asked = read_created_after(prefix, seen) if seen > 0 else read_all(prefix)
-        return self._gateway.read(asked, read(self._keys.bucket(name))).answers
-
     def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
-        listed = self._gateway.read(read_all(self._keys.buckets()))
-        buckets = list(_chosen(readable_buckets(listed.answers[0]), wanted, 0))[::-1]
+        listed = self._list()
+        buckets = list(_chosen(listed.buckets, wanted, 0))[::-1]
         # Those of a pool etcd can tell, all others have to be read.
         is_told = wanted == EventFilter(type=wanted.type)
         at_once = min(number + _SPARE, _PAGE) if is_told else _PAGE
         found = (
             event
             for bucket in buckets[: _LATEST_BUCKETS if only_recent else None]
-            for event in self._from_the_end(
-                self._keys.events_in(bucket.name, wanted.type), listed.revision, at_once
-            )
+            for event in self._from_the_end(bucket, wanted.type, listed.revision, at_once)
             if wanted.wants(event)
         )
         return list(islice(found, number))
 
-    def _from_the_end(self, prefix: str, revision: int, at_once: int) -> Iterator[Event]:
-        """Events up to a revision, the newest first, read so many at once."""
+    def _from_the_end(
+        self, bucket: Bucket, pool_type: str | None, revision: int, at_once: int
+    ) -> Iterator[Event]:
+        """Events up to a revision, the newest first, read so many at once, or packed.
+
+        Of one pool only, if that is said, as long as they aren't packed.
+        """
+        prefix = self._keys.events_in(bucket.name, pool_type)
         while True:
             asked = read_last_created(prefix, before=revision + 1, limit=at_once)
-            (found,) = self._gateway.read(asked).answers
+            found, packs = self._gateway.read(
+                asked, read_all(self._keys.packs_of(bucket.name))
+            ).answers
             items = found.items
-            if len(items) < at_once:
-                yield from sorted(_readable(items), reverse=True)
+            if packs.items or len(items) < at_once:
+                last = last_number_at(revision)
+                events = readable_events(items, packs.items)
+                yield from (event for event in reversed(events) if event.number <= last)
                 return
             # Those of one revision are in any order, and of the oldest there may be more.
             revision = items[-1].create_revision
             whole = [kv for kv in items if kv.create_revision > revision]
-            yield from sorted(_readable(whole), reverse=True)
+            yield from reversed(readable_events(whole, ()))
             if not whole:
                 at_once *= 2
 
     def last_number(self) -> int:
-        listed = self._gateway.read(read_all(self._keys.buckets()))
-        for bucket in reversed(readable_buckets(listed.answers[0])):
-            prefix = self._keys.events_in(bucket.name)
-            (last,) = self._gateway.read(
-                read_last_created(prefix, before=listed.revision + 1)
-            ).answers
-            if last.first is not None:
-                seen = last.first.create_revision - 1
-                (found,) = self._gateway.read(read_created_after(prefix, seen)).answers
-                return max((each.number for each in _readable(found.items)), default=0)
+        listed = self._list()
+        for bucket in reversed(listed.buckets):
+            newest = self._from_the_end(bucket, None, listed.revision, _SPARE)
+            for event in newest:
+                return event.number
         return 0
 
     def volume(self) -> Volume:
         """How many there are, and how large."""
-        events, buckets = self._keys.events(), self._buckets()
-        of_sample = self._keys.events_in(buckets[len(buckets) // 2].name) if buckets else events
-        counted, sample = self._gateway.read(
-            count(events), read_all(of_sample, limit=_SAMPLE)
+        listed = self._list()
+        sampled = self._keys.events()
+        if listed.buckets and not listed.packed:
+            sampled = self._keys.events_in(listed.buckets[len(listed.buckets) // 2].name)
+        packs = sorted(listed.packed)
+        unpacked, some, pack = self._gateway.read(
+            count(self._keys.events()),
+            read_all(sampled, limit=_SAMPLE),
+            read_all(self._keys.packs_of(packs[len(packs) // 2] if packs else "-")),
         ).answers
-        sizes = [len(kv.key.encode()) + len(kv.value.encode()) for kv in sample.items]
-        return Volume(counted.count, counted.count * sum(sizes) // max(1, len(sizes)))
+        packed = sum(listed.packed.values())
+        of_pack = sum(packed_numbers(pack).values())
+        size = unpacked.count * _size(some) // max(1, len(some.items))
+        size += packed * _size(pack) // max(1, of_pack)
+        return Volume(unpacked.count + packed, size)
 
     def watch(self) -> EventWatch:
         from leasectl.engines.etcd.waiting.event_watch import EtcdEventWatch
 
         return EtcdEventWatch(self._gateway, self._keys)
 
-    def _buckets(self) -> list[Bucket]:
-        (found,) = self._gateway.read(read_all(self._keys.buckets())).answers
-        return readable_buckets(found)
+    def _list(self) -> _Listed:
+        outcome = self._gateway.read(
+            read_all(self._keys.buckets()), read_all(self._keys.packs(), keys_only=True)
+        )
+        buckets, packs = outcome.answers
+        return _Listed(outcome.revision, readable_buckets(buckets), packed_numbers(packs))
+
+
+def _wanted(events: list[Event], wanted: EventFilter, after: int) -> Iterable[Event]:
+    """Those that are wanted; all of them for less than it takes to look at each."""
+    if events and events[0].number <= after:
+        events = [event for event in events if event.number > after]
+    return events if wanted == ALL_EVENTS else filter(wanted.wants, events)
+
+
+def _size(found: Found) -> int:
+    return sum(len(kv.key.encode()) + len(kv.value.encode()) for kv in found.items)
 
 
 def _chosen(buckets: Sequence[Bucket], wanted: EventFilter, seen: int) -> Iterator[Bucket]:
@@ -190,9 +218,3 @@ def _behind_gaps(buckets: Sequence[Bucket], reached: int) -> set[str]:
         if bucket.create_revision > reached
         and (before is None or bucket.previous not in ("", before.name))
     }
-
-
-def _readable(items: Sequence[KeyValue]) -> Iterator[Event]:
-    for kv in items:
-        with contextlib.suppress(CorruptState):
-            yield parse_event(kv)

@@ -46,7 +46,7 @@ def parse_event(kv: KeyValue) -> Event:
             raise ValueError("an event is more than that")
         *_, pool_type, token = kv.key.split("/")
         get = record.get
-        kind = _read_kind(record["kind"])
+        kind = read_kind(record["kind"])
         names = tuple(map(read_name, get("names", ())))
         return Event(
             number=_number_at(kv.create_revision, token),
@@ -91,7 +91,7 @@ def last_number_at(revision: int) -> int:
     return fence(revision + 1, 0) - 1
 
 
-def _read_kind(value: object) -> EventKind:
+def read_kind(value: object) -> EventKind:
     """A kind, or one that a later version has."""
     kind = read_text(value)
     if not kind.replace(" ", "").isalpha() or not kind.isascii() or len(kind) > _LONGEST_KIND:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import partial
 from typing import Callable
 
 from leasectl.engines.etcd.event_buckets import EventBuckets, usable_bucket
@@ -25,12 +26,14 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import LeaseError
-from leasectl.state.event import Event, Kept
+from leasectl.state.event import Event, EventKind, Kept
 from leasectl.system.clock import Clock
 
 _TOKEN_BYTES = 6
 # One transaction of so many looks whether its bucket is full.
 _LOOK_EVERY = 64
+# With what has just begun somebody goes on who is in a hurry.
+_BEGINNINGS: tuple[EventKind, ...] = ("queued", "granted")
 
 
 class EtcdEvents:
@@ -58,6 +61,7 @@ class EtcdEvents:
     ) -> None:
         self._gateway = gateway
         self._keys = keys
+        self._clock = clock
         self._buckets = EventBuckets(gateway, keys, kept=kept, clock=clock)
         self._writes = kept is None or kept.number > 0
         self._draw = draw
@@ -85,7 +89,8 @@ class EtcdEvents:
             return self._gateway.commit(guards, grouped(then), otherwise)
         token, repeated = self._draw(_TOKEN_BYTES), False
         while True:
-            now = self._bucket_of_now(looks=int(token, 16) % _LOOK_EVERY == 0)
+            looks = int(token, 16) % _LOOK_EVERY == 0
+            now = self._bucket_of_now(looks=looks)
             bucket = usable_bucket(now)
             if bucket is None or now is None:
                 return self._gateway.commit(guards, grouped(then), otherwise)
@@ -108,11 +113,20 @@ class EtcdEvents:
             repeated = repeated or outcome.repeated
             outcome = outcome._replace(repeated=repeated)
             if outcome.succeeded:
+                if looks and not all(event.kind in _BEGINNINGS for event in events):
+                    self._leave_packing()
                 return outcome
             *answers, found = outcome.answers
             self.note_now(found.first)
             if found.first == now:  # it wasn't for that
                 return outcome._replace(answers=tuple(answers))
+
+    def _leave_packing(self) -> None:
+        """Have a bucket that is full be packed, once whoever is here has had its answer."""
+        from leasectl.engines.etcd.event_packing import pack_a_bucket
+        from leasectl.system.afterwards import leave
+
+        leave(partial(pack_a_bucket, self._gateway, self._keys, clock=self._clock))
 
     def _bucket_of_now(self, *, looks: bool) -> KeyValue | None:
         """The bucket to write to; None where there is none, and none can be made."""

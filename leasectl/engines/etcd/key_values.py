@@ -18,7 +18,7 @@ from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
 # Labels have 200 characters at most, and a character that is escaped becomes ten.
-_LONGEST_SHOWN = 2000
+LONGEST_SHOWN = 2000
 # Wall clock, in seconds; no calendar has more.
 _YEAR_10000 = 253_402_300_800
 
@@ -88,4 +88,4 @@ def safe_labels(labels: Labels) -> Labels:
 
 def safe_text(text: str) -> str:
     """Text that may end up on somebody's terminal."""
-    return printable(text, longest=_LONGEST_SHOWN)
+    return printable(text, longest=LONGEST_SHOWN)

@@ -23,6 +23,7 @@ key                                     stands for                              
 ``waiting/<state id>/<claim key>/<id>`` so is that ticket                            always
 ``queued/<type>/<id>``                  that ticket, until somebody tells of its end no
 ``event/<bucket>/<type>/<token>``       something that happened                      always
+``packed/<bucket>/<number>``            so many events: all of a bucket, in one      always
 ``bucket/now``                          the bucket that events are written to now    always
 ``bucket/kept/<bucket>``                a bucket of events that are kept             always
 ``rank/<type>/<rank>/<id>``             the priority that a ticket counts with       always
@@ -168,6 +169,15 @@ class Keys:
 
     def event(self, bucket: str, pool_type: str, token: str) -> str:
         return f"{self.events_in(bucket, pool_type)}{token}"
+
+    def packs(self) -> str:
+        return f"{self.prefix}packed/"
+
+    def packs_of(self, bucket: str) -> str:
+        return f"{self.packs()}{bucket}/"
+
+    def pack(self, bucket: str, number: int) -> str:
+        return f"{self.packs_of(bucket)}{number}"
 
     def bucket_now(self) -> str:
         return f"{self.prefix}bucket/now"

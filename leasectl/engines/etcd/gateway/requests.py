@@ -85,6 +85,12 @@ def read_all(prefix: str, *, limit: int = 0, keys_only: bool = False) -> Json:
     return {"request_range": {**span, "limit": str(limit), "keys_only": keys_only}}
 
 
+def read_from(start: str, end: str, *, keys_only: bool = False) -> Json:
+    """Read keys from one to right before another, in the order of the keys."""
+    span = {"key": encode(start), "range_end": encode(end)}
+    return {"request_range": {**span, "keys_only": keys_only}}
+
+
 def read_first_created(prefix: str) -> Json:
     """Read the key that was created first, of those that are there."""
     span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
