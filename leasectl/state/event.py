@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from operator import itemgetter
+from typing import Callable, Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS
@@ -61,6 +62,10 @@ class Event(NamedTuple):
     hold_seconds: float | None = None
     by: str = ""
     reason: str = ""
+
+
+# What events are sorted by: never by more than that.
+number_of: Callable[[Event], int] = itemgetter(Event._fields.index("number"))
 
 
 class Kept(NamedTuple):

@@ -1,6 +1,7 @@
 """What nobody waits for: a command does it when it has answered, a process that goes on at once.
 
-Such work may be left undone at any instant, it raises nothing and takes a bounded time.
+Such work can be left undone at any instant, takes a bounded time, and whoever has done it once has
+done it for all who left it: so of what a command leaves, only the last is done.
 """
 
 from __future__ import annotations
@@ -9,28 +10,35 @@ import contextlib
 import threading
 from typing import Callable
 
-_left: list[Callable[[], object]] = []
+_left: Callable[[], object] | None = None
 _goes_on = False
 
 
 def leave(work: Callable[[], object]) -> None:
-    """Have something done that can as well be done by somebody else, or never."""
+    """Have something done that somebody else may as well do, later, or nobody.
+
+    Args:
+        work: Whatever it raises is no matter.
+    """
+    global _left
     if _goes_on:
         threading.Thread(target=_do, args=(work,), name="leasectl-afterwards", daemon=True).start()
     else:
-        _left.append(work)
+        _left = work
 
 
 def go_on() -> None:
-    """This process answers many, one after the other: a thread does what is left from now on."""
+    """This process answers many, one after the other: threads do what is left from now on."""
     global _goes_on
     _goes_on = True
 
 
 def finish() -> None:
     """Do what was left; all that this process had to say has been said."""
-    while _left:
-        _do(_left.pop())
+    global _left
+    work, _left = _left, None
+    if work is not None:
+        _do(work)
 
 
 def _do(work: Callable[[], object]) -> None:

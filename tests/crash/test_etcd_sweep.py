@@ -20,6 +20,7 @@ import httpx
 import pytest
 
 from leasectl.backends.contract import Patience
+from leasectl.engines.etcd import event_buckets, events
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
@@ -30,6 +31,7 @@ from leasectl.state.event import EventFilter, Kept
 from leasectl.system.clock import boottime_seconds
 from tests.crash.sweeping import Sweep
 from tests.kit.etcd.chronicle import chronicle, grants_in
+from tests.kit.etcd.event_writer import packs
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import Claim, broken_invariants
@@ -51,6 +53,7 @@ KEPT = Kept(32 * (60.0 if EVERY_KILL else 4.0), 100_000)
 PACE_SECONDS, AGING_SECONDS = 0.5, 0.1
 # What a command takes besides, on a machine that has other things to do.
 SLACK_SECONDS = 3.0
+BUCKET = 3  # events
 HEARD_WITHIN_SECONDS = 0.25
 STRIDE = 40  # of some thousand calls into the system; another part of them on each Python
 
@@ -78,15 +81,17 @@ class EtcdSweep:
     Args:
         hosts: On whose pools.
         folder: Where output goes.
+        kept: Which events are kept.
 
     Attributes:
         sweep: What it has in common with the sweeps on the embedded pool.
         longest_seconds: How long a command that was to be killed has taken at most.
     """
 
-    def __init__(self, hosts: Hosts, folder: Path) -> None:
+    def __init__(self, hosts: Hosts, folder: Path, *, kept: Kept = KEPT) -> None:
         self._hosts = hosts
-        hosts.keep_events(KEPT)
+        self._trims = kept.number < KEPT.number
+        hosts.keep_events(kept)
         self.sweep = Sweep(hosts.new(), folder, backend=hosts.url, capacity=CAPACITY)
         self.longest_seconds = 0.0
         self._killed: dict[str, str] = {}  # by the ids of their handles: when
@@ -178,10 +183,11 @@ class EtcdSweep:
     def _check_story(self) -> None:
         """No grant without its event nor the reverse, and all came to one end."""
         events = list(self._hosts.access.events.read(EventFilter(type="T")))
-        story = story_of(events)
+        story = story_of(events, begins_anew=self._trims)
         assert story == ([], {}, set()), self._killed
         grants = [event.grant for event in events if event.kind == "granted"]
-        assert grants == list(range(1, self._hosts.access.grants() + 1)), self._killed
+        first = grants[0] if self._trims else 1
+        assert grants == list(range(first, self._hosts.access.grants() + 1)), self._killed
 
     def _broken(self) -> list[str]:
         pool = self._hosts.access.pool()
@@ -240,6 +246,33 @@ def test_commands_can_be_killed_between_their_requests(sweep: EtcdSweep) -> None
     sweep.kill_in_between(sweep.reacquire, stride=STRIDE)
     sweep.kill_in_between(sweep.run, stride=STRIDE)
     assert sweep.sweep.kills >= 35
+
+
+@pytest.mark.parametrize(
+    ("verb", "number"),
+    [("release", KEPT.number), ("acquire", 8 * BUCKET)],
+    ids=["packs", "trims"],
+)
+def test_commands_that_see_to_old_events_can_be_killed_around_each_request(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, number: int
+) -> None:
+    """Each looks whether a bucket is full; there is one to pack, or one to end."""
+    monkeypatch.setattr(event_buckets, "_SMALLEST", BUCKET)
+    monkeypatch.setattr(event_buckets, "_LARGEST", BUCKET)
+    monkeypatch.setattr(events, "_LOOK_EVERY", 1)
+    load_everything()
+    sweep = EtcdSweep(hosts, tmp_path, kept=KEPT._replace(number=number))
+    sweep.sweep.keep_a_keeper()
+    command = sweep.release if verb == "release" else sweep.acquire
+    sweep.kill_around_each_request(command)
+    if EVERY_KILL:
+        sweep.kill_in_between(command, stride=1)
+    sweep.settle()
+    if verb == "release":
+        assert len(packs(hosts.access)) >= 3
+    else:
+        assert len(list(hosts.access.events.read())) < number + 8 * BUCKET
+    assert sweep.sweep.kills >= 30
 
 
 def test_the_pace_is_kept_and_owed_once_wherever_a_command_is_killed(

@@ -24,7 +24,7 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import CorruptState
-from leasectl.state.event import Event
+from leasectl.state.event import Event, number_of
 
 # A megabyte or so.
 _MOST_PACKS = 16
@@ -53,7 +53,7 @@ class Content(NamedTuple):
 def readable_events(items: Sequence[KeyValue], packs: Sequence[KeyValue]) -> list[Event]:
     """The events that keys of events stand for, and packs, in their order."""
     if items:
-        return sorted(chain(_readable(items), *map(_unpacked, packs)))
+        return sorted(chain(_readable(items), *map(_unpacked, packs)), key=number_of)
     return list(chain(*map(_unpacked, packs)))
 
 

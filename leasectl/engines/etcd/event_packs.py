@@ -19,12 +19,11 @@ from leasectl.engines.etcd.event_records import parse_event, read_kind
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import LONGEST_SHOWN, read_time, safe_text, unreadable
 from leasectl.errors import CorruptState
-from leasectl.state.event import Event
+from leasectl.state.event import Event, number_of
 from leasectl.text.fields import MALFORMED, read_name, read_text
 
 # So large is none that we write, unpacked.
 _LONGEST_BYTES = 64 << 20
-# In all of a pack most events have the same of these, or nothing.
 _DEFAULTS = Event._field_defaults
 
 
@@ -38,7 +37,7 @@ def encode_pack(items: Iterable[KeyValue]) -> str:
             others.append([pool_type.rpartition("/")[2], token, kv.create_revision, kv.value])
         else:
             events.append(event)
-    columns = zip(Event._fields, zip(*sorted(events)))
+    columns = zip(Event._fields, zip(*sorted(events, key=number_of)))
     record: dict[str, Any] = {
         field: column
         for field, column in columns
@@ -60,7 +59,7 @@ def parse_pack(kv: KeyValue) -> list[Event]:
         others = list(_others(record["others"]))
     except (*MALFORMED, zlib.error) as error:
         raise unreadable(kv, error) from error
-    return sorted([*events, *others]) if others else events
+    return sorted([*events, *others], key=number_of) if others else events
 
 
 def _known(kv: KeyValue) -> Event | None:
@@ -94,6 +93,8 @@ def _refuse(constant: str) -> None:
 
 def _events(record: dict[str, list[Any]]) -> list[Event]:
     """Events of their columns."""
+    if not record:
+        return []
     length = len(record["number"])
     columns: list[Iterable[Any]] = []
     for field in Event._fields:
@@ -108,8 +109,8 @@ def _events(record: dict[str, list[Any]]) -> list[Event]:
 
 
 def _read_numbers(column: list[Any]) -> list[Any]:
-    """Those of events, which grow."""
-    if not all(map(operator.lt, _read_ints(column), column[1:])):
+    """Those of events, in their order."""
+    if not all(map(operator.le, _read_ints(column), column[1:])):
         raise ValueError("events are in no order")
     return column
 

@@ -26,7 +26,8 @@ pytest_collection_modifyitems = once_below(__file__)
 @pytest.fixture(autouse=True)
 def nobody_looks_by_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are counted here: none is made one time in so many, but where that is tested."""
-    if not request.node.nodeid.partition("::")[0].endswith("test_events.py"):
+    file = request.node.nodeid.partition("::")[0]
+    if not file.endswith(("test_events.py", "test_event_packing.py")):
         monkeypatch.setattr(events, "_LOOK_EVERY", 2**64)
 
 

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from leasectl.engines.etcd.event_buckets import parse_bucket
+from leasectl.engines.etcd.event_packing import pack_a_bucket
 from leasectl.engines.etcd.event_records import encode_event, parse_event
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -20,56 +21,13 @@ from leasectl.model import Request
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed
 from leasectl.system.poll import is_readable
 from tests.kit.etcd.access import NAMES, Access
+from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, packs, told
 from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.story import story_of
 from tests.kit.support import ManualClock, eventually
 
 HOUR = 3600.0
-SMALLEST = 16  # events in a bucket
-
-
-class Writer:
-    """Writes events of nothing but a number, and looks each time whether a bucket is full.
-
-    Args:
-        access: Where.
-        kept: Which are kept.
-        first: The number of the first.
-    """
-
-    def __init__(self, access: Access, kept: Kept | None = None, *, first: int = 0) -> None:
-        self.time = ManualClock()
-        words = itertools.count(first)
-        self._events = EtcdEvents(
-            access.gateway,
-            access.keys,
-            clock=self.time.clock,
-            kept=kept,
-            draw=lambda size: f"{next(words) << 6:0{2 * size}x}",
-        )
-        self._keys, self._gateway = access.keys, access.gateway
-        self._numbers = itertools.count(first)
-
-    def write(self, times: int = 1, *, pool_type: str = "T") -> None:
-        for number in itertools.islice(self._numbers, times):
-            event = Event(0, self.time.clock.wall(), "queued", pool_type, reason=str(number))
-            key = f"{self._keys.prefix}test/{number}"
-            assert self._events.commit([absent(key)], [put(key, "")], events=[event]).succeeded
-
-
-def told(access: Access, *, after: int = 0) -> list[int]:
-    return [int(event.reason) for event in access.events.read(after=after)]
-
-
-def buckets(access: Access) -> list[int]:
-    """How many events are in each."""
-    (found,) = access.gateway.read(read_all(access.keys.buckets())).answers
-    names = [parse_bucket(kv).name for kv in found.items]
-    return [
-        len(access.gateway.read(read_all(access.keys.events_in(name))).answers[0].items)
-        for name in names
-    ]
 
 
 @pytest.fixture
@@ -308,25 +266,27 @@ class TestReading:
         assert [event.reason for event in through.events.read(after=last)] == ["5"]
         assert len(between.paths) - before == 3
 
-    def test_who_follows_sees_each_once_and_in_order_while_the_oldest_go(
+    def test_who_follows_sees_each_once_and_in_order_while_old_ones_are_packed_and_go(
         self, etcd: EtcdServer, prefix: str
     ) -> None:
         kept = Kept(HOUR, 6 * SMALLEST)
-        writers = [Writer(Access(etcd.endpoints, prefix), kept, first=n * 1000) for n in range(3)]
+        accesses = [Access(etcd.endpoints, prefix) for _ in range(3)]
         reader = Access(etcd.endpoints, prefix)
         watch, last = reader.events.watch(), 0
         seen: list[int] = []
 
-        def write(writer: Writer) -> None:
+        def write(access: Access) -> None:
+            writer = Writer(access, kept, first=accesses.index(access) * 1000)
             for number in range(1, 81):
                 writer.write()
+                pack_a_bucket(access.gateway, access.keys, clock=writer.time.clock)
                 # Or what nobody has read yet goes as well.
                 eventually(partial(has_been_read, 3 * number - kept.number // 2))
 
         def has_been_read(number: int) -> bool:
             return len(seen) >= number
 
-        threads = [threading.Thread(target=write, args=(each,)) for each in writers]
+        threads = [threading.Thread(target=write, args=(each,)) for each in accesses]
         for thread in threads:
             thread.start()
         try:
@@ -343,6 +303,7 @@ class TestReading:
                 thread.join()
         assert sorted(seen) == [n * 1000 + each for n in range(3) for each in range(80)]
         assert len(told(reader)) <= kept.number + 4 * SMALLEST
+        assert packs(reader)
 
 
 class TestBeingBehind:
