@@ -1,0 +1,52 @@
+"""What nobody waits for: when it is done, and that nothing of it is anybody's business."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from leasectl.system import afterwards
+
+
+@pytest.fixture(autouse=True)
+def as_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the whole process these are said once."""
+    monkeypatch.setattr(afterwards, "_left", None)
+    monkeypatch.setattr(afterwards, "_goes_on", False)
+
+
+def test_it_is_done_at_the_end_and_once() -> None:
+    done: list[int] = []
+    afterwards.leave(lambda: done.append(1))
+    assert done == []
+    afterwards.finish()
+    afterwards.finish()
+    assert done == [1]
+
+
+def test_of_what_is_left_more_than_once_the_last_is_done() -> None:
+    done: list[int] = []
+    for number in range(3):
+        afterwards.leave(lambda n=number: done.append(n))  # type: ignore[misc]
+    afterwards.finish()
+    assert done == [2]
+
+
+def test_what_fails_is_no_matter() -> None:
+    afterwards.leave(lambda: 1 // 0)
+    afterwards.finish()
+
+
+def test_a_process_that_goes_on_has_a_thread_do_it_at_once() -> None:
+    afterwards.go_on()
+    done, threads = threading.Event(), []
+
+    def work() -> None:
+        threads.append(threading.current_thread())
+        done.set()
+
+    afterwards.leave(work)
+    assert done.wait(10)
+    assert threads[0].daemon
+    assert threads[0] is not threading.main_thread()
