@@ -2,7 +2,7 @@
 
 Each event is written with a key of its own that nobody removes. So at the end etcd tells by these
 keys what happened in which order, and who followed has seen that. A minute of it, with more of
-them: LEASECTL_TEST_EVERY_KILL=1.
+them: LEASECTL_TEST_FULL_SIZE=1.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from leasectl.engines.etcd.gateway.requests import absent, delete, put, read, re
 from leasectl.state.event import Event, Kept
 from leasectl.system.clock import Clock
 from leasectl.system.poll import is_readable
-from tests.crash.sweeping import EVERY_KILL
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.event_writer import SMALLEST, packs
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork
+from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import eventually
 
-SECONDS = 60.0 if EVERY_KILL else 2.0
-WRITERS, FOLLOWERS = (6, 2) if EVERY_KILL else (3, 1)
+SECONDS = 60.0 if FULL_SIZE else 2.0
+WRITERS, FOLLOWERS = (6, 2) if FULL_SIZE else (3, 1)
 KEPT = Kept(3600.0, 8 * SMALLEST)
 LOOK_EVERY = 4
 
