@@ -15,7 +15,8 @@ also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that
 Each step writes what it did with what it does: `event_facts` says it, `events` adds it to the
 transaction as `event_records` has it, in one of the `event_buckets` that go one by one. When such a
 bucket is full, `event_packing` makes one value of it, as `event_packs` has it. `event_log` reads
-both, as `event_contents` asks for them. `claim_ends` is the end of a claim, which all others come to.
+both, as `event_contents` asks for them. `claim_ends` is the end of a claim, which all others come
+to.
 
 Whatever they ask is asked of whichever member answers: `gateway`. From a URL to all that lead
 `address` and `opening`; `probe` asks whether it would do.
