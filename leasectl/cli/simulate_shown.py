@@ -25,6 +25,7 @@ from leasectl.pools.statistics_json import encode_series
 from leasectl.text.durations import format_seconds
 from leasectl.text.printable import printable
 from leasectl.text.width import shorten
+from leasectl.text.wording import counted
 
 # The first row of a replay, for which nothing was tried.
 _RECORDED = "as recorded"
@@ -140,8 +141,9 @@ class Shown:
         return [
             f"{printable(text)}: each grant is within "
             f"{format_seconds(deviation * recorded.makespan_seconds)} of the recorded one, "
-            f"{deviation:.1%} of {format_seconds(recorded.makespan_seconds)}\n"
-            for (text, _), deviation in zip(self._runs, self._deviations)
+            f"{deviation:.1%} of {format_seconds(recorded.makespan_seconds)}"
+            f"{_granted_in_one(run, recorded)}\n"
+            for (text, run), deviation in zip(self._runs, self._deviations)
             if recorded is not None and deviation is not None and text == self._checked
         ]
 
@@ -215,6 +217,13 @@ def _encode_outcome(outcome: Outcome) -> dict[str, Any]:
         "wait_seconds": _encode_wait(outcome.wait),
         "makespan_seconds": round(outcome.makespan_seconds, 3),
     }
+
+
+def _granted_in_one(run: Run, recorded: Run) -> str:
+    """How many got something in the one and nothing in the other, which is no matter of time."""
+    pairs = zip(run.grants, recorded.grants)
+    apart = sum((here is None) != (there is None) for here, there in pairs)
+    return f"; {counted(apart, 'job')} got nothing in one of the two" if apart else ""
 
 
 def _marked(text: str) -> Colour | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -157,6 +158,7 @@ def _replayed(wanted: Wanted, sought: Sought | None) -> tuple[Scenario, Pool | N
     if pool is None and not is_another and not found.tells_capacity:
         note(f"capacity {len(names)} is what the events show; --capacity says otherwise")
     found = _without_vain_jobs(found, wanted.capacity or len(names))
+    _say_what_differs(found, () if wanted.capacity is not None else names)
     scenario = replayed(found, names, seed=wanted.seed)
     if wanted.capacity is None or pool is not None or found.tells_capacity:
         scenario = scenario._replace(recorded_pool=scenario.pool)
@@ -175,6 +177,26 @@ def _without_vain_jobs(found: Recorded, capacity: int) -> Recorded:
             f"{capacity}, and nothing granted"
         )
     return kept
+
+
+def _say_what_differs(found: Recorded, names: Sequence[str]) -> None:
+    """Say what the events tell of and isn't tried in the same way."""
+    elsewhere, unnamed = found.went_elsewhere, found.asked_by_other_names(names)
+    if elsewhere:
+        note(
+            f"{counted(elsewhere, 'job')} also asked for another type and got a lease of that; "
+            "here they give up when they left this queue"
+        )
+    if unnamed:
+        note(
+            f"{counted(unnamed, 'job')} asked for one resource by a name that isn't there; here "
+            "any will do for them"
+        )
+    if found.changes:
+        note(
+            f"the pool was changed {counted(found.changes, 'time')} since the first job came; "
+            "here it stays as it is"
+        )
 
 
 def _pool(pool_type: str, backend: str | None) -> Pool:

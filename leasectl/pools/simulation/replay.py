@@ -2,21 +2,24 @@
 
 Of each acquisition that was asked for, its arrival is when its ticket was put, as tickets make the
 order, and its holds are what its leases were held for. What is missing is made up: who holds when
-the record ends, or waits, will hold for as long as others; who held before it begins came when it
-was granted.
+the record ends, or waits, will hold for as long as others, and so would have who gave up; who held
+before it begins came when it was granted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from leasectl.engines.event_words import is_got_instead
 from leasectl.errors import NotFound
 from leasectl.pools.simulation.jobs import Job
 from leasectl.pools.timeline import Timeline
 from leasectl.state.event import Event
 from leasectl.text.naming import next_names
+
+_CHANGES = ("pool made", "pool changed", "pool deleted")
 
 
 class Recorded(NamedTuple):
@@ -43,6 +46,21 @@ class Recorded(NamedTuple):
     def tells_capacity(self) -> bool:
         """Whether anything tells of the pool's making: of a lease proxy's nothing does."""
         return any(event.kind in ("pool made", "pool changed") for event in self.events)
+
+    @property
+    def went_elsewhere(self) -> int:
+        """How many asked for other types as well, and left when they got a lease of one."""
+        return sum(e.kind == "gave up" and is_got_instead(e.reason) for e in self.events)
+
+    @property
+    def changes(self) -> int:
+        """How often the pool was changed after the first job had come."""
+        changed = [event for event in self.events if event.kind in _CHANGES]
+        return sum(event.time > self.epoch for event in changed)
+
+    def asked_by_other_names(self, names: Collection[str]) -> int:
+        """How many asked for a resource by a name that isn't among some."""
+        return sum(job.name is not None and job.name not in names for job in self.jobs)
 
 
 @dataclass
@@ -208,8 +226,8 @@ class _Record:
     def _job(self, found: _Acquisition, epoch: float, usual_hold: float) -> Job:
         holding = [max(usual_hold, self._last - since) for since in found.held.values()]
         holds = [*found.holds, *holding]
-        if found.granted_at is None and found.gave_up_at is None:
-            holds = [usual_hold]  # it waits still
+        if found.granted_at is None:
+            holds = [usual_hold]  # it waits still, or might get something this time
         gives_up = found.granted_at is None and found.gave_up_at is not None
         waits = max(0.0, (found.gave_up_at or 0.0) - found.asked_at) if gives_up else None
         same = len(holds) != found.count or len(set(holds)) <= 1

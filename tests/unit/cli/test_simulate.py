@@ -14,6 +14,7 @@ import pytest
 
 from leasectl.cli import simulate_progress
 from leasectl.cli.simulate_progress import SimulateProgress
+from leasectl.engines.event_words import got_instead, resources_removed
 from leasectl.pools.event_json import encode_event
 from leasectl.state.event import Event
 from leasectl.text.durations import format_seconds
@@ -310,6 +311,37 @@ class TestOfAPool:
         nothing = cli("simulate", "--replay", str(events), "--capacity", "4")
         assert (nothing.code, nothing.err.count("\n")) == (NOT_FOUND, 1)
         assert "asked for more than the capacity of 4" in nothing.err
+
+    def test_what_it_does_in_another_way_than_was_recorded_is_said(
+        self, cli: Cli, tmp_path: Path
+    ) -> None:
+        took_other = got_instead("U")
+        removed = resources_removed(1)
+        told = [
+            Event(1, 99.0, "pool made", "T", ("x", "y"), count=2),
+            Event(2, 100.0, "queued", "T", ("x",), handle="a", acquisition=1),
+            Event(3, 100.0, "granted", "T", ("x",), (), "a", 1, wait_seconds=0.0),
+            Event(4, 101.0, "queued", "T", handle="b", acquisition=1),
+            Event(5, 102.0, "queued", "T", handle="c", acquisition=1),
+            Event(6, 102.0, "granted", "T", ("y",), (), "c", 1, wait_seconds=0.0),
+            Event(7, 105.0, "released", "T", ("x",), (), "a", 1, hold_seconds=5.0),
+            Event(8, 105.0, "pool changed", "T", ("x",), count=1, reason=removed),
+            Event(9, 107.0, "gave up", "T", handle="b", acquisition=1, reason=took_other),
+            Event(10, 110.0, "released", "T", ("y",), (), "c", 1, hold_seconds=8.0),
+        ]
+        events = tmp_path / "events.jsonl"
+        events.write_text("".join(json.dumps(encode_event(each)) + "\n" for each in told))
+        finished = cli("simulate", "--replay", str(events), "--policy", "none", "--no-picture")
+        assert finished.code == 0
+        assert finished.err.splitlines() == [
+            "leasectl: 1 job also asked for another type and got a lease of that; here they give "
+            "up when they left this queue",
+            "leasectl: 1 job asked for one resource by a name that isn't there; here any will do "
+            "for them",
+            "leasectl: the pool was changed 1 time since the first job came; here it stays as it "
+            "is",
+        ]
+        assert "; 1 job got nothing in one of the two\n" in finished.out
 
     def test_of_none_that_is_there_and_of_none_that_has_granted_it_says_so(
         self, pool: Cli, tmp_path: Path

@@ -280,6 +280,15 @@ class TestReplay:
         assert found.granted_at.count(None) == 10
         assert [job.longest_hold for job in found.jobs[20:]] == [600.0] * 10
 
+    def test_who_gave_up_would_have_held_as_the_others(self) -> None:
+        impatient = Job(at=1.0, holds=(600.0,), wait_seconds=60.0)
+        tried = scenario("2", "10m", 2)
+        before = run((*tried.jobs, impatient), tried.pool, parse_policy("none"))
+        found = recorded(before.events)
+        assert (found.granted_at, found.jobs[2]) == ((0.0, 0.0, None), impatient)
+        larger = run(found.jobs, pool_of("pool", 3), parse_policy("none"))
+        assert larger.held_seconds == pytest.approx(3 * 600.0)
+
     def test_a_pool_of_which_not_all_names_are_told_has_them_all_the_same(self) -> None:
         events = [
             Event(1, 0.0, "pool made", "T", (), count=3, reason="3 resources, no pace"),
