@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
@@ -14,6 +15,19 @@ class PoolAdmin(Protocol):
 
     Several of its steps are one where they are inside its engine's `atomic`.
     """
+
+    def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
+        """Inside, all is as of one instant, the handles' records too, where the store can do that.
+
+        What is over, and what the dead have left, is taken away before; nothing can be changed
+        inside, and nobody waits for it.
+
+        Args:
+            pool_type: Of which pool; None for all.
+
+        Raises:
+            NotFound: No such type.
+        """
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         """All pools, or the one; NotFound when there is no such type.

@@ -56,10 +56,7 @@ class PoolService:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own.
         """
-        try:
-            with self._service.atomic():
-                pools, handles = self._seen(pool_type)
-        except StateUnwritable:
+        with self._service.pools.looking(pool_type):
             pools, handles = self._seen(pool_type)
         url, clock = self._service.backend_url, self._service.clock
         showing = Showing(handles, shared=kind_of(url).remote, clock=clock)

@@ -167,6 +167,11 @@ class State:
         if self.events.refusal:
             self.events.tell_refusal(self._db_path)
 
+    @property
+    def is_changing(self) -> bool:
+        """Whether this is inside a transaction."""
+        return self._is_changing
+
     def was_removed(self) -> bool:
         """Tell whether the directory is gone, or is another than the one that was opened."""
         try:

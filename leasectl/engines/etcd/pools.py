@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -89,6 +90,9 @@ class EtcdPools:
             gateway, keys, events, claims, lost=lost, clock=clock, caller=caller
         )
         self._shown = ShownPools(gateway, keys, clock=clock)
+
+    def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         return self._shown.pools(pool_type, expiries=expiries)

@@ -10,6 +10,6 @@ a grant, it claims what is free, least recently acquired first, by the `store`, 
 claims and gives fences. What was ended by force is kept by `early_ends` while its holder may use
 it; of a ticket that got nothing tells `giving_up`. The `witness`, for which the keeper looks, finds
 those who don't come when they could: they are `absent`, and others pass. How things stand is told
-by `standing`; `pools` makes, changes and shows pools. `audit` finds what these tables and the
-records of handles say against each other, for `doctor`.
+by `standing`; `pools` makes, changes and shows pools, and before that takes away what is `over`.
+`audit` finds what these tables and the records of handles say against each other, for `doctor`.
 """

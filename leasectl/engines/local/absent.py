@@ -1,10 +1,11 @@
 """Those in the queues who don't come: the suspended, whom others pass, and the dead.
 
-Every function belongs inside `State.transaction`.
+Every function that changes something belongs inside `State.transaction`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
 
 from leasectl.engines.event_words import WAITER_DIED
@@ -33,9 +34,14 @@ def remove_dead(queues: LocalQueues, ticket: Waiting) -> None:
         queues.lost(ticket.claim_key, ())
 
 
-def remove_dead_ones(queues: LocalQueues, pool_type: str) -> None:
-    """Take away what all dead waiters of a pool left."""
+def dead_ones(queues: LocalQueues, pool_type: str) -> list[Waiting]:
+    """The tickets of dead waiters in a queue; to be asked outside of a transaction as well."""
     with closing(queues.in_order(pool_type)) as tickets:
-        dead = [each for each in tickets if each.is_dead]
+        return [each for each in tickets if each.is_dead]
+
+
+def remove_dead_ones(queues: LocalQueues, pool_type: str, dead: Iterable[Waiting]) -> None:
+    """Take away what some dead waiters left, but for what has gone since they were found."""
     for each in dead:
-        remove_dead(queues, each)
+        if (pool_type, each.number, each.pipe) in queues.tickets_of(each.claim_key):
+            remove_dead(queues, each)

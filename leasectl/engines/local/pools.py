@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -15,9 +16,9 @@ from leasectl.engines.event_words import (
     settings_changed,
 )
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
-from leasectl.engines.local.absent import remove_dead_ones
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.giving_up import note_given_up
+from leasectl.engines.local.over import remove_what_is_over
 from leasectl.engines.local.queues import RANKED_TICKETS
 from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
@@ -26,8 +27,8 @@ from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
 from leasectl.state.directory import State
 from leasectl.state.event import EventKind
-from leasectl.state.pipes import tidy
 from leasectl.state.rows import labels_for_people, parse_labels, parse_optional_process
+from leasectl.state.snapshot import snapshot
 from leasectl.system.clock import Clock
 
 
@@ -50,18 +51,14 @@ class LocalPools:
         self._early_ends = LocalEarlyEnds(self._store)
         self._settings = LocalSettings(state, clock=clock)
 
+    def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
+        with suppress(StateUnwritable):  # a full disk: what is over, or was of the dead, is shown
+            remove_what_is_over(self._store, self._types(pool_type), clock=self._clock)
+        return snapshot(self._state)
+
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
-        try:
-            with self._state.transaction():
-                types = self._types(pool_type)
-                for each in types:
-                    self._store.expire(each)
-                    self._early_ends.free_what_the_dead_had(each)
-                    remove_dead_ones(self._store.queues, each)
-                tidy(self._state)
-                return tuple(map(self._pool, types))
-        except StateUnwritable:
-            # A full disk: what is over, or was of the dead, is shown with the rest.
+        is_looking = self._state.db.in_transaction and not self._state.is_changing
+        with snapshot(self._state) if is_looking else self.looking(pool_type):
             return tuple(map(self._pool, self._types(pool_type)))
 
     def _types(self, pool_type: str | None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.engines import refusals
 from leasectl.engines.event_words import (
@@ -28,6 +29,9 @@ class MemoryPools:
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
+
+    def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
         with self._store.lock:

@@ -1,0 +1,47 @@
+"""What is over in the embedded pools: leases that have expired, and what the dead have left.
+
+Whether there is any is asked first, without the lock: to look at many processes takes long, and
+most often there is nothing to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from leasectl.engines.local.absent import dead_ones, remove_dead_ones
+from leasectl.engines.local.early_ends import LocalEarlyEnds
+from leasectl.engines.local.store import LocalStore
+from leasectl.state.pipes import tidy
+from leasectl.state.snapshot import snapshot
+from leasectl.system.clock import Clock
+from leasectl.system.process import is_dead
+
+
+def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: Clock) -> None:
+    """Free what is over and take the dead out of the queues, each pool in a transaction.
+
+    Args:
+        store: The pools.
+        pool_types: Which of them.
+        clock: Where times come from.
+
+    Raises:
+        StateUnwritable: The disk is full or read-only.
+    """
+    early_ends = LocalEarlyEnds(store)
+    for each in pool_types:
+        with snapshot(store.state):
+            dead = dead_ones(store.queues, each)
+            is_over = _has_expired(store, each, clock.elapsed())
+            is_over = is_over or any(map(is_dead, early_ends.guards(each)))
+        if dead or is_over:
+            with store.state.transaction():
+                store.expire(each)
+                early_ends.free_what_the_dead_had(each)
+                remove_dead_ones(store.queues, each, dead)
+    tidy(store.state)
+
+
+def _has_expired(store: LocalStore, pool_type: str, now: float) -> bool:
+    sql = "SELECT 1 FROM resource WHERE type = ? AND expires_at <= ? LIMIT 1"
+    return bool(store.state.query(sql, pool_type, now))

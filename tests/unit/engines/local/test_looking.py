@@ -1,0 +1,91 @@
+"""Pools and records are looked at as of one instant, without the lock that writers queue for."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.engines.local.absent import remove_dead_ones
+from leasectl.engines.local.store import LocalStore
+from leasectl.leases.release import release
+from leasectl.model import Request, whole
+from leasectl.pools.admin import PoolService
+from leasectl.state.snapshot import snapshot
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+
+
+@contextlib.contextmanager
+def locked_by_another(directory: Path) -> Iterator[None]:
+    """As by a process that was stopped in the middle of a transaction."""
+    with open(directory / "state.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def test_who_looks_needs_no_lock_as_long_as_nothing_is_over(desk: Desk) -> None:
+    desk.pool(2)
+    handle = desk.acquire(Request("T", ttl_seconds=100))
+    desk.acquire()
+    waiting = desk.acquire_beside()
+    with locked_by_another(desk.directory):
+        (seen,) = PoolService(desk.service).look().pools
+        (shown,) = PoolService(desk.service).overview().pools
+    assert (seen.held, len(seen.queue)) == (shown.held, len(shown.queue)) == (2, 1)
+    release(desk.service, whole(handle))
+    waiting.result(timeout=5)
+
+
+def test_what_has_expired_is_not_shown_as_held(desk: Desk) -> None:
+    desk.pool(1)
+    desk.acquire(Request("T", ttl_seconds=100))
+    desk.time.advance(101)
+    assert PoolService(desk.service).look().pools[0].held == 0
+    assert desk.held() == {}
+
+
+def test_pools_and_records_are_of_one_instant(desk: Desk) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+    with desk.service.pools.looking():
+        before = desk.service.pools.pools("T")
+        desk.beside(lambda service: release(service, whole(handle))).result(timeout=5)
+        assert desk.service.pools.pools("T") == before
+        assert [each.id for each in desk.service.handles.active()] == [handle.id]
+    assert desk.service.pools.pools("T")[0].held == 0
+    assert desk.service.handles.active() == []
+
+
+def test_a_look_inside_a_transaction_is_of_what_that_has_done(desk: Desk) -> None:
+    desk.pool(1)
+    with desk.state.transaction(), snapshot(desk.state):
+        desk.service.pools.add_resources("T", ["more"])
+        assert desk.service.pools.pools("T")[0].capacity == 2
+    assert desk.service.pools.pools("T")[0].capacity == 2
+
+
+def test_a_look_that_fails_is_over(desk: Desk) -> None:
+    with pytest.raises(LookupError), snapshot(desk.state):
+        desk.state.query("SELECT 1 FROM pool")
+        raise LookupError
+    desk.pool(1)  # would fail inside of one
+
+
+def test_whose_ticket_went_after_it_was_found_dead_is_left_alone(desk: Desk) -> None:
+    """It is found without the lock: by the transaction, its record may have another ticket."""
+    desk.pool(1)
+    handle = desk.acquire()
+    waiting = desk.acquire_beside()
+    store = LocalStore(desk.state, lost=lambda key, names: None, clock=desk.time.clock)
+    with contextlib.closing(store.queues.in_order("T")) as tickets:
+        (found,) = tickets
+    found.pipe = "of-another-waiter"
+    with desk.state.transaction():
+        remove_dead_ones(store.queues, "T", [found])
+    assert desk.tickets() == [found.number]
+    release(desk.service, whole(handle))
+    assert waiting.result(timeout=5).names == ("T--00",)
