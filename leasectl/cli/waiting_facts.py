@@ -12,6 +12,7 @@ from leasectl.cli.waiting_line import Said
 from leasectl.errors import LeaseError
 from leasectl.model import Request
 from leasectl.text.durations import format_duration
+from leasectl.text.width import shorten
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 # Where the events of a wait's backend are; None as long as none is opened.
 Events = Callable[[], "EventLog | None"]
+
+
+# Of a holder where room is short: a build's number has 19 digits; a user at some host may be long.
+_HOLDER_CELLS = 20
 
 
 class WaitingFacts:
@@ -69,7 +74,8 @@ class WaitingFacts:
         if not (is_paced and self._is_next(progress)):
             likely = self._likely_seconds(progress)
             if likely is not None:
-                said.append(Said(f"likely {_about(likely)} more", goes=4))
+                short = "likely <1m more" if likely < 60 else None
+                said.append(Said(f"likely {_about(likely)} more", goes=4, short=short))
         return said
 
     def _is_next(self, progress: Progress) -> bool:
@@ -115,11 +121,12 @@ def _longest(progress: Progress, identity: str) -> Said:
 
     held = format_duration(progress.longest_held_seconds)
     holder = parse_holder(identity)
+    named = shorten(holder.build or holder.owner or identity, _HOLDER_CELLS)
     return Said(
         f"longest {held} by {identity}",
         goes=1,
         # What tells one job from another; the rest is in `status`.
-        short=f"longest {held} by {holder.build or holder.owner or identity}",
+        short=f"longest {held} by {named}",
     )
 
 

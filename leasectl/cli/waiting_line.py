@@ -30,38 +30,36 @@ def fit_line(parts: Sequence[Said], subject: str, width: int, *, turn: int = 0) 
     """Join what is told of a wait, in one line of a terminal.
 
     What is waited for is cut first; then the words before it go, and then what may go, whole. What
-    goes first of all takes its turn in place of the others.
+    goes first of all, and what goes second, take their turns in place of the others.
 
     Args:
         parts: What is told; the first is "waiting for", the subject and what may follow, and stays.
         subject: What is waited for.
         width: Cells that the line may take.
-        turn: Counts up while the line is shown; each third shows what would have gone first.
+        turn: Counts up while the line is shown; of each three, the second shows what would have
+            gone second, and the third what would have gone first.
     """
     line = _joined([each.text for each in parts])
     if cells(line) <= width:
         return line
     said = [each.short or each.text for each in parts]
     full, shortest = said[0], said[0].replace(subject, shorten(subject, _SUBJECT_AT_LEAST), 1)
-    has_turn = turn % 3 == 2
-    needed = [text for part, text in zip(parts[1:], said[1:]) if has_turn or part.goes != 1]
+    has_turn = (0, 2, 1)[turn % 3]
+    needed = [text for part, text in zip(parts[1:], said[1:]) if has_turn == 1 or part.goes != 1]
     if cells(_joined([shortest, *needed])) > width:
         full, shortest = full[len(_LEAD) :], shortest[len(_LEAD) :]
-    kept = _kept(parts, [shortest, *said[1:]], width, first_goes_last=has_turn)
+    kept = _kept(parts, [shortest, *said[1:]], width, last=has_turn)
     rest = [said[n] for n in kept[1:]]
     room = cells(subject) + width - cells(_joined([full, *rest]))
     head = full.replace(subject, shorten(subject, max(room, _SUBJECT_AT_LEAST)), 1)
     return shorten(_joined([head, *rest]), width, cut="end")
 
 
-def _kept(
-    parts: Sequence[Said], said: Sequence[str], width: int, *, first_goes_last: bool
-) -> list[int]:
-    """The positions of what there is room for."""
+def _kept(parts: Sequence[Said], said: Sequence[str], width: int, *, last: int) -> list[int]:
+    """The positions of what there is room for; what has that number goes last."""
     kept = list(range(len(parts)))
-    going = sorted((n for n in kept if parts[n].goes), key=lambda n: parts[n].goes)
-    if first_goes_last:
-        going = going[1:] + going[:1]
+    going = [n for n in kept if parts[n].goes]
+    going.sort(key=lambda n: (parts[n].goes == last, parts[n].goes))
     for position in going:
         if cells(_joined([said[n] for n in kept])) <= width:
             break

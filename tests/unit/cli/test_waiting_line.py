@@ -92,6 +92,32 @@ def test_at_80_columns_who_holds_longest_has_its_turn_and_is_whole() -> None:
     )
 
 
+def test_at_80_columns_the_next_grant_has_its_turn_and_a_holder_outside_of_a_job() -> None:
+    slices = "us-east-1--aws-quota-slice"
+    progress = Progress(
+        723.0,
+        position=3,
+        held=4,
+        capacity=5,
+        longest_holder=f"root@{'e2e-aws-ovn-upgrade-'.ljust(63, 'x')}/pod/{slices}-aB3xYz",
+        longest_held_seconds=4320.0,
+        pace_seconds=20.0,
+        next_grant_in_seconds=14.0,
+    )
+    events = Events(1200.0, 9)
+    parts = WaitingFacts(Request(slices), 1800.0, lambda: events).tell(progress)  # type: ignore[arg-type, return-value]
+    assert [fit_line(parts, slices, 79, turn=turn) for turn in range(3)] == [
+        "us-east-1…ota-slice: place 3, waited 12m3s, likely 21m more, gives up in 17m57s",
+        "us-east-…ta-slice: place 3, waited 12m3s, next grant in 14s, gives up in 17m57s",
+        "us-east-…ta-slice: place 3, waited 12m3s, longest 1h12m by root@e2e-a…xxxxxxxxx",
+    ]
+    soon = progress._replace(position=1, next_grant_in_seconds=None, pace_seconds=0.0)
+    parts = WaitingFacts(Request(slices), 1800.0, lambda: events).tell(soon)  # type: ignore[arg-type, return-value]
+    assert fit_line(parts, slices, 79) == (
+        "us-east-1…ota-slice: place 1, waited 12m3s, likely <1m more, gives up in 17m57s"
+    )
+
+
 class Events:
     """As many holds of the same time as there are."""
 
