@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable, TypeVar
 
 from leasectl.backends.contract import Journal, Patience, Progress, Turn, Withdrawn, why_given_up
 from leasectl.backends.kinds import either
@@ -35,6 +35,8 @@ from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Standing
+
+Looked = TypeVar("Looked", Outlook, "Outlook | None")
 
 RECOVER_AGAIN_SECONDS = 1.0
 ASK_AGAIN_SECONDS = 1.0
@@ -121,9 +123,7 @@ class PoolTurn:
             except TicketExpired:
                 if self._is_over(self._clock.elapsed()):
                     raise  # it never looked, so nobody can say that there is no lease
-            self._queue_again()
-            with self._engine.atomic():
-                return self._claim()
+            return self._anew(self._look)
 
     # 2. and 3. The wait, and the claim
 
@@ -145,16 +145,28 @@ class PoolTurn:
         try:
             return self._try_to_claim() or before
         except TicketExpired:
-            self._queue_again()
-            return self._try_to_claim() or before
+            return self._anew(self._try_to_claim) or before
 
     def _try_to_claim(self) -> Outlook | None:
         outlook = None
         with self._outlasting():
-            with self._engine.atomic():
-                outlook = self._claim()
+            outlook = self._look()
             self._outage = None
         return outlook
+
+    def _look(self) -> Outlook:
+        with self._engine.atomic():
+            return self._claim()
+
+    def _anew(self, look: Callable[[], Looked]) -> Looked:
+        """Queue again and look from there: as often as it is stopped for so long meanwhile."""
+        while True:
+            try:
+                self._queue_again()
+                return look()
+            except TicketExpired:
+                if self._waiter.has_place:  # the store has other reasons
+                    raise
 
     def _queue_again(self) -> None:
         """Put another ticket, as the store took this one for a dead process's: it didn't run."""

@@ -3,7 +3,11 @@
 As long as all are, their numbers are their order, and nothing here is needed. From the first on
 that isn't, each ticket of that queue has a row in ``ranked_ticket``. Of one priority the earlier is
 always the better, so to find who comes first, or next to somebody, is to ask an index once for each
-priority that there is. Tickets of older versions get their rows from whoever needs them.
+priority that there is.
+
+Tickets of older versions get their rows from whoever needs them. Their waiters go by numbers, so
+each lets all go first that came before it; whoever let it go first would wait with it for ever.
+Therefore none counts with more than the least that is asked for before it.
 """
 
 from __future__ import annotations
@@ -35,6 +39,13 @@ _SAME = (
 _TICKETS = f"ticket LEFT JOIN ranked_ticket AS ranked ON {_SAME} {_BESIDE}"
 # In this order the index of places is what is gone through.
 _RANKED_TICKETS = f"ranked_ticket AS ranked CROSS JOIN ticket ON {_SAME} {_BESIDE}"
+# An older version takes tickets away alone, and leaves their rows.
+_TIDY = (
+    "DELETE FROM ranked_ticket WHERE type = ? AND NOT EXISTS (SELECT 1 FROM ticket "
+    "WHERE ticket.type = ranked_ticket.type AND ticket.number = ranked_ticket.number "
+    "AND ticket.owner = ranked_ticket.owner)"
+)
+_TICKETS_PER_TIDYING = 64
 # Of a hundred priorities most are asked for one ticket only.
 _FIRST_ROWS, _MORE_ROWS = 2, 8
 _BEFORE_ALL, _BEHIND_ALL = float("-inf"), float("inf")
@@ -89,6 +100,7 @@ class LocalOrder(Generic[Found]):
         self._now = now
         self._read = read
         rows = state.query("SELECT aging_seconds FROM pool_setting WHERE type = ?", pool_type)
+        self._least: int | None = None
         self._aging: float = rows[0]["aging_seconds"] if rows else 0.0
 
     # Rows
@@ -103,22 +115,25 @@ class LocalOrder(Generic[Found]):
         """
         self.complete()
         self._insert(number, claim_key, priority, self._now)
+        if number % _TICKETS_PER_TIDYING == 0:
+            self._state.db.execute(_TIDY, (self._type,))
 
     def complete(self) -> None:
         """Give those tickets a place that have none: they were alike so far, or are of an older
         version. That can't be but behind the last that has one."""
         rows = self._state.query(
-            "SELECT number, ticket.owner, coalesce(priority, 0) AS priority, queued_at "
+            "SELECT number, ticket.owner, priority, queued_at "
             "FROM ticket LEFT JOIN handle ON handle.id = ticket.owner "
             "WHERE ticket.type = ? AND number > ? ORDER BY number DESC",
             self._type,
             self._last(),
         )
-        latest = self._now
+        latest, of_older = self._now, self._of_older() if rows else 0
         for row in rows:
-            if row["queued_at"] is not None:
-                latest = min(latest, row["queued_at"])
-            self._insert(row["number"], row["owner"], row["priority"], latest)
+            is_older = row["queued_at"] is None
+            latest = latest if is_older else min(latest, row["queued_at"])
+            priority = of_older if is_older else row["priority"]
+            self._insert(row["number"], row["owner"], priority, latest)
 
     def _insert(self, number: int, claim_key: str, priority: int, queued_at: float) -> None:
         self._state.db.execute(
@@ -126,6 +141,17 @@ class LocalOrder(Generic[Found]):
             "VALUES (?, ?, ?, ?, ?)",
             (self._type, number, claim_key, priority, queued_at),
         )
+
+    def _of_older(self) -> int:
+        """What the tickets of older versions count with that have no row yet."""
+        if self._least is None:
+            rows = self._state.query(
+                "SELECT min(priority) AS least FROM ranked_ticket "
+                "JOIN ticket USING (type, number, owner) WHERE type = ?",
+                self._type,
+            )
+            self._least = min(0, rows[0]["least"] or 0)
+        return self._least
 
     def _last(self) -> int:
         """The number of the last ticket that has a row; 0 for none."""
@@ -139,9 +165,9 @@ class LocalOrder(Generic[Found]):
     # Places
 
     def rank(self, ticket: Found, then: float | None = None) -> Rank:
-        """The place of a ticket, now or at another time; without a row it counts 0."""
+        """The place of a ticket, now or at another time."""
         if ticket.priority is None:
-            return Rank(0, ticket.number)
+            return Rank(-self._of_older(), ticket.number)
         waited = (self._now if then is None else then) - ticket.queued_at
         return Rank(-effective_priority(ticket.priority, waited, self._aging), ticket.number)
 

@@ -65,6 +65,7 @@ class Engine(MemoryEngine):
         refusal: What putting a ticket ends with.
         error: What looking ends with.
         first_look: What the next waiter's looking ends with.
+        stops: So many of the next waiters are stopped for too long before they can look.
         waiters: Of all turns.
         asked: What it was asked to undo.
     """
@@ -75,12 +76,17 @@ class Engine(MemoryEngine):
         self.refusal: LeaseError | None = None
         self.error: BaseException | None = None
         self.first_look: BaseException | None = None
+        self.stops = 0
         self.waiters: list[Waiter] = []
         self.asked: list[str] = []
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> MemoryWaiter:
         self.waiters.append(Waiter(self, self._memory, claimant))
         self.waiters[-1].error, self.first_look = self.first_look, None
+        if self.stops:
+            self.stops -= 1
+            self.waiters[-1].error = TicketExpired("nothing was heard")
+            self.waiters[-1].has_place = False
         return self.waiters[-1]
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
@@ -238,6 +244,21 @@ class TestAnOutage:
         with pytest.raises(TicketExpired):
             look(steps, line, START + 1)
         assert line.journal.said == ["to undo", "gave up"]
+
+    @pytest.mark.parametrize("waits_already", [False, True])
+    def test_stopped_again_before_it_could_look_it_queues_once_more(
+        self, line: Line, waits_already: bool
+    ) -> None:
+        steps = line.wait()
+        if waits_already:
+            next(steps)
+            line.engine.waiters[-1].error = TicketExpired("nothing was heard")
+        line.engine.stops = 2
+        look(steps, line, START + 1) if waits_already else next(steps)
+        assert line.queue() == ["me"]
+        assert len(line.warnings) == (3 if waits_already else 2)
+        assert line.journal.said == []
+        steps.close()
 
     def test_one_that_has_expired_with_the_deadline_is_not_put_anew(self, line: Line) -> None:
         steps = line.wait(5)

@@ -247,18 +247,29 @@ def test_as_long_as_all_are_alike_there_are_no_rows(desk: Desk) -> None:
     assert len(desk.state.query("SELECT 1 FROM ranked_ticket")) == 4
 
 
-def test_tickets_of_older_versions_count_0_wherever_they_are(desk: Desk) -> None:
+def test_tickets_of_older_versions_count_0(desk: Desk) -> None:
     desk.wait_as_an_older_version_does()
+    desk.wait(1).close()
+    desk.wait(0).close()
+    desk.wait_as_an_older_version_does()
+    assert desk.numbers() == [2, 1, 3, 4]
+    desk.wait(-1).close()
+    desk.wait(1).close()
+    assert desk.numbers() == [2, 6, 1, 3, 4, 5]
+    assert [entry.ticket for entry in desk.shown()] == [2, 6, 1, 3, 4, 5]
+
+
+def test_but_less_where_they_let_somebody_go_first_who_counts_less(desk: Desk) -> None:
     desk.wait(1).close()
     desk.wait(-1).close()
     desk.wait_as_an_older_version_does()
-    assert desk.numbers() == [2, 1, 4, 3]
-    assert [entry.ticket for entry in desk.shown()] == [2, 1, 4, 3]
+    assert desk.numbers() == [1, 2, 3]
     with desk.state.transaction():
-        found = desk.queues.up_to("T", 3)
-    assert [each.number for each in found] == [3, 4]
+        found = desk.queues.up_to("T", 2)
+    assert [each.number for each in found] == [2, 1]
     desk.wait(0).close()
-    assert desk.numbers() == [2, 1, 4, 5, 3]
+    assert desk.numbers() == [1, 4, 2, 3]
+    assert [entry.ticket for entry in desk.shown()] == [1, 4, 2, 3]
 
 
 def test_one_that_an_older_version_takes_away_is_gone(desk: Desk) -> None:
@@ -271,6 +282,14 @@ def test_one_that_an_older_version_takes_away_is_gone(desk: Desk) -> None:
         db.execute("DELETE FROM ticket")
     desk.wait(0).close()
     assert desk.numbers() == [4]
+
+
+def test_what_older_versions_leave_of_their_tickets_goes_by_itself(desk: Desk) -> None:
+    for _ in range(130):
+        desk.wait(1).close()
+        with desk.state.transaction() as db:
+            db.execute("DELETE FROM ticket")
+    assert len(desk.state.query("SELECT 1 FROM ranked_ticket")) < 64
 
 
 def test_positions_are_told_by_the_order(desk: Desk) -> None:
