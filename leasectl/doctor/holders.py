@@ -11,6 +11,7 @@ from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.state.handles import renews_itself
+from leasectl.state.rows import is_on_record_elsewhere
 from leasectl.system.process import own_pid_namespace
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted, listed
@@ -38,20 +39,31 @@ def _release(service: Service, handles: Sequence[Handle]) -> str:
 
 def unguarded(service: Service) -> Finding:
     """Which handles would nobody ever give back?"""
+    active = service.handles.active()
+    served = [handle for handle in active if handle.leases and is_on_record_elsewhere(handle)]
+    of_clients = ""
+    if served:
+        of_clients = (
+            f"; of {counted(len(served), 'handle')} that serve granted, the state directories of "
+            "its clients know: leasectl doctor there"
+        )
     forgotten = [
         handle
-        for handle in service.handles.active()
+        for handle in active
         if handle.leases
+        and handle not in served
         and handle.guard is None
         and handle.waiter is None
         and handle.release_at is None
         and (handle.request.ttl_seconds is None or renews_itself(handle))
     ]
     if not forgotten:
-        return Finding(OK, "every lease has a guard, a release time, or a ttl that runs out")
+        every = "every lease has a guard, a release time, or a ttl that runs out"
+        return Finding(OK, f"{every}{of_clients}")
     return Finding(
         WARN,
-        f"{counted(len(forgotten), 'handle')} that only a release ends: {_held_texts(forgotten)}",
+        f"{counted(len(forgotten), 'handle')} that only a release ends: {_held_texts(forgotten)}"
+        f"{of_clients}",
         f"if nobody uses them any more: {_release_commands(forgotten)}",
     )
 

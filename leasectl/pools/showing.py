@@ -16,6 +16,7 @@ from leasectl.pools.shown import (
     parse_holder,
 )
 from leasectl.state.handles import renews_itself
+from leasectl.state.rows import is_on_record_elsewhere
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead, own_pid_namespace
 
@@ -100,7 +101,7 @@ class Showing:
 
 def _place_of_guard(handle: Handle) -> GuardPlace:
     if handle.guard is None:
-        return "none"
+        return "unknown" if is_on_record_elsewhere(handle) else "none"
     return "here" if handle.guard.pid_namespace == own_pid_namespace() else "elsewhere"
 
 

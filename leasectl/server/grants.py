@@ -10,9 +10,8 @@ import hashlib
 
 from leasectl.model import Request
 from leasectl.state.handles import new_id
-from leasectl.state.rows import SERVED_LABEL
+from leasectl.state.rows import SERVED_KEY_LABEL, SERVED_LABEL
 
-_KEY = "serve:key"
 LONGEST_KEY = 400
 
 
@@ -23,7 +22,7 @@ def is_key(text: str) -> bool:
 
 def served_request(pool_type: str, count: int, *, client: str, key: str | None) -> Request:
     """What a client asks for, as a record keeps it."""
-    labels = ((SERVED_LABEL, client), *(((_KEY, key),) if key is not None else ()))
+    labels = ((SERVED_LABEL, client), *(((SERVED_KEY_LABEL, key),) if key is not None else ()))
     return Request(pool_type, count, labels=labels)
 
 
@@ -36,7 +35,7 @@ def served_id(pool_type: str, key: str | None) -> str:
 
 def key_in(request: Request) -> str | None:
     """The key that a client's request came with."""
-    return next((value for name, value in request.labels if name == _KEY), None)
+    return next((value for name, value in request.labels if name == SERVED_KEY_LABEL), None)
 
 
 def covers(key: str, other: str) -> bool:

@@ -20,6 +20,7 @@ from leasectl.model import (
 
 # Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
 SERVED_LABEL = "serve:client"
+SERVED_KEY_LABEL = "serve:key"
 # How schema 2 said what is `Handle.adopted_claim`. It is still written for processes of that time.
 ADOPTED_LABEL = "adopted:owner"
 
@@ -71,6 +72,14 @@ def parse_optional_process(text: str | None) -> Process | None:
 def encode_range(seconds: tuple[float, float] | None) -> str | None:
     """Write a range of times in seconds; None for none."""
     return None if seconds is None else f"{seconds[0]},{seconds[1]}"
+
+
+def is_on_record_elsewhere(handle: Handle) -> bool:
+    """Tell whether `leasectl serve` granted it to a client that has records: it sent a key.
+
+    Only those know of its guard and of its release.
+    """
+    return handle.served and any(key == SERVED_KEY_LABEL for key, _ in handle.request.labels)
 
 
 def encode_handle(handle: Handle) -> dict[str, object]:

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.kit.doctor_reports import doctor
 from tests.kit.faults.fixture import StartFaultProxy
-from tests.kit.serving import Serve, Serving
+from tests.kit.serving import Serve, Serving, resources
 from tests.kit.support import Cli, eventually
 
 STATUS = "/leasectl/v1/status"
@@ -109,6 +110,25 @@ class TestThePath:
         with shared.connect() as client:
             got = client.ask("POST", STATUS)
         assert (got.status, got.headers["allow"]) == (405, "GET")
+
+
+class TestGuards:
+    def test_of_those_of_our_clients_their_own_records_know(
+        self, cli: Cli, serve: Serve, client: Cli
+    ) -> None:
+        cli.pool("T")
+        server = serve()
+        with server.connect() as other:  # as curl asks, without a key
+            assert other.acquire("T").status == 200
+            assert client("acquire", "-t", "T", "--backend", server.url).code == 0
+            guards = [each["guard"] for each in resources(cli, "T")]
+            assert sorted(guards) == ["none", "unknown"]
+            told = doctor(cli)["unguarded"]
+            assert (told["status"], told["what"].startswith("1 handle that only")) == ("warn", True)
+            assert "of 1 handle that serve granted, the state directories of its" in told["what"]
+            (theirs,) = (r["handle"] for r in resources(cli, "T") if r["guard"] == "unknown")
+            assert theirs not in told["advice"]
+        assert doctor(client)["unguarded"]["what"].startswith("1 handle that only a release ends")
 
 
 class TestAsManyAsThereAre:
