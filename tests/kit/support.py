@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import sqlite3
 import stat
@@ -24,6 +25,7 @@ from leasectl.model import Handle, Request, parse_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import open_pidfd
+from tests.kit import fork_server
 
 T = TypeVar("T")
 
@@ -42,6 +44,14 @@ def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = ""
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout:g}s: {what or condition}")
         time.sleep(0.005)
+
+
+def kill(pid: int) -> None:
+    """KILL a process and see it dead: it may be nobody's child here, so that none waits for it."""
+    pidfd = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([pidfd], [], [], 10)
+    os.close(pidfd)
 
 
 def clean_environment() -> dict[str, str]:
@@ -71,7 +81,7 @@ class Finished:
 class Started:
     """A command that runs, in a session of its own."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str] | fork_server.Command) -> None:
         self.process = process
         self.pid = process.pid
 
@@ -89,7 +99,7 @@ class Started:
     def finish(self, timeout: float = 20.0) -> Finished:
         """Wait for its end; a negative code is the signal that ended it."""
         out, err = self.process.communicate(timeout=timeout)
-        return Finished(self.process.returncode, out, err)
+        return Finished(self.process.wait(), out, err)
 
 
 @dataclass
@@ -125,10 +135,16 @@ class Cli:
 
     def start(self, *args: str, **env: str | None) -> Started:
         """Start a command; it is killed at the end of the test if it still runs."""
+        if type(self).command is Cli.command:
+            whole = with_changes(self.env, env)
+            command = fork_server.start(args, env=whole, cwd=self.cwd)
+            if command is not None:
+                self._started.append(Started(command))
+                return self._started[-1]
         return self.spawn(self.command(*args), **env)
 
     def spawn(self, argv: Sequence[str], **env: str | None) -> Started:
-        """Start any program in the same surroundings."""
+        """Start any program in the same surroundings, `command` for a fresh interpreter."""
         started = Started(
             subprocess.Popen(
                 argv,

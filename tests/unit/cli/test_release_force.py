@@ -11,7 +11,7 @@ import pytest
 
 from leasectl.system.clock import boottime_seconds
 from tests.kit.hosts import Script
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started, eventually, kill
 
 pytestmark = pytest.mark.once
 
@@ -95,7 +95,7 @@ class TestARun:
         run, following = start(cli, script), waiter(cli)
         cli.ok(*FORCE)
         script.wait_for("told")
-        os.kill(run.process.pid, signal.SIGKILL)
+        kill(run.process.pid)
         cli.ok("status")  # which gives back what the dead have left, but not this
         assert not is_granted(following)
         os.kill(int(script.said[0].words[1]), signal.SIGKILL)
@@ -106,7 +106,7 @@ class TestARun:
         run = start(cli, script)
         cli.ok(*FORCE)
         assert cli.ok(*FORCE) == ""  # run is at it
-        os.kill(run.process.pid, signal.SIGKILL)
+        kill(run.process.pid)
         following = waiter(cli)
         assert cli.ok(*FORCE) == "a\n"
         assert following.finish().out == "a\n"
@@ -118,7 +118,7 @@ class TestARun:
         ((expires_at,),) = cli.query("SELECT expires_at FROM resource")
         os.kill(run.process.pid, signal.SIGSTOP)
         cli.ok(*FORCE)
-        os.kill(run.process.pid, signal.SIGKILL)
+        kill(run.process.pid)
         assert following.finish().out == "a\n"
         assert boottime_seconds() >= float(str(expires_at))
         os.kill(int(script.said[0].words[1]), signal.SIGKILL)

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from leasectl.text.suggestions import NO_POOLS
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started, eventually, kill
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
@@ -159,7 +159,7 @@ class TestJson:
         guard = cli.spawn(["sleep", "1000"])
         cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
         for keeper in cli.keepers():
-            os.kill(keeper, signal.SIGKILL)
+            kill(keeper)
         guard.kill()
         assert status(cli)["pools"][0]["held"] == 0
 

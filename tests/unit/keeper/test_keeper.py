@@ -29,7 +29,7 @@ from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import identify
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started, eventually, kill
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_killed_run_costs_it_no_time_while_the_command_lives(cli: Cli, pool: s
     try:
         run.process.wait()
         eventually(lambda: is_quiet(keeper), what="the keeper sleeps")
-        os.kill(keeper, signal.SIGKILL)
+        kill(keeper)
         cli.ok("status")
         keeper = the_keeper(cli)
         eventually(lambda: is_quiet(keeper), what="the next keeper sleeps")
@@ -351,7 +351,7 @@ def test_the_next_command_starts_a_killed_one_again(cli: Cli, pool: str) -> None
     acquire_guarded(cli, holder)
     acquired(cli, "--release-after", "1h")
     first = the_keeper(cli)
-    os.kill(first, signal.SIGKILL)
+    kill(first)
     holder.kill()
     make_overdue(cli)
     cli.ok("status")
@@ -372,7 +372,7 @@ def test_a_waiter_starts_a_killed_one_again(cli: Cli, pool: str) -> None:
     cli.ok("release", "--handle", first, "--delay", "1h", "--detach")
     keeper = the_keeper(cli)
     make_overdue(cli)
-    os.kill(keeper, signal.SIGKILL)
+    kill(keeper)
     assert waiter.finish().code == 0
 
 

@@ -32,6 +32,7 @@ def test_a_server_that_hangs_keeps_no_other_lease_from_being_renewed(cli: Cli) -
         guard.kill()
         log = Path(cli.state_dir, "keeper.log")
         # Both are tried one after the other, each for several times the other lease's ttl.
+        eventually(log.exists, what="there is a keeper")
         eventually(lambda: log.read_text().count("can't release far-") >= 2, timeout=60)
         server.signal(0, signal.SIGCONT)
         held = json.loads(cli.ok("cat", "--handle", near, "--format", "json"))

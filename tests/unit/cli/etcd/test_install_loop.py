@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from tests.kit.hosts import Hosts, Script, fence
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli, eventually, kill
 
 INSTALLER = """
 say attempt "$LEASECTL_ATTEMPT" "$LEASECTL_NAMES" "$LEASECTL_FENCE"
@@ -61,7 +60,7 @@ def test_the_keeper_gives_back_what_a_killed_script_held(hosts: Hosts) -> None:
     script = here.spawn(["bash", "-c", f"{command} && sleep 1000; :"])
     eventually(lambda: here.state_dir.exists() and len(hosts.held()) == 2)
     eventually(lambda: here.query("SELECT 1 FROM handle WHERE waiter IS NULL"))
-    os.kill(script.pid, signal.SIGKILL)
+    kill(script.pid)
     eventually(hosts.is_free)
 
 
@@ -71,7 +70,7 @@ def test_the_next_command_starts_a_keeper_that_goes_on_renewing(hosts: Hosts) ->
     held = here("acquire", "-t", "T", "--ttl", "4s", "--guard-pid", str(os.getpid())).handle
     (first,) = here.keepers()
     granted = _renewed_at(hosts)
-    os.kill(first, signal.SIGKILL)
+    kill(first)
     here.ok("status")
     eventually(lambda: _has_another_keeper(here, first))
     eventually(lambda: _renewed_at(hosts) > granted + 4, what="it has outlived its ttl")
@@ -86,7 +85,7 @@ def test_a_run_starts_a_keeper_and_renews_its_lease_itself(hosts: Hosts) -> None
     script.wait_for("begin")
     (first,) = eventually(here.keepers)
     granted = _renewed_at(hosts)
-    os.kill(first, signal.SIGKILL)
+    kill(first)
     eventually(lambda: _has_another_keeper(here, first))
     eventually(lambda: _renewed_at(hosts) > granted + 3, what="it has outlived its ttl")
     script.tell("end")
@@ -102,7 +101,7 @@ def test_what_a_killed_run_had_follows_its_command(hosts: Hosts) -> None:
     script.wait_for("begin")
     eventually(lambda: here.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
     granted = _renewed_at(hosts)
-    os.kill(run.pid, signal.SIGKILL)
+    kill(run.pid)
     eventually(lambda: _renewed_at(hosts) > granted + 3, what="the keeper renews it")
     script.tell("end")
     eventually(hosts.is_free, what="the command's end frees it")

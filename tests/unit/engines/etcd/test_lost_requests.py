@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Callable
 
 import pytest
@@ -20,7 +19,7 @@ from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.support import ManualClock
+from tests.kit.support import ManualClock, eventually
 
 
 def whole_story(access: Access) -> None:
@@ -248,12 +247,10 @@ class TestGrantedLate:
     def test_a_claim_that_is_told_of_after_its_ttl_is_given_back(
         self, store: Access, between: Relay, prefix: str
     ) -> None:
-        def hold_back(number: int, _path: str) -> None:
-            if number == claim:
-                time.sleep(SHORT + 0.5)
+        def hold_back(_number: int, _path: str) -> None:
+            eventually(lambda: store.held() == [], what="what it claimed has run out")
 
         late = Access([between.endpoint], prefix)
-        claim = len(between.paths) + 5
         between.listen(after=hold_back)
         with pytest.raises(BackendUnreachable, match="lost the place"):
             late.acquire("late", Request("T", ttl_seconds=SHORT))
