@@ -68,9 +68,15 @@ printf "end\n"'
 ENDING
 printf "after\n"'
 )
+# Each ending with each handler at top level, and in one of the other two places; on request in all.
+other_places=('in a function' 'sourced and added twice')
+number=0
 for ending in "${!endings[@]}"; do
   for handler in "${!handlers[@]}"; do
-    for place in "${!bodies[@]}"; do
+    number=$((number + 1))
+    places=('at top level' "${other_places[number % 2]}")
+    [[ ! ${LEASECTL_TEST_FULL_SIZE-} ]] || places=("${!bodies[@]}")
+    for place in "${places[@]}"; do
       bats_test_function --description "ended by $ending, with $handler, $place" -- \
         one_of_the_matrix "${handlers[$handler]}" "${bodies[$place]}" "${endings[$ending]}"
     done

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from leasectl.system.clock import Clock, boottime_seconds
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.faults.history import names_in_handles
 from tests.kit.faults.process import FaultProxy
+from tests.kit.forking import ending, fork
 from tests.kit.journal import NoJournal
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
@@ -512,17 +512,15 @@ def test_of_many_clients_and_faults_nothing_is_left(
 ) -> None:
     fault = "500|reset-before|reset-after|close-keepalive|drip|half rate=0.2"
     proxy = use(cli, fault_proxy("T=3", faults=(fault,), idempotent=True, seed=seed))
-    code = (
-        "import subprocess, sys\n"
-        "for _ in range(4):\n"
-        "    got = subprocess.run([sys.executable, '-m', 'leasectl', 'acquire', '-q', '-t', 'T',"
-        " '-w', '60s'], stdout=subprocess.PIPE, text=True)\n"
-        "    if got.returncode == 0:\n"
-        "        subprocess.run([sys.executable, '-m', 'leasectl', 'release', '--handle',"
-        " got.stdout.strip()], check=True)\n"
-    )
-    running = [cli.spawn([sys.executable, "-c", code]) for _ in range(6)]
-    assert [each.finish(timeout=100).code for each in running] == [0] * 6
+
+    def take_and_give_back() -> None:
+        for _ in range(4):
+            got = cli.start("acquire", "-q", "-t", "T", "-w", "60s").finish(timeout=100)
+            if got.code == 0:
+                cli.ok("release", "--handle", got.handle)
+
+    pids = [fork(take_and_give_back) for _ in range(6)]
+    assert [ending(pid, timeout=100) for pid in pids] == [0] * 6
     eventually(lambda: proxy.leased == [], timeout=20)
     assert accounted_for(cli, proxy)
 
