@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
-from typing import NoReturn
+
+TYPE_CHECKING = False  # that of `typing` takes long to import
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # Whoever presses Ctrl-C while all is imported is to see no traceback: until the command is loaded
 # INT ends this process, as it does everywhere. This is of what `signal` is made, which takes long.

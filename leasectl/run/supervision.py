@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable
 
@@ -77,8 +78,9 @@ class Supervisor:
         Raises:
             CommandNotFound, CannotExecute: It never became the command.
             LeaseLost: The lease was lost, and the command has ended for it.
+            Interrupted: A signal arrived before there was a command to forward it to.
         """
-        child.start()
+        self._begin(child)
         loss = _Loss()
         self._wait_for_end(child, watch, loss)
         ending = child.reap()
@@ -88,6 +90,16 @@ class Supervisor:
                 f"{self._plan.name} ran, which was ended ({ending.describe()})"
             )
         return ending
+
+    def _begin(self, child: Child) -> None:
+        """Start a child, unless something came by now that its process may not have heard of."""
+        arrived = self._signals.read()
+        for signum, _ in arrived:
+            if signum in ENDING:
+                child.abandon()
+                self._signals.interrupt(signum)
+        child.start()
+        self._forward_to(child, arrived)
 
     def _wait_for_end(self, child: Child, watch: LeaseWatch | None, loss: _Loss) -> None:
         while True:
@@ -99,15 +111,15 @@ class Supervisor:
                 now=self._clock.elapsed,
             )
             if self._signals.fd in woken:
-                self._forward(child)
+                self._forward_to(child, self._signals.read())
             if child.pidfd in woken:
                 return
             if watch is not None:
                 watch.look(woken)
                 self._act_on_loss(child, watch, loss)
 
-    def _forward(self, child: Child) -> None:
-        for signum, sent_by_a_process in self._signals.read():
+    def _forward_to(self, child: Child, arrived: Sequence[tuple[int, bool]]) -> None:
+        for signum, sent_by_a_process in arrived:
             if signum in ENDING:
                 self.asked_to_end = True
             # What the terminal sends, it sends to the command as well.

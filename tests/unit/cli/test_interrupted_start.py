@@ -42,6 +42,7 @@ def early(cli: Cli, tmp_path: Path) -> Cli:
 @pytest.mark.parametrize(
     ("command", "module"),
     [
+        (INSTALLED, "typing"),
         (INSTALLED, "leasectl.cli.app"),
         (INSTALLED, "click"),
         (MODULE, "click"),
