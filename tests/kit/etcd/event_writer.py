@@ -75,7 +75,9 @@ def buckets(access: Access) -> list[int]:
 def packs(access: Access) -> list[int]:
     """How many events there are in each pack, as their keys say it."""
     (found,) = access.gateway.read(read_all(access.keys.packs(), keys_only=True)).answers
-    return list(packed_numbers(found).values())
+    numbers = list(packed_numbers(found).values())
+    assert len(numbers) == len(found.items), found.items  # one of each bucket
+    return numbers
 
 
 def pack_all(access: Access) -> None:
