@@ -121,7 +121,7 @@ class TestReading:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """Before any of the reader's requests all is packed that can be."""
-        monkeypatch.setattr(event_log, "_PAGE", 5)
+        monkeypatch.setattr(event_log, "_PAGE", 9)
         number = at_most = 0
         while number <= at_most:
             number += 1
