@@ -21,10 +21,12 @@ def leave(work: Callable[[], object]) -> None:
         work: Whatever it raises is no matter.
     """
     global _left
-    if _goes_on:
-        threading.Thread(target=_do, args=(work,), name="leasectl-afterwards", daemon=True).start()
-    else:
+    if not _goes_on:
         _left = work
+        return
+    thread = threading.Thread(target=_do, args=(work,), name="leasectl-afterwards", daemon=True)
+    with contextlib.suppress(RuntimeError):  # there may be no more
+        thread.start()
 
 
 def go_on() -> None:

@@ -6,9 +6,9 @@ large, the change is made without it.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
-from functools import partial
 from typing import Callable
 
 from leasectl.engines.etcd.event_buckets import EventBuckets, usable_bucket
@@ -123,10 +123,15 @@ class EtcdEvents:
 
     def _leave_packing(self) -> None:
         """Have a bucket that is full be packed, once whoever is here has had its answer."""
-        from leasectl.engines.etcd.event_packing import pack_a_bucket
-        from leasectl.system.afterwards import leave
+        with contextlib.suppress(ImportError):  # another version may have taken this one's place
+            from leasectl.system.afterwards import leave
 
-        leave(partial(pack_a_bucket, self._gateway, self._keys, clock=self._clock))
+            leave(self._pack)
+
+    def _pack(self) -> None:
+        from leasectl.engines.etcd.event_packing import pack_a_bucket
+
+        pack_a_bucket(self._gateway, self._keys, clock=self._clock)
 
     def _bucket_of_now(self, *, looks: bool) -> KeyValue | None:
         """The bucket to write to; None where there is none, and none can be made."""

@@ -38,6 +38,16 @@ def test_what_fails_is_no_matter() -> None:
     afterwards.finish()
 
 
+def test_where_there_is_no_thread_it_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    afterwards.go_on()
+    afterwards.leave(lambda: pytest.fail("it was done"))
+    afterwards.finish()
+
+
 def test_a_process_that_goes_on_has_a_thread_do_it_at_once() -> None:
     afterwards.go_on()
     done, threads = threading.Event(), []

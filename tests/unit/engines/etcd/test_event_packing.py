@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
@@ -322,6 +323,19 @@ class TestWhoPacks:
         assert packs(access) == [SMALLEST]
         afterwards.finish()
         assert packs(access) == [SMALLEST]
+
+    def test_what_has_been_done_is_done_though_the_code_for_the_rest_is_gone(
+        self, access: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The package was replaced meanwhile."""
+        writer = Writer(access, first=WRITTEN)
+        monkeypatch.setitem(sys.modules, "leasectl.system.afterwards", None)
+        writer.write(kind="released")
+        monkeypatch.undo()
+        monkeypatch.setitem(sys.modules, "leasectl.engines.etcd.event_packing", None)
+        writer.write(kind="released")
+        afterwards.finish()
+        assert told(access) == list(range(WRITTEN + 2))
 
     @pytest.mark.parametrize("kind", ["queued", "granted"])
     def test_what_begins_something_leaves_that_to_others(self, access: Access, kind: str) -> None:
