@@ -28,7 +28,7 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs whole commands, which scripts/test doesn't do on every Python."""
     for item in items:
-        if "cli" in getattr(item, "fixturenames", ()):
+        if not {"cli", "other_user"}.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.commands)
 
 
