@@ -36,6 +36,7 @@ Examples:
   leasectl events -n 20 --json
 """
 
+_NONE_LIKE_THAT = "no such events among those that are kept; to see them all: leasectl events"
 _SHOWN_BEFORE_FOLLOWING = 10
 _ASK_AGAIN_SECONDS = 2.0
 
@@ -116,7 +117,7 @@ def command(
         if kind_of(service.backend_url).grants_nothing:
             note(NO_EVENTS_OF_DRY_RUN)
         else:
-            note("no events" if wanted == EventFilter() else "no such events")
+            note("no events" if wanted == EventFilter() else _NONE_LIKE_THAT)
 
 
 class _Shows:

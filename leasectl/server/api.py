@@ -2,9 +2,10 @@
 
 ``POST /lease/acquire?type=T&count=N`` and ``POST /lease/release`` with ``{"names": [...]}``. What
 is ours beside that: an `Idempotency-Key` is sent back to say that it was heeded; a release of no
-names with a key undoes what was asked for with that key; ``/healthz`` and ``/metrics``;
-``GET /leasectl/v1/status``, for one pool with ``?type=T``: what ``leasectl status --json`` shows;
-and the page at ``/``.
+names with a key undoes what was asked for with that key; a `Leasectl-Count` says how many are going
+to be asked for, one by one, so that what the pool could never give is refused at once; ``/healthz``
+and ``/metrics``; ``GET /leasectl/v1/status``, for one pool with ``?type=T``: what ``leasectl status
+--json`` shows; and the page at ``/``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from leasectl.backends.proxy.protocol import COUNT_IN_ALL
 from leasectl.backends.proxy.status import ERROR, LONGEST_STATUS_BYTES, STATUS
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.request import LARGEST_COUNT
@@ -176,6 +178,7 @@ class _Api:
                 client=request.client.host if request.client else "",
                 key=key,
                 gone=connection.gone,
+                in_all=_count_in_all(request),
             )
         except LeaseError as error:
             self._notices.failed(_name(request), error)
@@ -232,6 +235,12 @@ class _Api:
         if len(answer.body) > LONGEST_STATUS_BYTES:
             return refusal(413, "too many resources to be shown at once; ask for one type")
         return answer
+
+
+def _count_in_all(request: Request) -> int:
+    """How many one of our clients will ask for; 1 where nothing says so."""
+    text = request.headers.get(COUNT_IN_ALL, "1")
+    return int(text) if _COUNT.fullmatch(text) else 1
 
 
 def _why_not(error: LeaseError) -> tuple[int, str]:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from leasectl.backends.contract import Patience
+from leasectl.engines.refusals import too_few
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
 from leasectl.leases.delay import arm
@@ -108,6 +109,7 @@ class ServedLeases:
         client: str,
         key: str | None,
         gone: asyncio.Future[None],
+        in_all: int = 1,
     ) -> Handle:
         """Get leases for a client, or find those that its key was granted before.
 
@@ -119,20 +121,29 @@ class ServedLeases:
             client: Its address, for people.
             key: Its `Idempotency-Key`.
             gone: Done when the client no longer waits.
+            in_all: How many it will ask for, one by one, this being the first.
 
         Raises:
+            InvalidRequest: The pool could never give so many.
             Cancelled: The client went away, the server ends, or the request was withdrawn.
             LeaseError: As `Service.acquire`.
         """
         handle_id = served_id(pool_type, key)
         handle = self._granted_before(handle_id, count)
         if handle is None:
+            self._check_capacity(pool_type, in_all)
             handle = await self._wait(handle_id, pool_type, count, client, key, gone)
         with self.service.state.transaction():
             if not note_answer(self.service.state, handle, confirmed=False):
                 raise Cancelled("the lease was released before it could be told of")
         self._keeper_watch.look()
         return handle
+
+    def _check_capacity(self, pool_type: str, in_all: int) -> None:
+        if in_all > 1:
+            (pool,) = self.service.pools.pools(pool_type)
+            if pool.capacity < in_all:
+                raise too_few(pool_type, pool.capacity, in_all)
 
     def _granted_before(self, handle_id: str, count: int) -> Handle | None:
         """The grant that a key has, if it has one that counts."""

@@ -18,6 +18,7 @@ from leasectl.backends.proxy.protocol import (
     granted,
     heeds,
     names_in,
+    with_count,
     with_key,
 )
 from leasectl.backends.proxy.releases import Releases
@@ -185,12 +186,15 @@ class Acquisition:
             self._patience.warn(f"{error}; trying again")
 
     def _ask_until_answered(self, until: float | None) -> str:
+        headers = with_key(self._key)
+        if self._asked == 1:
+            headers.update(with_count(self._request.count))
         while True:
             try:
                 answer = self._connection.ask(
                     ACQUIRE,
                     params=acquire_query(self._request.type),
-                    headers=with_key(self._key),
+                    headers=headers,
                     interrupts=self._patience.interrupts,
                     until=until,
                     tick=self._report,

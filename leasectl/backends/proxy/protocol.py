@@ -6,7 +6,8 @@
 ``Idempotency-Key`` is ours. ci-operator's server knows nothing of it; `leasectl serve` sends it
 back, answers a repeated request with what the first got, and releases only what was granted to
 requests whose keys begin with it. There a release of no names undoes a request whose answer was
-lost.
+lost. ``Leasectl-Count`` is ours, too: how many will be asked for in all, one by one; that server
+refuses the first of them where its pool could never give so many.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from leasectl.http.messages import Answer
 ACQUIRE = "/lease/acquire"
 RELEASE = "/lease/release"
 IDEMPOTENCY_KEY = "Idempotency-Key"
+COUNT_IN_ALL = "Leasectl-Count"
 
 # What ci-operator's proxy says when its time for waiting is over; the first is what was seen.
 _WAITED_ENOUGH = ("resources not found", "context deadline exceeded")
@@ -34,6 +36,11 @@ class Refused(BackendUnreachable):
 def acquire_query(pool_type: str) -> dict[str, str]:
     """What to ask for one lease with."""
     return {"type": pool_type, "count": "1"}
+
+
+def with_count(count: int) -> dict[str, str]:
+    """The headers of the first request of several; none where it is the only one."""
+    return {COUNT_IN_ALL: str(count)} if count > 1 else {}
 
 
 def with_key(key: str) -> dict[str, str]:

@@ -104,7 +104,9 @@ class TestLines:
         of_dry_run = cli("events", "--backend", "none:")
         assert of_dry_run.err == "leasectl: a dry run leases nothing, so there are no events\n"
         cli.pool("T")
-        assert cli("events", "--name", "x").err == "leasectl: no such events\n"
+        assert cli("events", "--name", "x").err == (
+            "leasectl: no such events among those that are kept; to see them all: leasectl events\n"
+        )
         missed = cli("events", "-t", "U")
         assert (missed.code, missed.out) == (66, "")
         assert 'no pool "U"' in missed.err

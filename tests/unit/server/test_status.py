@@ -137,11 +137,20 @@ class TestAsManyAsThereAre:
     ) -> None:
         cli.pool("T")
         server = serve()
-        finished = client("acquire", "-t", "T", "-c", "3", "-w", "1h", "--backend", server.url)
-        assert finished.code == 64
-        assert finished.err == (
-            'leasectl: pool "T" has 2 resources, so --count 3 can never be met; see: leasectl '
-            "status -t T\n"
-        )
-        assert cli.held() == {}
-        assert client("acquire", "-t", "T", "-c", "2", "--backend", server.url).code == 0
+        asked = ("acquire", "-t", "T", "-w", "1h", "--backend", server.url)
+        for is_full in (False, True):
+            finished = client(*asked, "-c", "3")
+            assert finished.code == 64
+            assert finished.err == (
+                f'leasectl: {server.url} answered 400: Failed to acquire lease "T": pool "T" has 2 '
+                "resources, so --count 3 can never be met; see: leasectl status -t T\n"
+            )
+            if not is_full:
+                assert cli.held() == {}
+                assert client(*asked, "-c", "2").code == 0
+        assert len(cli.held()) == 2
+
+    def test_a_header_that_says_no_number_is_passed_over(self, cli: Cli, serve: Serve) -> None:
+        cli.pool("T")
+        with serve().connect() as other:
+            assert other.acquire("T", 1, **{"Leasectl-Count": "many"}).status == 200
