@@ -78,8 +78,9 @@ class QueueView(NamedTuple):
     def with_freed(self, freed: Sequence[KeyValue]) -> QueueView:
         """The same after resources have become free."""
         newer = [kv for kv in freed if kv.mod_revision > self.revision]
-        page = {kv.key: kv for kv in (*self.page, *_without(newer, self.named))}
-        return self._replace(page=tuple(page[key] for key in sorted(page)))
+        # By name: what was free may have been taken in between, and goes by another key now.
+        page = {name_in(kv): kv for kv in (*self.page, *_without(newer, self.named))}
+        return self._replace(page=tuple(sorted(page.values(), key=lambda kv: kv.key)))
 
 
 class Change(NamedTuple):

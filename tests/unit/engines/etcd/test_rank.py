@@ -255,3 +255,17 @@ class TestInEtcd:
         store.engine.free("holder")
         assert len(pending.result(timeout=5)) == 1
         assert not any(key.startswith("rank/") for key in keys_left(store))
+
+
+def test_a_group_at_the_head_claims_nothing_twice_that_a_better_one_had_meanwhile(
+    store: Access,
+) -> None:
+    store.acquire("most", Request("T", count=3))
+    group = store.begin("group", Request("T", count=2))
+    eventually(lambda: store.queue() == ["group"])
+    for number in range(5):
+        store.acquire(f"better {number}", Request("T", priority=1))
+        store.engine.free(f"better {number}")
+    assert not group.done()
+    store.engine.free("most")
+    assert len({lease.name for lease in group.result(10)}) == 2

@@ -26,8 +26,10 @@ def new_ticket(request: Request | None = None, time: ManualClock | None = None) 
     )
 
 
-def free(name: str, revision: int) -> KeyValue:
-    return KeyValue(KEYS.free("T", 1, name), '{"last_holder": null, "transitions": 0}', 1, revision)
+def free(name: str, revision: int, fence: int = 1) -> KeyValue:
+    return KeyValue(
+        KEYS.free("T", fence, name), '{"last_holder": null, "transitions": 0}', 1, revision
+    )
 
 
 def view(*page: KeyValue, before: KeyValue | None = None) -> QueueView:
@@ -99,6 +101,16 @@ class TestItsNews:
         guessed = ticket.guess_view()
         assert guessed is not None
         assert guessed.page == (free("T--0", 4), free("T--1", 11))
+
+    def test_what_was_taken_and_given_back_since_is_there_once(self) -> None:
+        ticket = self.waiting(Request("T", count=2), free("T--0", 4))
+        ticket.add_news((free("T--0", 12, fence=11),))
+        assert ticket.guess_view() is None
+        ticket = self.waiting(Request("T", count=2), free("T--0", 4))
+        ticket.add_news((free("T--0", 12, fence=11), free("T--1", 14, fence=13)))
+        guessed = ticket.guess_view()
+        assert guessed is not None
+        assert guessed.page == (free("T--0", 12, fence=11), free("T--1", 14, fence=13))
 
     def test_it_is_used_once(self) -> None:
         ticket = self.waiting(Request("T"))
