@@ -17,6 +17,7 @@ import pytest
 
 from leasectl.model import parse_process
 from leasectl.system.clock import boottime_seconds
+from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, Started, eventually
 from tests.kit.terminal import CTRL_BACKSLASH, CTRL_C, terminal
 
@@ -572,7 +573,7 @@ def test_run_starts_a_killed_keeper_again(cli: Cli, pool: str) -> None:
 def test_a_killed_run_leaves_nothing_that_nobody_frees(cli: Cli, pool: str) -> None:
     """KILL at instants all over its life: before, around and after the start of the command."""
     longest = time_of_a_run(cli)
-    kills = 70
+    kills = 70 if FULL_SIZE else 40
     for number in range(kills):
         script = Script(cli.cwd, "say begin $$ $LEASECTL_FENCE\nsleep 0.02")
         run = cli.start("run", "-t", pool, "--", str(script.path))
