@@ -110,7 +110,9 @@ class EitherWaiter:
             raise gone
         held = [each for each in standings if each.longest_holder is not None]
         longest = min(held, key=lambda each: each.longest_since, default=standings[0])
-        dues = [each.next_grant_at for each in standings]
+        # Where all is held it isn't the pace that is waited for, unless that is so in each.
+        some_free = [each for each in standings if each.held < each.capacity]
+        dues = [each.next_grant_at for each in some_free or standings]
         return longest._replace(
             position=min(each.position for each in standings),
             others=sum(each.others for each in standings),

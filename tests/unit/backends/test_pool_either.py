@@ -12,6 +12,7 @@ from leasectl.backends.contract import Patience, Progress, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.either import EitherWaiter
 from leasectl.engines.contract import Outlook, TicketExpired
+from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
@@ -312,6 +313,18 @@ class TestTheEnd:
         scene.pools.delete_pool("B", force=True)
         with pytest.raises(NotFound, match="no pool"):
             waiter.standing()
+
+    def test_of_a_pace_it_is_told_where_something_is_free(self, scene: Scene) -> None:
+        scene.pools.change_settings("B", PoolSettings(pace_seconds=60.0))
+        scene.free("B")
+        scene.backend.acquire(Claimant("b", "b", Request("B")), NoJournal(), Patience(0))
+        waiter = scene.waiter()
+        waiter.enqueue()
+        assert waiter.standing().next_grant_at is None
+        scene.pools.add_resources("B", ["B--01"])
+        assert waiter.standing().next_grant_at == scene.time.clock.elapsed() + 60.0
+        scene.free("A")
+        assert waiter.standing().next_grant_at is None
 
     def test_a_pool_that_is_deleted_is_told_of_and_waited_for_no_longer(self, scene: Scene) -> None:
         steps = scene.turn()
