@@ -99,7 +99,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
             "state": handle.state,
             "acquisition": handle.acquisition,
             "release_at": release_at,
-            "release_time": release_at,  # as `status` calls it
+            "release_time": release_at,  # as `status` called it, for programs of before
             "leases": [
                 {
                     "name": lease.name,

@@ -109,7 +109,7 @@ def _lease_fields(shown: ShownLease) -> dict[str, object]:
         "renewed_by": shown.renewed_by,
         "labels": dict(lease.labels),
         "ended": shown.ended,
-        "release_at": release_time,  # as `cat` calls it
+        "release_at": release_time,  # the one word for it; the other is for programs of before
     }
 
 
