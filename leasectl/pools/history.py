@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from itertools import islice
 from typing import Callable
 
 from leasectl.engines.event_log import EventLog
-from leasectl.errors import LeaseError
+from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
@@ -40,10 +39,17 @@ def put_right(service: Service, pool_type: str | None = None) -> None:
     Args:
         service: On the backend.
         pool_type: Of one pool; None for all.
+
+    Raises:
+        BackendUnreachable: Nobody is there who could tell of events either.
     """
-    with contextlib.suppress(LeaseError):
+    try:
         release_abandoned(service)
         service.pools.pools(pool_type)
+    except BackendUnreachable:
+        raise
+    except LeaseError:
+        pass  # they are told as they are
 
 
 def in_pieces(events: Iterator[Event]) -> Iterator[list[Event]]:

@@ -861,7 +861,7 @@ _lease__deliver() { # <function>
 # Sets the caller's _lease__got, and its _lease__reader to a descriptor to close. Returns leasectl's
 # exit code.
 _lease__wait_for() { # <leasectl argument>...
-  local _lease__writer='' REPLY=''
+  local _lease__writer='' _lease__begun='' REPLY=''
   # Before anything is forked: while Bash waits for a foreground command, it ignores an INT that has no
   # handler and doesn't kill that command.
   _lease__trap_add 2 _lease__interrupted
@@ -884,9 +884,11 @@ _lease__wait_for() { # <leasectl argument>...
       # Not `read`, which would listen to IFS, or leave the line in a variable that isn't ours.
       builtin mapfile -t -n 1 -u "$_lease__reader" _LEASE__LINE
     elif builtin read -r -t 1 -u "$_lease__reader"; then
-      _LEASE__LINE=("$REPLY")
+      _LEASE__LINE=("$_lease__begun$REPLY") _lease__begun=''
     elif (($? > 128)); then
-      # The second is over. That a subshell's script has died is seen by nobody but the subshell.
+      # The second is over, perhaps in the middle of a line: nobody gives what was read of it again. That a
+      # subshell's script has died is seen by nobody but the subshell.
+      _lease__begun+=$REPLY
       _lease__script_is_gone && break
       continue
     fi

@@ -272,6 +272,26 @@ SCRIPT
   holds
 }
 
+@test "a line that comes in pieces is read whole" {
+  mkdir -p bin
+  cat >bin/leasectl <<'STUB'
+#!/bin/bash
+printf '/tmp'
+sleep 1.2
+printf '/handle\n'
+STUB
+  chmod +x bin/leasectl
+  script <<'SCRIPT'
+PATH=$PWD/bin:$PATH
+h=$(lease__acquire -t T)
+lease__acquire -t T --var=g
+printf '%s %s\n' "$h" "$g"
+SCRIPT
+  run_script
+  assert_success
+  assert_output '/tmp/handle /tmp/handle'
+}
+
 @test "a delayed release returns at once, in the background too, and happens later" {
   make_pool T 2
   script -e <<'SCRIPT'
