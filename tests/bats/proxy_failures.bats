@@ -62,6 +62,9 @@ lease__release --handle="$g"
 STEP
   assert_success
   assert_output $'2<>\n1<>'
+  # What is told of a wait on a busy machine is no error.
+  # shellcheck disable=SC2154 # run sets it
+  mapfile -t stderr_lines < <(grep -v '^leasectl: waiting for ' <<<"$stderr")
   assert_equal "${#stderr_lines[@]}" 2
   assert_regex "${stderr_lines[0]}" 'resource type not found'
   assert_regex "${stderr_lines[1]}" 'context deadline exceeded'

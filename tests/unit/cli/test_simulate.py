@@ -238,15 +238,18 @@ class TestOfAPool:
         found = simulated(pool, "T", "--replay")
         assert found["jobs"] == 3
         assert [each["policy"] for each in found["policies"]] == ["as recorded", "none"]
-        assert found["policies"][1]["largest_deviation"] < 0.02
+        recorded, replayed = found["policies"]
+        # Each is granted when it came, and not as much later as it was on this machine.
+        late = replayed["largest_deviation"] * recorded["makespan_seconds"]
+        assert late <= recorded["wait_seconds"]["max"] + 0.002
         events = tmp_path / "events.jsonl"
         events.write_text(pool("events", "T", "--json").out)
         for replay in (("T", "--replay"), ("--replay", str(events))):
             larger = simulated(pool, *replay, "--capacity", "30")
             assert larger["capacity"] == 30
-            recorded, tried = (each["utilisation"] for each in larger["policies"])
-            assert recorded == pytest.approx(found["policies"][0]["utilisation"], rel=0.001)
-            assert 0 < tried < recorded / 5
+            used, tried = (each["utilisation"] for each in larger["policies"])
+            assert used == pytest.approx(recorded["utilisation"], rel=0.001)
+            assert 0 < tried < used / 5
         searched = simulated(pool, "T", "--replay", "--find", "capacity", "--wait-max", "1m")
         assert (searched["capacity"], searched["found"]) == (1, 1)
         assert searched["policies"][0] == found["policies"][0]
