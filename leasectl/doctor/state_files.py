@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from leasectl.doctor.findings import ELSEWHERE, FAIL, OK, WARN, Finding, unwritable
 from leasectl.errors import CorruptState, LeaseError, StateUnwritable
 from leasectl.state import pipes
-from leasectl.state.database import SCHEMA_VERSION, unlink
-from leasectl.state.directory import State, check_directory
+from leasectl.state.database import SCHEMA_VERSION, check_directory, unlink
+from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.soundness import examine
 from leasectl.system.lock_wait import flock_within, holders_of

@@ -75,13 +75,26 @@ def finish(service: Service, handle: Handle, *, by: ReleasedBy = "command") -> t
         with service.state.transaction():
             service.handles.forget(handle.id, handle.acquisition)
         return names
+    from leasectl.state.purging import forget_plain, is_plain
+
     with backend.atomic():
-        current = service.current(whole(handle))
-        freed = _free(backend, current, current.names, by=by) if current is not None else ()
-        if current is None:
-            give_up_lost(service, whole(handle))
-        service.handles.forget(handle.id, handle.acquisition)
+        if handle.state == "held" and is_plain(service.state, handle):
+            freed = tuple(backend.release(handle.id, handle.names, by=by))
+            forget_plain(service.state, handle)
+        else:
+            freed = _finish_any(service, backend, handle, by=by)
     unlist(service, handle, handle.names)
+    return freed
+
+
+def _finish_any(
+    service: Service, backend: Backend, handle: Handle, *, by: ReleasedBy
+) -> tuple[str, ...]:
+    current = service.current(whole(handle))
+    freed = _free(backend, current, current.names, by=by) if current is not None else ()
+    if current is None:
+        give_up_lost(service, whole(handle))
+    service.handles.forget(handle.id, handle.acquisition)
     return freed
 
 

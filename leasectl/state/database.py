@@ -1,4 +1,5 @@
-"""The database of a state directory: how it is made and opened, what its errors mean."""
+"""The database of a state directory and the folder that it is in: how they are made and opened,
+and what their errors mean."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -161,3 +163,47 @@ def unlink(path: str) -> None:
     """Remove a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+
+
+def check_directory(directory: str, *, create: bool) -> None:
+    """Check that a state directory is a private folder of ours.
+
+    Args:
+        directory: Its path.
+        create: Make it, for us alone, when nothing is there.
+
+    Raises:
+        StateUnwritable: It is a symbolic link, no folder, somebody else's, or open to others.
+    """
+    try:
+        found = os.lstat(directory)
+    except FileNotFoundError:
+        if not create:
+            raise StateUnwritable(f"state directory {directory} does not exist") from None
+        with errors_of(directory):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(directory, 0o700)
+            found = os.lstat(directory)
+    except OSError as error:
+        raise StateUnwritable(
+            f"state directory {directory}: {error.strerror}; choose another with LEASECTL_STATE_DIR"
+        ) from None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    if not is_ours or found.st_mode & 0o077:
+        from leasectl.state.refusals import unfit
+
+        raise unfit(directory, found)
+
+
+def absolute(directory: str) -> str:
+    """The path of a state directory, wherever this process goes from here on.
+
+    Raises:
+        StateUnwritable: It is given from a folder that is gone.
+    """
+    try:
+        return os.path.abspath(directory)
+    except FileNotFoundError:
+        from leasectl.state.refusals import nowhere
+
+        raise nowhere(directory) from None

@@ -11,14 +11,20 @@ import errno
 import fcntl
 import os
 import sqlite3
-import stat
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Callable
 
 from leasectl.errors import StateUnwritable
-from leasectl.state.database import connect, connect_to_show, errors_of, translate
+from leasectl.state.database import (
+    absolute,
+    check_directory,
+    connect,
+    connect_to_show,
+    errors_of,
+    translate,
+)
 from leasectl.state.event_rows import EventRows
 from leasectl.state.names_files import NamesFiles
 from leasectl.system.lock_wait import flock_exclusive
@@ -39,6 +45,7 @@ class State:
         directory: Its absolute path.
         db: The database, in autocommit mode; read through it at will, write in `transaction`.
         events: What has happened in the transaction, to be written with it.
+        is_changing: This is inside a transaction, the last of so many `transactions`.
         on_close: Called by `close`.
     """
 
@@ -47,9 +54,10 @@ class State:
         self.db = db
         self._db_path = os.path.join(directory, "state.db")
         self._lock_fd = lock_fd
-        self._is_changing = False
-        # What is part of a transaction is so often: a generator for each would be a tenth of all.
-        self._part = nullcontext(db)
+        self.is_changing = False
+        self.transactions = 0
+        # One for all: a generator for each would be a tenth of all that is done there.
+        self._whole, self._part = _Transaction(self), nullcontext(db)
         self._wakers: list[int] = []
         self._is_to_write_back = False
         self._reserved = 0
@@ -69,7 +77,7 @@ class State:
             StateUnwritable: It can't be made or written, isn't ours, or isn't private.
             CorruptState: Its database is damaged or from a newer version.
         """
-        directory = _absolute(directory)
+        directory = absolute(directory)
         check_directory(directory, create=True)
         path = os.path.join(directory, "state.db")
         lock_fd = _open_lock(directory)
@@ -98,8 +106,7 @@ class State:
 
     def state_id(self) -> str:
         """What tells this state directory from all others, on whatever machine."""
-        ((state_id,),) = self.query("SELECT place FROM meta")
-        return str(state_id)
+        return str(self.query("SELECT place FROM meta")[0][0])
 
     def names_path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""
@@ -135,42 +142,40 @@ class State:
             StateUnwritable: The disk is full or read-only; nothing has changed.
             CorruptState: The database is damaged.
         """
-        return self._part if self._is_changing else self._whole()
+        return self._part if self.is_changing else self._whole
 
-    @contextmanager
-    def _whole(self) -> Iterator[sqlite3.Connection]:
-        self._is_changing = True
-        try:
-            with errors_of(self._db_path):
-                flock_exclusive(self._lock_fd)
-                self._names.finish_for_the_dead()
-                self.db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self.db
-                    self.events.write(lambda pipe: self.wake(self.waiter_pipe(pipe)))
-                    self._names.commit()
-                except BaseException:
-                    if self.db.in_transaction:
-                        self.db.execute("ROLLBACK")
-                    raise
-                if self._is_to_write_back:
-                    self._write_back()
-        finally:
-            self._is_changing = False
-            self._is_to_write_back, self._reserved = False, 0
-            self._names.unstage()
-            self.events.clear()
-            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
-            wakers, self._wakers = self._wakers, []
-            for fd in wakers:
-                os.close(fd)
-        if self.events.refusal:
-            self.events.tell_refusal(self._db_path)
+    def _begin(self) -> None:
+        self.is_changing = True
+        self.transactions += 1
+        flock_exclusive(self._lock_fd)
+        self._names.finish_for_the_dead()
+        self.db.execute("BEGIN IMMEDIATE")
 
-    @property
-    def is_changing(self) -> bool:
-        """Whether this is inside a transaction."""
-        return self._is_changing
+    def _commit(self) -> None:
+        self.events.write(self._wake_waiter)
+        self._names.commit()
+        if self._is_to_write_back:
+            self._write_back()
+
+    def _undo(self, error: BaseException) -> None:
+        with errors_of(self._db_path):
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            if isinstance(error, (sqlite3.Error, OSError)):
+                raise error
+
+    def _let_go(self) -> None:
+        self.is_changing = False
+        self._is_to_write_back, self._reserved = False, 0
+        self._names.unstage()
+        self.events.clear()
+        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+        wakers, self._wakers = self._wakers, []
+        for fd in wakers:
+            os.close(fd)
+
+    def _wake_waiter(self, pipe: str) -> bool:
+        return self.wake(self.waiter_pipe(pipe))
 
     def was_removed(self) -> bool:
         """Tell whether the directory is gone, or is another than the one that was opened."""
@@ -194,7 +199,7 @@ class State:
         Returns:
             Whether anybody has the pipe of that name open.
         """
-        assert self._is_changing, "outside a transaction nobody would be woken"
+        assert self.is_changing, "outside a transaction nobody would be woken"
         try:
             self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:
@@ -252,8 +257,7 @@ class State:
 
     def data_version(self) -> int:
         """A number that is another one when another process has changed the database."""
-        ((version,),) = self.query("PRAGMA data_version")
-        return int(version)
+        return int(self.query("PRAGMA data_version")[0][0])
 
     def _note_boot(self) -> None:
         """After a reboot, let everything that was due at some uptime be due at once."""
@@ -266,43 +270,39 @@ class State:
                 note_boot(db)
 
 
-def check_directory(directory: str, *, create: bool) -> None:
-    """Check that a state directory is a private folder of ours.
+class _Transaction:
+    """A transaction of its own, as `State.transaction`; there is one at a time."""
 
-    Args:
-        directory: Its path.
-        create: Make it, for us alone, when nothing is there.
+    def __init__(self, state: State) -> None:
+        self._state = state
 
-    Raises:
-        StateUnwritable: It is a symbolic link, no folder, somebody else's, or open to others.
-    """
-    try:
-        found = os.lstat(directory)
-    except FileNotFoundError:
-        if not create:
-            raise StateUnwritable(f"state directory {directory} does not exist") from None
-        with errors_of(directory):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(directory, 0o700)
-            found = os.lstat(directory)
-    except OSError as error:
-        raise StateUnwritable(
-            f"state directory {directory}: {error.strerror}; choose another with LEASECTL_STATE_DIR"
-        ) from None
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    if not is_ours or found.st_mode & 0o077:
-        from leasectl.state.refusals import unfit
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._state._begin()
+        except BaseException as error:
+            self._fail(error)
+            raise
+        return self._state.db
 
-        raise unfit(directory, found)
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        state = self._state
+        if error is not None:
+            self._fail(error)
+            return
+        try:
+            state._commit()
+        except BaseException as failure:
+            self._fail(failure)
+            raise
+        state._let_go()
+        if state.events.refusal:
+            state.events.tell_refusal(state._db_path)
 
-
-def _absolute(directory: str) -> str:
-    try:
-        return os.path.abspath(directory)
-    except FileNotFoundError:
-        from leasectl.state.refusals import nowhere
-
-        raise nowhere(directory) from None
+    def _fail(self, error: BaseException) -> None:
+        try:
+            self._state._undo(error)
+        finally:
+            self._state._let_go()
 
 
 def _open_lock(directory: str) -> int:

@@ -11,6 +11,8 @@ from typing import Callable
 KEPT_SECONDS = 30 * 86400.0
 KEPT_NUMBER = 100_000
 _EVENTS_PER_TRIMMING = 64
+# Hundreds of processes write less in between than is left, and most write once.
+_WRITES_PER_LOOK_AT_DISK = 8
 # As much as the database's log and more.
 _LEFT_FOR_LEASES_BYTES = 4 << 20
 
@@ -31,7 +33,8 @@ class EventRows:
     def __init__(self, db: sqlite3.Connection, fd: int) -> None:
         self._db = db
         self._fd = fd
-        self._rows: list[tuple[object, ...]] = []
+        self._rows: list[tuple[str, tuple[object, ...]]] = []
+        self._writes = 0
         self.kept_seconds = KEPT_SECONDS
         self.kept_number = KEPT_NUMBER
         self.refusal = ""
@@ -59,10 +62,12 @@ class EventRows:
         reason: str = "",
     ) -> None:
         """Have an event be written; as `state.event.Event`, and the backend's URL, or none."""
-        self._rows.append((
+        # A NULL is left out: Python's sqlite3 takes long over a None.
+        seconds = tuple(each for each in (wait, hold) if each is not None)
+        self._rows.append((_INSERTS[wait is not None, hold is not None], (
             time, kind, backend, pool_type, ",".join(names), ",".join(map(str, fences)), handle,
-            acquisition, holder, count, priority, ticket, grant, wait, hold, by, reason,
-        ))  # fmt: skip
+            acquisition, holder, count, priority, ticket, grant, by, reason, *seconds,
+        )))  # fmt: skip
 
     def clear(self) -> None:
         """Forget them: they haven't happened, or were written."""
@@ -76,25 +81,28 @@ class EventRows:
         """
         if not self._rows or not self.kept_number:
             return
-        if self._is_disk_full():
+        if self._writes % _WRITES_PER_LOOK_AT_DISK == 0 and self._is_disk_full():
             self.refusal = "the disk is all but full"
             return
-        db, last = self._db, 0
-        db.execute("SAVEPOINT events")
+        self._writes += 1
+        db, number = self._db, len(self._rows)
+        if number > 1:  # one is written whole or not at all in any case
+            db.execute("SAVEPOINT events")
         try:
-            for row in self._rows:
-                last = db.execute(_INSERT_EVENT, row).lastrowid or 0
-            is_followed = db.execute("SELECT 1 FROM follower LIMIT 1").fetchone() is not None
-            if is_followed or last % _EVENTS_PER_TRIMMING < len(self._rows):
+            for sql, row in self._rows:
+                last = db.execute(sql, row).lastrowid or 0
+            if last % _EVENTS_PER_TRIMMING < number or db.execute(_FOLLOWED).fetchone():
                 from leasectl.state.event_trimming import finish_writing
 
                 finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
         except sqlite3.Error as error:
             if not db.in_transaction:
                 raise
-            db.execute("ROLLBACK TO events")
+            if number > 1:
+                db.execute("ROLLBACK TO events")
             self.refusal = str(error)
-        db.execute("RELEASE events")
+        if number > 1:
+            db.execute("RELEASE events")
 
     def _is_disk_full(self) -> bool:
         """Whether there is so little room left that the rest is for leases.
@@ -121,4 +129,12 @@ EVENT_COLUMNS = (
     "time, kind, backend, type, names, fences, handle, acquisition, holder_identity, count, "
     "priority, ticket, grant_number, wait_seconds, hold_seconds, ended_by, reason"
 )
-_INSERT_EVENT = f"INSERT INTO event ({EVENT_COLUMNS}) VALUES (?{', ?' * 16})"
+_ALWAYS = EVENT_COLUMNS.replace("wait_seconds, hold_seconds, ", "")
+_INSERTS = {
+    (False, False): f"INSERT INTO event ({_ALWAYS}) VALUES (?{', ?' * 14})",
+    (True, False): f"INSERT INTO event ({_ALWAYS}, wait_seconds) VALUES (?{', ?' * 15})",
+    (False, True): f"INSERT INTO event ({_ALWAYS}, hold_seconds) VALUES (?{', ?' * 15})",
+    (True, True): f"INSERT INTO event ({_ALWAYS}, wait_seconds, hold_seconds) "
+    f"VALUES (?{', ?' * 16})",
+}
+_FOLLOWED = "SELECT 1 FROM follower LIMIT 1"

@@ -120,8 +120,10 @@ class Handles:
         """
         row = rows.encode_handle(handle)
         row["queued_at"] = now
-        row["watched"] = is_watched(handle, remote=remote)
-        rows.insert(self._state.db, "handle", row)
+        row["watched"] = int(is_watched(handle, remote=remote))
+        # NULL is the default, and Python's sqlite3 takes long over a None.
+        given = {column: value for column, value in row.items() if value is not None}
+        rows.insert(self._state.db, "handle", given)
 
     def begin_again(
         self,
@@ -180,11 +182,11 @@ class Handles:
 
         Args:
             handle: As just loaded, or made, in this transaction.
-            leases: What it got.
+            leases: All that it got, in order, what had arrived before included.
             release_at: When the keeper releases it; CLOCK_BOOTTIME, as the next.
             now: In seconds.
         """
-        self._record(handle, leases)
+        self._record(handle, leases, first=1)
         self._state.db.execute(
             "UPDATE handle SET state = 'held', type = ?, granted_at = ? WHERE id = ?",
             (handle.granted_type or handle.request.type, now, handle.id),
@@ -195,7 +197,8 @@ class Handles:
 
     def arrived(self, handle: Handle, lease: Lease) -> None:
         """Record one lease of several that are still being acquired."""
-        self._record(handle, [lease])
+        last = "SELECT coalesce(max(position), 0) FROM lease WHERE handle = ?"
+        self._record(handle, [lease], first=self._state.query(last, handle.id)[0][0] + 1)
 
     def returned(self, handle: Handle, name: str) -> None:
         """Take one lease out of the record, of a handle that goes on."""
@@ -282,10 +285,7 @@ class Handles:
         if is_dead(handle.waiter):
             unlink(self._state.cancel_pipe(handle.id, handle.acquisition))
 
-    def _record(self, handle: Handle, leases: Sequence[Lease]) -> None:
-        ((first,),) = self._state.query(
-            "SELECT coalesce(max(position), 0) + 1 FROM lease WHERE handle = ?", handle.id
-        )
+    def _record(self, handle: Handle, leases: Sequence[Lease], *, first: int) -> None:
         for position, lease in enumerate(leases, start=first):
             row = rows.encode_lease(handle.id, position, lease)
             rows.insert(self._state.db, "lease", row, replace=True)

@@ -1,13 +1,24 @@
-"""Forgetting released records, so that there are never many more than somebody may still want."""
+"""Forgetting records: of what is released, so that there are never many more than somebody may
+still want, and at once of what nobody will ask for again.
+"""
 
 from __future__ import annotations
 
+from leasectl.model import Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
 from leasectl.state.rows import parse_optional_process
 from leasectl.system.process import is_dead
 
 KEEP_UNGUARDED_SECONDS = 24 * 3600.0
+_NEXT = (
+    "SELECT purge_cursor, id, state, acquisition, guard, released_at FROM meta "
+    "LEFT JOIN handle ON id > purge_cursor ORDER BY id LIMIT ?"
+)
+_IS_PLAIN = (
+    "SELECT 1 FROM handle WHERE id = ? AND acquisition = ? AND state = 'held' "
+    "AND watched = 0 AND runner IS NULL AND lost = 0"
+)
 
 
 def purge(state: State, *, now: float, limit: int) -> None:
@@ -19,17 +30,14 @@ def purge(state: State, *, now: float, limit: int) -> None:
     Args:
         state: The opened state directory.
         now: CLOCK_BOOTTIME, seconds.
-        limit: How many records to look at; the next call goes on with the next ones.
+        limit: How many records to look at, of all; the next call goes on with the next ones.
     """
+    rows = state.query(_NEXT, limit)
+    cursor = rows[0]["purge_cursor"]
     handles = Handles(state)
-    ((cursor,),) = state.query("SELECT purge_cursor FROM meta")
-    rows = state.query(
-        "SELECT id, acquisition, guard, released_at FROM handle WHERE state = 'released' "
-        "AND id > ? ORDER BY id LIMIT ?",
-        cursor,
-        limit,
-    )
     for row in rows:
+        if row["state"] != "released":
+            continue
         guard = parse_optional_process(row["guard"])
         is_old = now - row["released_at"] >= KEEP_UNGUARDED_SECONDS
         if is_old if guard is None else is_dead(guard):
@@ -37,3 +45,23 @@ def purge(state: State, *, now: float, limit: int) -> None:
     cursor_now = rows[-1]["id"] if len(rows) == limit else ""
     if cursor_now != cursor:
         state.db.execute("UPDATE meta SET purge_cursor = ?", (cursor_now,))
+
+
+def is_plain(state: State, handle: Handle) -> bool:
+    """Tell whether a handle holds nothing but what it was granted, and all of that.
+
+    Then nobody else has to do with it: there is no guard, no `run`, no delayed release, and it has
+    lost nothing.
+
+    Args:
+        state: The opened state directory.
+        handle: As it was when it was granted.
+    """
+    return bool(state.query(_IS_PLAIN, handle.id, handle.acquisition))
+
+
+def forget_plain(state: State, handle: Handle) -> None:
+    """Forget a handle that `is_plain`, in the same transaction: its record and its names file."""
+    state.db.execute("DELETE FROM handle WHERE id = ?", (handle.id,))
+    state.db.execute("DELETE FROM lease WHERE handle = ?", (handle.id,))
+    state.stage_names(handle.id, None)

@@ -12,7 +12,7 @@ import sqlite3
 import urllib.parse
 
 from leasectl.errors import LeaseError
-from leasectl.state.directory import check_directory
+from leasectl.state.database import check_directory
 
 _PATIENCE_SECONDS = 1.0
 

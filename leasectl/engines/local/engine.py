@@ -15,6 +15,7 @@ from leasectl.system.clock import Clock
 if TYPE_CHECKING:
     from leasectl.engines.local.wait_pipes import WaitPipes
     from leasectl.engines.local.waiter import LocalWaiter
+    from leasectl.system.process_watch import IdlePidfds
 
 
 class LocalEngine:
@@ -34,6 +35,7 @@ class LocalEngine:
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._queues = self._store.queues
         self._pipes: WaitPipes | None = None
+        self._pidfds: IdlePidfds
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()
@@ -42,13 +44,15 @@ class LocalEngine:
         # Only here: a release needs none of it.
         from leasectl.engines.local.wait_pipes import WaitPipes
         from leasectl.engines.local.waiter import LocalWaiter
+        from leasectl.system.process_watch import IdlePidfds
 
         if self._pipes is None:
-            self._pipes = WaitPipes(self._state)
+            self._pipes, self._pidfds = WaitPipes(self._state), IdlePidfds()
+            self._state.on_close.append(self._pidfds.close)
         pipe = self._pipes.get()
         if self._queues.is_waited_for(claimant.request.type):
             pipe.open()  # it takes long, and now others needn't wait for it
-        return LocalWaiter(self._store, claimant, pipe, clock=self._clock)
+        return LocalWaiter(self._store, claimant, pipe, pidfds=self._pidfds, clock=self._clock)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         from leasectl.engines.event_words import WITHDRAWN

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import LostListener
-from leasectl.model import Claimant, Process, parse_process
+from leasectl.model import Process, parse_process
 from leasectl.state.directory import State
-from leasectl.state.pipes import tidy
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
 
 if TYPE_CHECKING:
     from leasectl.engines.local.order import LocalOrder, Rank
 
-# Often enough that what the killed leave stays bounded, seldom enough to cost nothing.
-_TICKETS_PER_TIDYING = 64
+_process = lru_cache(maxsize=64)(parse_process)  # of tickets it is asked for again and again
 
 # What a ticket asks for beside a number stands in the record of its handle; `handle.name` is the
 # one resource that it waits for.
@@ -42,7 +41,13 @@ _WAITING = (
     "suspended.number IS NOT NULL, ranked.priority, ranked.queued_at "
 )
 _HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
+# Whole texts: what Python puts together anew, it looks up anew among those that SQLite knows.
 _OF_POOL = f"{_WAITING} FROM {RANKED_TICKETS} WHERE ticket.type = ? "
+_ONE = f"{_OF_POOL} AND ticket.number = ?"
+_UP_TO = f"{_OF_POOL} AND ticket.number <= ? ORDER BY ticket.number DESC"
+_BEHIND = f"{_OF_POOL} AND ticket.number > ? ORDER BY ticket.number"
+_ASCENDING = f"{_OF_POOL} ORDER BY ticket.number"
+_NEAREST_TWO, _NEXT, _FIRST = f"{_UP_TO} LIMIT 2", f"{_BEHIND} LIMIT 1", f"{_ASCENDING} LIMIT 1"
 
 
 class Waiting:
@@ -108,7 +113,7 @@ class Waiting:
     @property
     def waiter(self) -> Process | None:
         """The process that waits with it; None where that isn't known."""
-        return None if self.process is None else parse_process(self.process)
+        return None if self.process is None else _process(self.process)
 
     @property
     def is_dead(self) -> bool:
@@ -138,49 +143,6 @@ class LocalQueues:
         """Tell whether there is a ticket in a pool's queue."""
         return bool(self.state.query("SELECT 1 FROM ticket WHERE type = ? LIMIT 1", pool_type))
 
-    def put(self, claimant: Claimant, number: int, pipe: str, *, is_ranked: bool = False) -> None:
-        """Put a ticket at the end of a queue, or before those that it is better than.
-
-        Args:
-            claimant: Whose.
-            number: One more than the pool's last.
-            pipe: Its waiter's, in the folder of those.
-            is_ranked: Not all tickets of that queue are alike.
-        """
-        request = claimant.request
-        db, now = self.state.db, self._clock.wall()
-        db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
-        db.execute(
-            "INSERT INTO ticket (type, number, owner, holder_identity, count, since, process, pipe)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                request.type,
-                number,
-                claimant.claim_key,
-                claimant.holder_identity,
-                request.count,
-                now,
-                claimant.process.encode() if claimant.process else None,
-                pipe,
-            ),
-        )
-        self.state.events.add(
-            now,
-            "queued",
-            request.type,
-            () if request.name is None else (request.name,),
-            handle=claimant.claim_key,
-            acquisition=claimant.acquisition,
-            holder=claimant.holder_identity,
-            count=request.count,
-            priority=request.priority,
-            ticket=number,
-        )
-        if is_ranked:
-            self.order(request.type).add(number, claimant.claim_key, request.priority)
-        if number % _TICKETS_PER_TIDYING == 0:
-            tidy(self.state)
-
     def order(self, pool_type: str) -> LocalOrder[Waiting]:
         """The order of a queue as it is now, where not all tickets are alike."""
         from leasectl.engines.local.order import LocalOrder  # which few queues need
@@ -192,9 +154,13 @@ class LocalQueues:
 
         As far as the first that keeps all behind it from everything.
         """
+        found = self._found(_NEAREST_TWO, pool_type, number)
+        # Almost always that is all. Else it may be a long way.
+        is_all = len(found) < 2 or _keeps_all_back(found[1])
+        if not found or (is_all and not found[0].is_ranked):
+            return found
         found = []
-        sql = "AND ticket.number <= ? ORDER BY ticket.number DESC"
-        with closing(self._read(sql, pool_type, number)) as tickets:
+        with closing(self._read(_UP_TO, pool_type, number)) as tickets:
             for each in tickets:
                 found.append(each)
                 if each.is_ranked or (each.number < number and _keeps_all_back(each)):
@@ -208,7 +174,7 @@ class LocalQueues:
 
     def in_order(self, pool_type: str) -> Generator[Waiting, None, None]:
         """All tickets of a pool, the best first; nothing may change until that was closed."""
-        with closing(self._read("ORDER BY ticket.number", pool_type)) as tickets:
+        with closing(self._read(_ASCENDING, pool_type)) as tickets:
             first = next(tickets, None)
             if first is None:
                 return
@@ -236,7 +202,7 @@ class LocalQueues:
         """
         from leasectl.engines.local.giving_up import note_given_up
 
-        for each in list(self._read("AND ticket.number = ?", pool_type, number)):
+        for each in self._found(_ONE, pool_type, number):
             if claim_key is None or each.claim_key == claim_key:
                 note_given_up(self.state, pool_type, number, why=why, clock=self._clock)
                 self.resume(pool_type, number)
@@ -267,6 +233,12 @@ class LocalQueues:
     def wake_for(self, pool_type: str, names: Iterable[str]) -> None:
         """Wake the best waiter for each of some resources that have become free."""
         left = set(names)
+        called = self._alone(_FIRST, pool_type) if left else []
+        if called is None:
+            called = self._best_for(pool_type, left)
+        self.call(called)
+
+    def _best_for(self, pool_type: str, left: set[str]) -> list[str]:
         called = []
         with closing(self.in_order(pool_type)) as tickets:
             for each in tickets:
@@ -276,7 +248,7 @@ class LocalQueues:
                 left = {name for name in left if not each.could_use(name)}
                 if not left:
                     break
-        self.call(called)
+        return called
 
     def wake_behind(
         self,
@@ -296,6 +268,12 @@ class LocalQueues:
             place: In the order, where that isn't its own any more.
             is_more_free: They may have something to claim at once.
         """
+        pipes = None if ticket.is_ranked else self._alone(_NEXT, pool_type, ticket.number)
+        if pipes is None:
+            pipes = self._kept_back_by(pool_type, ticket, place)
+        self.call(pipes) if is_more_free else self.wake(pipes)
+
+    def _kept_back_by(self, pool_type: str, ticket: Waiting, place: Rank | None) -> list[str]:
         called: dict[str | None, str] = {}
         name = ticket.name
         if name is not None and self.state.query(_HAS_PACE, pool_type):
@@ -303,8 +281,7 @@ class LocalQueues:
         if ticket.is_ranked:
             behind = self.order(pool_type).behind(ticket, place)
         else:
-            sql = "AND ticket.number > ? ORDER BY ticket.number"
-            behind = self._read(sql, pool_type, ticket.number)
+            behind = self._read(_BEHIND, pool_type, ticket.number)
         with closing(behind) as tickets:
             for each in tickets:
                 if each.suspended:
@@ -313,8 +290,7 @@ class LocalQueues:
                     called.setdefault(each.name, each.pipe)
                 if each.name is None:
                     break
-        pipes = list(called.values())
-        self.call(pipes) if is_more_free else self.wake(pipes)
+        return list(called.values())
 
     def wake_all(self, pool_type: str) -> None:
         """Wake all waiters of a pool."""
@@ -332,12 +308,23 @@ class LocalQueues:
         if pipes:
             self.state.wake(self.state.witness_pipe)
 
+    def _alone(self, sql: str, *values: object) -> list[str] | None:
+        """The pipe of the first ticket that some SQL finds, if nobody behind it may take anything;
+        None where that can't be said without a look at more."""
+        first = self._found(sql, *values)
+        if first and (first[0].is_ranked or not _keeps_all_back(first[0])):
+            return None
+        return [each.pipe for each in first]
+
     def _rows(self, sql: str, *values: object) -> list[Waiting]:
         """Tickets as some SQL finds them, from its ``FROM`` on."""
-        return [Waiting(*row) for row in self.state.query(_WAITING + sql, *values)]
+        return self._found(_WAITING + sql, *values)
+
+    def _found(self, sql: str, *values: object) -> list[Waiting]:
+        return [Waiting(*row) for row in self.state.query(sql, *values)]
 
     def _read(self, sql: str, *values: object) -> Generator[Waiting, None, None]:
-        cursor = self.state.db.execute(_OF_POOL + sql, values)
+        cursor = self.state.db.execute(sql, values)
         try:
             for row in cursor:
                 yield Waiting(*row)

@@ -23,14 +23,33 @@ if TYPE_CHECKING:
 
 # What the claim key of a claim begins with that was ended by force; no other does.
 ENDED_MARK = "!"
-# What is asked of a claim.
-_CLAIM = "name, type, owner, expires_at, fence, ticket, grant_number, holder_identity, acquire_time"
-_OF_HANDLE = "SELECT acquisition, granted_at, count, priority FROM handle WHERE id = ?"
+# What is asked of a claim, and of the handle that has it.
+_CLAIMS = (
+    "SELECT resource.name, resource.type, resource.owner, expires_at, fence, ticket, grant_number, "
+    "resource.holder_identity, acquire_time, handle.acquisition, handle.granted_at, handle.count, "
+    "handle.priority FROM resource LEFT JOIN handle "
+    f"ON handle.id = ltrim(resource.owner, '{ENDED_MARK}') WHERE "
+)
+_CLAIMS_OF = f"{_CLAIMS} resource.owner = ?"
+_CLAIM_ON = f"{_CLAIMS} resource.name = ? AND resource.owner = ?"
+_OVER = f"{_CLAIMS} resource.type = ? AND expires_at <= ? ORDER BY resource.owner"
 _POOL = (
     "SELECT capacity, last_ticket, last_grant, pace_seconds, aging_seconds > 0 OR "
-    "EXISTS (SELECT 1 FROM ranked_ticket WHERE ranked_ticket.type = pool.type) AS is_ranked "
+    "EXISTS (SELECT 1 FROM ranked_ticket WHERE ranked_ticket.type = pool.type) AS is_ranked, "
+    "(SELECT min(expires_at) FROM resource WHERE resource.type = pool.type "
+    "AND expires_at IS NOT NULL) AS next_expiry "
     "FROM pool LEFT JOIN pool_setting ON pool_setting.type = pool.type WHERE pool.type = ?"
 )
+_CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE"
+_FREE_ONE = f"{_CHOSEN} name = ? AND type = ? AND owner IS NULL"
+# The fence of the last grant is also the order in which they were last acquired.
+_FREE_ONES = f"{_CHOSEN} type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?"
+_CLAIM = (
+    "UPDATE resource SET owner = ?, holder_identity = ?, fence = ?, lease_transitions = ?, "
+    "ticket = ?, grant_number = ?, acquire_time = ?, renew_time = ?, labels = ?, "
+    "lease_duration_seconds = NULL, expires_at = NULL WHERE name = ?"
+)
+_CLAIM_UNTIL = _CLAIM.replace("NULL", "?")
 _FREE = "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?"
 
 
@@ -55,7 +74,7 @@ class LocalStore:
 
     def pool(self, pool_type: str) -> sqlite3.Row:
         """A pool's capacity, the numbers of its last ticket and its last grant, its pace if any,
-        and whether not all tickets in its queue are alike.
+        whether not all tickets in its queue are alike, and when the next claim on it expires.
 
         Raises:
             NotFound: There is none of that type.
@@ -94,17 +113,9 @@ class LocalStore:
         Returns:
             Of each its name, how often it has changed hands, and its last holder's identity.
         """
-        select = "SELECT name, lease_transitions, holder_identity FROM resource WHERE "
         if request.name is not None:
-            return self.state.query(
-                select + "name = ? AND type = ? AND owner IS NULL", request.name, request.type
-            )
-        # The fence of the last grant is also the order in which they were last acquired.
-        found = self.state.query(
-            select + "type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?",
-            request.type,
-            request.count + len(but) + 1,
-        )
+            return self.state.query(_FREE_ONE, request.name, request.type)
+        found = self.state.query(_FREE_ONES, request.type, request.count + len(but) + 1)
         return [row for row in found if row["name"] not in but] if but else found
 
     def any_free(self, pool_type: str, waiting: Sequence[Waiting]) -> bool:
@@ -125,27 +136,22 @@ class LocalStore:
     def write_claim(self, claim_key: str, lease: Lease) -> None:
         """Have a resource be held, from now on for as long as the lease says."""
         duration = lease.lease_duration_seconds
-        self.state.db.execute(
-            "UPDATE resource SET owner = :claim_key, holder_identity = :holder_identity, "
-            "fence = :fence, lease_transitions = :lease_transitions, ticket = :ticket, "
-            "grant_number = :grant_number, acquire_time = :acquire_time, "
-            "renew_time = :renew_time, lease_duration_seconds = :lease_duration_seconds, "
-            "expires_at = :expires_at, labels = :labels WHERE name = :name",
-            {
-                "claim_key": claim_key,
-                "holder_identity": lease.holder_identity,
-                "fence": lease.fence,
-                "lease_transitions": lease.lease_transitions,
-                "ticket": lease.ticket,
-                "grant_number": lease.grant,
-                "acquire_time": lease.acquire_time,
-                "renew_time": lease.renew_time,
-                "lease_duration_seconds": duration,
-                "expires_at": None if duration is None else self._clock.elapsed() + duration,
-                "labels": encode_labels(lease.labels),
-                "name": lease.name,
-            },
+        values = (
+            claim_key,
+            lease.holder_identity,
+            lease.fence,
+            lease.lease_transitions,
+            lease.ticket,
+            lease.grant,
+            lease.acquire_time,
+            lease.renew_time,
+            encode_labels(lease.labels),
         )
+        if duration is None:
+            self.state.db.execute(_CLAIM, (*values, lease.name))
+        else:
+            expires_at = self._clock.elapsed() + duration
+            self.state.db.execute(_CLAIM_UNTIL, (*values, duration, expires_at, lease.name))
 
     def free(
         self, claim_key: str, names: Sequence[str] | None, *, by: ReleasedBy
@@ -157,7 +163,8 @@ class LocalStore:
 
     def _free(self, claim_key: str, freed: Sequence[sqlite3.Row], *, by: ReleasedBy) -> None:
         self.note_end("released", claim_key, freed, by=by)
-        self.state.db.executemany(_FREE, [(row["name"],) for row in freed])
+        for row in freed:
+            self.state.db.execute(_FREE, (row["name"],))
         for pool_type in {row["type"] for row in freed}:
             names = [row["name"] for row in freed if row["type"] == pool_type]
             self.queues.wake_for(pool_type, names)
@@ -195,23 +202,16 @@ class LocalStore:
 
     def expire(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""
-        rows = self.state.query(
-            f"SELECT {_CLAIM} FROM resource WHERE type = ? AND expires_at <= ? ORDER BY owner",
-            pool_type,
-            self._clock.elapsed(),
-        )
+        rows = self.state.query(_OVER, pool_type, self._clock.elapsed())
         for claim_key in dict.fromkeys(row["owner"] for row in rows):
             self._expire(claim_key, [row for row in rows if row["owner"] == claim_key])
 
     def claims(self, claim_key: str, names: Sequence[str] | None) -> list[sqlite3.Row]:
         """What a claim key still finds, after expiry; of some names or all."""
-        select = f"SELECT {_CLAIM} FROM resource WHERE owner = ?"
         if names is None:
-            rows = self.state.query(select, claim_key)
+            rows = self.state.query(_CLAIMS_OF, claim_key)
         else:
-            rows = [
-                r for n in names for r in self.state.query(select + " AND name = ?", claim_key, n)
-            ]
+            rows = [row for n in names for row in self.state.query(_CLAIM_ON, n, claim_key)]
         now = self._clock.elapsed()
         over = [r for r in rows if r["expires_at"] is not None and r["expires_at"] <= now]
         if not over:
@@ -240,10 +240,7 @@ class LocalStore:
         if not claims:
             return
         wall, first = self._clock.wall(), claims[0]
-        handle = claim_key.lstrip(ENDED_MARK)
-        acquisition, granted_at, count, priority = next(
-            iter(self.state.query(_OF_HANDLE, handle)), (0, None, len(claims), 0)
-        )
+        granted_at = first["granted_at"]
         if granted_at is None:  # it holds by a grant of a version before, or of another boot
             hold = max(0.0, wall - (first["acquire_time"] or wall))
         else:
@@ -254,11 +251,11 @@ class LocalStore:
             first["type"],
             [row["name"] for row in claims],
             [row["fence"] for row in claims],
-            handle=handle,
-            acquisition=acquisition,
+            handle=claim_key.lstrip(ENDED_MARK),
+            acquisition=first["acquisition"] or 0,
             holder=first["holder_identity"] or "",
-            count=count,
-            priority=priority,
+            count=first["count"] or len(claims),
+            priority=first["priority"] or 0,
             ticket=first["ticket"] or 0,
             grant=first["grant_number"] or 0,
             hold=hold,

@@ -10,13 +10,14 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import Outlook, TicketGone
-from leasectl.engines.local.queues import Waiting
+from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
 from leasectl.model import Claimant, Lease, Process, Request, Ticket
+from leasectl.state.pipes import tidy
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
-from leasectl.system.process_watch import ProcessWatch
+from leasectl.system.process_watch import IdlePidfds, ProcessWatch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from leasectl.engines.facts import Standing
     from leasectl.engines.local.early_ends import LocalEarlyEnds
     from leasectl.engines.local.place import LocalPlace
+
+# Often enough that what the killed leave stays bounded, seldom enough to cost nothing.
+_TICKETS_PER_TIDYING = 64
 
 
 class LocalWaiter:
@@ -33,13 +37,20 @@ class LocalWaiter:
         store: The pools.
         claimant: Who asks, for what.
         pipe: What wakes it.
+        pidfds: Of this process's other waits.
         clock: Where times come from.
     """
 
     has_place = True
 
     def __init__(
-        self, store: LocalStore, claimant: Claimant, pipe: WaitPipe, *, clock: Clock
+        self,
+        store: LocalStore,
+        claimant: Claimant,
+        pipe: WaitPipe,
+        *,
+        pidfds: IdlePidfds,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._queues = store.queues
@@ -48,11 +59,13 @@ class LocalWaiter:
         self._pipe = pipe
         self._clock = clock
         self._asked_at = clock.elapsed()
-        self._watch = ProcessWatch()
+        self._watch = ProcessWatch(pidfds)
         self._number: int | None = None
         self._watched: list[Process] = []  # whose end may let it have its turn
         self._is_new = True  # nobody has seen its ticket
         self._place: LocalPlace | None = None  # only where not all tickets are alike
+        self._pool: sqlite3.Row | None = None  # as `LocalStore.pool`, and in which transaction
+        self._pool_of = 0
 
     def check(self) -> None:
         self._store.possible(self._request)
@@ -62,7 +75,15 @@ class LocalWaiter:
         pool = self._store.possible(request)
         self._number = pool["last_ticket"] + 1
         is_ranked = bool(pool["is_ranked"]) or request.priority != 0
-        self._queues.put(self._claimant, self._number, self._pipe.name, is_ranked=is_ranked)
+        put_ticket(
+            self._queues,
+            self._claimant,
+            self._number,
+            self._pipe.name,
+            clock=self._clock,
+            is_ranked=is_ranked,
+        )
+        self._pool, self._pool_of = pool, self._store.state.transactions
 
     def claim(self) -> Outlook:
         outlook, mine, others = self._look()
@@ -131,10 +152,12 @@ class LocalWaiter:
         Returns:
             What came of it, its ticket, and those whose end may let it have its turn, or more.
         """
-        pool = self._store.pool(self._request.type)
         mine, blocker, named = self._ahead()
         if blocker is not None:
             return Outlook(is_behind=True), mine, (blocker,)
+        pool = self._pool if self._pool_of == self._store.state.transactions else None
+        if pool is None:
+            pool = self._store.pool(self._request.type)
         if self._request.name is not None and not pool["pace_seconds"]:
             named = ()
         return self._claim_free(mine, named, pool), mine, named
@@ -157,7 +180,7 @@ class LocalWaiter:
                 self._queues.resume(self._request.type, own.number)
                 self._queues.wake_behind(self._request.type, mine)
             blocker, named = _ahead_of(self._request, found[1:])
-            if blocker is None or not blocker.is_dead:
+            if blocker is None or not self._watch.is_dead(blocker.waiter):
                 return mine, blocker, named
             self._remove_dead([blocker])
 
@@ -181,13 +204,15 @@ class LocalWaiter:
         """
         request, own = self._request, self._ticket()
         self._store.check(request, pool)
-        self._store.expire(request.type)
+        expiry = pool["next_expiry"]
+        if expiry is not None and expiry <= self._clock.elapsed():
+            self._store.expire(request.type)
+            expiry = self._store.next_expiry(request.type)
         others = [each.name for each in named] if request.name is None else []
         resources = self._store.free_resources(request, but=others)
         if len(resources) < request.count and self._early_ends.free_what_the_dead_had(request.type):
             resources = self._store.free_resources(request, but=others)
         if len(resources) < request.count:
-            expiry = self._store.next_expiry(request.type)
             return Outlook(is_head=True, is_behind=bool(others), look_again_at=expiry)
         if pool["pace_seconds"]:
             from leasectl.engines.local.settings import LocalSettings
@@ -230,6 +255,59 @@ class LocalWaiter:
             grant=leases[0].grant,
             wait=self._clock.elapsed() - self._asked_at,
         )
+
+
+def put_ticket(
+    queues: LocalQueues,
+    claimant: Claimant,
+    number: int,
+    pipe: str,
+    *,
+    clock: Clock,
+    is_ranked: bool = False,
+) -> None:
+    """Put a ticket at the end of a queue, or before those that it is better than.
+
+    Args:
+        queues: Of all pools.
+        claimant: Whose.
+        number: One more than the pool's last.
+        pipe: Its waiter's, in the folder of those.
+        clock: Where times come from.
+        is_ranked: Not all tickets of that queue are alike.
+    """
+    request, state, now = claimant.request, queues.state, clock.wall()
+    state.db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, request.type))
+    state.db.execute(
+        "INSERT INTO ticket (type, number, owner, holder_identity, count, since, process, pipe)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            request.type,
+            number,
+            claimant.claim_key,
+            claimant.holder_identity,
+            request.count,
+            now,
+            claimant.process.encode() if claimant.process else None,
+            pipe,
+        ),
+    )
+    state.events.add(
+        now,
+        "queued",
+        request.type,
+        () if request.name is None else (request.name,),
+        handle=claimant.claim_key,
+        acquisition=claimant.acquisition,
+        holder=claimant.holder_identity,
+        count=request.count,
+        priority=request.priority,
+        ticket=number,
+    )
+    if is_ranked:
+        queues.order(request.type).add(number, claimant.claim_key, request.priority)
+    if number % _TICKETS_PER_TIDYING == 0:
+        tidy(state)
 
 
 def _ahead_of(

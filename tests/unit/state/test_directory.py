@@ -18,7 +18,8 @@ import pytest
 
 from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.state import names_files
-from leasectl.state.directory import State, check_directory
+from leasectl.state.database import check_directory
+from leasectl.state.directory import State
 from leasectl.system.named_pipe import NamedPipe
 from tests.kit.forking import ending, fork
 from tests.kit.killing import kill_this_process

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends.contract import Patience
-from leasectl.engines.local import queues, wait_pipes
+from leasectl.engines.local import wait_pipes, waiter
 from leasectl.engines.local.wait_pipes import WaitPipes
 from leasectl.leases.acquire import acquire
 from leasectl.leases.release import finish
@@ -43,7 +43,7 @@ def test_of_many_that_are_closed_so_many_are_kept(
 def test_now_and_then_who_queues_removes_what_the_dead_left(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queues, "_TICKETS_PER_TIDYING", 4)
+    monkeypatch.setattr(waiter, "_TICKETS_PER_TIDYING", 4)
     desk.pool(1)
     left = []
     for number in range(1, 9):
