@@ -169,7 +169,7 @@ class _Loop:
         """
         is_in_place = self._pipe.is_in_place()
         self._is_left = not is_in_place and self._state.was_removed()
-        self._state.leave_names_files(self._is_left)
+        self._state.names_files.are_left = self._is_left
         if not is_in_place and not self._is_left:
             with contextlib.suppress(OSError):  # a full disk: it looks again after some seconds
                 self._pipe.restore()

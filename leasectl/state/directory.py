@@ -46,6 +46,7 @@ class State:
         db: The database, in autocommit mode; read through it at will, write in `transaction`.
         events: What has happened in the transaction, to be written with it.
         is_changing: This is inside a transaction, the last of so many `transactions`.
+        names_files: The names files, which are staged by `stage_names`.
         on_close: Called by `close`.
     """
 
@@ -61,7 +62,7 @@ class State:
         self._wakers: list[int] = []
         self._is_to_write_back = False
         self._reserved = 0
-        self._names = NamesFiles(directory, lock_fd, db)
+        self.names_files = NamesFiles(directory, lock_fd, db)
         self.events = EventRows(db, lock_fd)
         self.on_close: list[Callable[[], None]] = []
 
@@ -110,7 +111,7 @@ class State:
 
     def names_path(self, handle_id: str) -> str:
         """The path that scripts know the handle by."""
-        return self._names.path(handle_id)
+        return self.names_files.path(handle_id)
 
     def waiter_pipe(self, name: str) -> str:
         """The named pipe that wakes who waits with a ticket of the embedded pool."""
@@ -148,12 +149,12 @@ class State:
         self.is_changing = True
         self.transactions += 1
         flock_exclusive(self._lock_fd)
-        self._names.finish_for_the_dead()
+        self.names_files.finish_for_the_dead()
         self.db.execute("BEGIN IMMEDIATE")
 
     def _commit(self) -> None:
         self.events.write(self._wake_waiter)
-        self._names.commit()
+        self.names_files.commit()
         if self._is_to_write_back:
             self._write_back()
 
@@ -167,7 +168,7 @@ class State:
     def _let_go(self) -> None:
         self.is_changing = False
         self._is_to_write_back, self._reserved = False, 0
-        self._names.unstage()
+        self.names_files.unstage()
         self.events.clear()
         fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         wakers, self._wakers = self._wakers, []
@@ -184,10 +185,6 @@ class State:
         except OSError:
             return True
         return not os.path.samestat(found, os.fstat(self._lock_fd))
-
-    def leave_names_files(self, are_left: bool) -> None:
-        """Change the database alone, or with the names files: not in a directory that is gone."""
-        self._names.are_left = are_left
 
     def wake(self, pipe: str) -> bool:
         """Wake whoever sleeps on a named pipe once this transaction has ended.
@@ -211,7 +208,7 @@ class State:
 
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
         """Have the handle's names file say this when the transaction commits; None removes it."""
-        self._names.stage(handle_id, names)
+        self.names_files.stage(handle_id, names)
 
     def draw_fences(self, count: int) -> range:
         """Inside a transaction: fences that nobody was ever given, nor will be; see `fences`."""

@@ -24,7 +24,9 @@ class _Occupied(StateUnwritable):
 
 
 class NamesFiles:
-    """The names files of one state directory. All but `path` and `stage` needs ``state.lock``.
+    """The names files of one state directory.
+
+    All but `path`, `stage` and `are_changing` needs ``state.lock``.
 
     Args:
         directory: The state directory.
@@ -32,7 +34,7 @@ class NamesFiles:
         db: The database.
 
     Attributes:
-        are_left: Nothing is staged: another directory may be where these files were.
+        are_left: To change the database alone: another directory may be where these files were.
     """
 
     def __init__(self, directory: str, lock_fd: int, db: sqlite3.Connection) -> None:
@@ -124,9 +126,14 @@ class NamesFiles:
                 else:
                     os.truncate(path, 0)
 
+    @property
+    def are_changing(self) -> bool:
+        """Whether a writer is about to put some in place, or was killed then; without the lock."""
+        return os.pread(self._lock_fd, 1, 0) == _NOTE_MARK
+
     def finish_for_the_dead(self) -> None:
         """Write the names files anew that a killed writer may have left half-way."""
-        if os.pread(self._lock_fd, 1, 0) != _NOTE_MARK:
+        if not self.are_changing:
             return
         # A writer killed while it noted has changed nothing yet; what it left may lack its end.
         note = os.pread(self._lock_fd, os.fstat(self._lock_fd).st_size, 1).partition(b"\0")[0]

@@ -28,6 +28,9 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
     Raises:
         StateUnwritable: The disk is full or read-only.
     """
+    if store.state.names_files.are_changing:
+        with store.state.transaction():  # it begins by writing anew what the killed left half-way
+            pass
     early_ends = LocalEarlyEnds(store)
     for each in pool_types:
         with snapshot(store.state):

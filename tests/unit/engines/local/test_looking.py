@@ -14,6 +14,7 @@ from leasectl.engines.local.store import LocalStore
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
+from leasectl.state.names_files import NamesFiles
 from leasectl.state.snapshot import snapshot
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
@@ -89,3 +90,21 @@ def test_whose_ticket_went_after_it_was_found_dead_is_left_alone(desk: Desk) -> 
     assert desk.tickets() == [found.number]
     release(desk.service, whole(handle))
     assert waiting.result(timeout=5).names == ("T--00",)
+
+
+def test_a_names_file_that_a_killed_process_left_half_way_is_put_right(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.pool(1)
+    handle = desk.acquire()
+
+    def be_killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(NamesFiles, "_put_in_place", be_killed)  # right after the commit
+        release(desk.service, whole(handle))
+    path = Path(desk.state.names_path(handle.id))
+    assert path.read_text() == "T--00"
+    PoolService(desk.service).overview()
+    assert path.read_text() == ""
