@@ -52,12 +52,12 @@ class ProcessWatch:
         self._ended: set[Process] = set()
 
     def is_dead(self, process: Process | None) -> bool:
-        """Tell whether a process has ended for certain, None hasn't; and watch it if it lives."""
+        """Tell whether a process has ended for certain, by its pidfd if it is here; None hasn't."""
         if process is None or process == this_process():
             return False
         pidfd = self._pidfds.get(process)
-        if pidfd is None:
-            pidfd = self._open(process)
+        if pidfd is None and self._idle is not None:
+            pidfd = self._idle.take(process)
         if pidfd is None:
             return is_dead(process)
         if is_readable(pidfd, 0):
