@@ -12,8 +12,7 @@ from leasectl.system.process import is_dead
 
 KEEP_UNGUARDED_SECONDS = 24 * 3600.0
 _NEXT = (
-    "SELECT purge_cursor, id, state, acquisition, guard, released_at FROM meta "
-    "LEFT JOIN handle ON id > purge_cursor ORDER BY id LIMIT ?"
+    "SELECT id, state, acquisition, guard, released_at FROM handle WHERE id > ? ORDER BY id LIMIT ?"
 )
 _IS_PLAIN = (
     "SELECT 1 FROM handle WHERE id = ? AND acquisition = ? AND state = 'held' "
@@ -32,9 +31,9 @@ def purge(state: State, *, now: float, limit: int) -> None:
         now: CLOCK_BOOTTIME, seconds.
         limit: How many records to look at, of all; the next call goes on with the next ones.
     """
-    rows = state.query(_NEXT, limit)
-    cursor = rows[0]["purge_cursor"]
     handles = Handles(state)
+    ((cursor,),) = state.query("SELECT purge_cursor FROM meta")
+    rows = state.query(_NEXT, cursor, limit)
     for row in rows:
         if row["state"] != "released":
             continue

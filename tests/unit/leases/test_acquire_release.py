@@ -205,6 +205,31 @@ class TestRelease:
         assert release(desk.service, whole(handle)) == ()
         assert os.listdir(desk.directory / "handles") == []
 
+    def test_finishing_gives_back_what_is_left_of_it(self, desk: Desk) -> None:
+        desk.pool(2)
+        handle = desk.acquire(Request("T", count=2))
+        release(desk.service, ReleaseTarget(handle.id, handle.acquisition, ("T--00",)))
+        assert finish(desk.service, handle) == ("T--01",)
+        assert desk.service.handles.load(handle.id) is None
+        assert os.listdir(desk.directory / "handles") == []
+
+    def test_finishing_leaves_no_delayed_release_behind(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        with desk.service.state.transaction():
+            desk.service.handles.timers.arm(whole(handle), 1e9)
+        assert finish(desk.service, handle) == ("T--00",)
+        assert desk.service.handles.timers.armed() == []
+
+    def test_finishing_what_expired_and_is_anothers_now_touches_nothing(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = desk.acquire(Request("T", ttl_seconds=60))
+        desk.time.advance(61)
+        other = desk.acquire()
+        assert finish(desk.service, handle) == ()
+        assert desk.record(other).names == ("T--00",)
+        assert desk.service.handles.load(handle.id) is None
+
     def test_of_what_expired_gives_nothing_back(self, desk: Desk) -> None:
         desk.pool(1)
         handle = desk.acquire(Request("T", ttl_seconds=60))

@@ -12,6 +12,7 @@ import pytest
 
 from leasectl.errors import CorruptState, NotFound
 from leasectl.model import Handle, Lease, Process, ReleaseTarget, Request, Timer, whole
+from leasectl.state import purging
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles, is_watched, new_id
 from leasectl.state.purging import KEEP_UNGUARDED_SECONDS, purge
@@ -328,6 +329,22 @@ class TestPurge:
         held(state, handles, a_handle("T-2", guard=dead), a_lease("b"))
         self.purge(state, handles, now=1e9)
         assert [handle.id for handle in handles.active()] == ["T-1", "T-2"]
+
+    def test_what_is_held_is_passed_over_a_few_at_a_time_too(
+        self, state: State, handles: Handles
+    ) -> None:
+        for number in range(7):
+            held(state, handles, a_handle(f"T-{number}"), a_lease(f"r{number}"))
+        released(state, handles, a_handle("T-9"), now=0.0)
+        self.purge(state, handles, now=1e9, rounds=2)
+        assert handles.load("T-9") is not None
+        self.purge(state, handles, now=1e9, rounds=1)
+        assert handles.load("T-9") is None
+
+    def test_the_next_few_of_many_come_without_sorting_all(self, state: State) -> None:
+        plan = state.query(f"EXPLAIN QUERY PLAN {purging._NEXT}", "", 48)
+        assert "PRIMARY KEY" in str([row["detail"] for row in plan])
+        assert "TEMP B-TREE" not in str([row["detail"] for row in plan])
 
     def test_all_are_looked_at_a_few_at_a_time(self, state: State, handles: Handles) -> None:
         keep = {f"T-{number:02d}": number % 4 == 0 for number in range(20)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from leasectl.model import Process
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep
 from leasectl.system.process import identify, this_process
-from leasectl.system.process_watch import ProcessWatch
+from leasectl.system.process_watch import IdlePidfds, ProcessWatch
 
 
 @pytest.fixture
@@ -64,3 +65,37 @@ class TestProcessWatch:
         assert len(watch.fds()) == 1
         watch.close()
         assert open_files() <= before  # threads of others may let go of theirs meanwhile
+
+
+class TestIdlePidfds:
+    def test_who_is_waited_for_again_keeps_its_descriptor_and_is_asked_by_it(
+        self, child: subprocess.Popen[bytes]
+    ) -> None:
+        name, idle = identify(child.pid), IdlePidfds()
+        first = ProcessWatch(idle)
+        first.update([name])
+        (fd,) = first.fds()
+        first.close()
+        second = ProcessWatch(idle)
+        assert second.is_dead(name) is False
+        assert second.fds() == {fd}
+        child.kill()
+        child.wait()
+        assert second.is_dead(name) is True
+        assert second.fds() == set()
+        assert ProcessWatch(idle).is_dead(name) is True
+        idle.close()
+
+    def test_so_many_are_kept_and_no_more(self) -> None:
+        before = open_files()
+        with contextlib.ExitStack() as stack:
+            idle = IdlePidfds()
+            for _ in range(12):
+                process = stack.enter_context(subprocess.Popen(["sleep", "1000"]))
+                stack.callback(process.kill)
+                watch = ProcessWatch(idle)
+                watch.update([identify(process.pid)])
+                watch.close()
+            assert len(open_files() - before) == 8
+            idle.close()
+        assert open_files() == before
