@@ -42,7 +42,6 @@ def early(cli: Cli, tmp_path: Path) -> Cli:
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        (INSTALLED, "typing"),
         (INSTALLED, "leasectl.cli.app"),
         (INSTALLED, "click"),
         (MODULE, "click"),
@@ -57,6 +56,15 @@ def test_an_interrupt_while_it_starts_ends_it_without_a_word(
     argv = [*command, "release", "--all"]
     finished = early.spawn(argv, INTERRUPTED_AT=module, LEASECTL_CODE_DIR=code_folder).finish()
     assert (finished.code, finished.out, finished.err) == (-signal.SIGINT, "", "")
+
+
+def test_until_then_nothing_is_imported_that_takes_time() -> None:
+    script = (
+        "import sys; before = set(sys.modules); import leasectl.__main__; "
+        "print(*sorted(set(sys.modules) - before - set(sys.builtin_module_names)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["leasectl", "leasectl.__main__"]
 
 
 def test_who_ignores_it_on_entry_is_not_interrupted(early: Cli) -> None:
