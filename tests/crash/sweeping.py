@@ -134,7 +134,8 @@ class Sweep:
         """Let one more command run, and see that all is well."""
         with self.service() as service:
             PoolService(service).show()
-        assert broken_invariants(self.cli.state_dir) == [], when
+        broken = broken_invariants(self.cli.state_dir)
+        assert broken == [], f"{when}: {broken}"
 
     def give_back(self) -> None:
         """Release what is held, but for what the others hold and what is kept."""
