@@ -35,7 +35,8 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
     for each in pool_types:
         with snapshot(store.state):
             dead = dead_ones(store.queues, each)
-            is_over = _has_expired(store, each, clock.elapsed())
+            expiry = store.next_expiry(each)
+            is_over = expiry is not None and expiry <= clock.elapsed()
             is_over = is_over or any(map(is_dead, early_ends.guards(each)))
         if dead or is_over:
             with store.state.transaction():
@@ -43,8 +44,3 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
                 early_ends.free_what_the_dead_had(each)
                 remove_dead_ones(store.queues, each, dead)
     tidy(store.state)
-
-
-def _has_expired(store: LocalStore, pool_type: str, now: float) -> bool:
-    sql = "SELECT 1 FROM resource WHERE type = ? AND expires_at <= ? LIMIT 1"
-    return bool(store.state.query(sql, pool_type, now))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from leasectl.engines.local.order import Rank
-from leasectl.engines.local.queues import LocalQueues, Waiting
+from leasectl.engines.local.queues import Waiting
+from leasectl.engines.local.store import LocalStore
 from leasectl.system.clock import earliest
 
 # A grant makes the first larger, and what becomes free without one the second.
@@ -14,7 +15,6 @@ _FREE = (
     "SELECT last_grant, (SELECT count(*) FROM resource WHERE resource.type = pool.type "
     "AND owner IS NULL) AS free FROM pool WHERE type = ?"
 )
-_IS_FREE = "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL"
 
 
 class LocalPlace:
@@ -24,13 +24,14 @@ class LocalPlace:
     that ages. Nobody else tells who ages, so each looks itself when it is going to pass another.
 
     Args:
-        queues: What its ticket is in.
-        pool_type: Of which pool.
+        store: The pools.
+        pool_type: Of which of them.
         number: Of its ticket.
     """
 
-    def __init__(self, queues: LocalQueues, pool_type: str, number: int) -> None:
-        self._queues = queues
+    def __init__(self, store: LocalStore, pool_type: str, number: int) -> None:
+        self._store = store
+        self._queues = store.queues
         self._type = pool_type
         self._rank = Rank(0, number)  # at the last look; so it is as long as all are alike
         self._overtakes_at: float | None = None
@@ -70,7 +71,7 @@ class LocalPlace:
         Of the same only once: whoever waits in several queues would wake in one who wakes it in
         another, and that without end.
         """
-        ((last_grant, free),) = self._queues.state.query(_FREE, self._type)
+        ((last_grant, free),) = self._store.state.query(_FREE, self._type)
         called = self._called() if free else []
         if called and self._passed_on != (last_grant, free, called):
             self._queues.call(called)
@@ -83,11 +84,8 @@ class LocalPlace:
             for each in tickets:
                 if each.suspended or each.name in called:
                     continue
-                if each.name is None or self._is_free(each.name):
+                if each.name is None or self._store.is_free(self._type, each.name):
                     called[each.name] = each.pipe
                 if each.name is None:
                     break
         return list(called.values())
-
-    def _is_free(self, name: str) -> bool:
-        return bool(self._queues.state.query(_IS_FREE, name, self._type))

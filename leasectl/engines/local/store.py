@@ -42,6 +42,7 @@ _POOL = (
 )
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE"
 _FREE_ONE = f"{_CHOSEN} name = ? AND type = ? AND owner IS NULL"
+_IS_FREE = "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL"
 # The fence of the last grant is also the order in which they were last acquired.
 _FREE_ONES = f"{_CHOSEN} type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?"
 _CLAIM = (
@@ -120,14 +121,11 @@ class LocalStore:
 
     def any_free(self, pool_type: str, waiting: Sequence[Waiting]) -> bool:
         """Tell whether what one of some tickets waits for by name is free."""
-        return any(
-            self.state.query(
-                "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL",
-                each.name,
-                pool_type,
-            )
-            for each in waiting
-        )
+        return any(self.is_free(pool_type, each.name) for each in waiting if each.name is not None)
+
+    def is_free(self, pool_type: str, name: str) -> bool:
+        """Tell whether nobody holds a resource of a pool."""
+        return bool(self.state.query(_IS_FREE, name, pool_type))
 
     def note_grant(self, pool_type: str, number: int) -> None:
         """Have the pool remember the number of its last grant."""

@@ -99,7 +99,7 @@ class LocalWaiter:
             from leasectl.engines.local.place import LocalPlace
 
             if self._place is None:
-                self._place = LocalPlace(self._queues, self._request.type, mine.number)
+                self._place = LocalPlace(self._store, self._request.type, mine.number)
             turn_at = self._place.keep(mine, others, is_new=is_new, is_head=outlook.is_head)
             outlook = outlook._replace(look_again_at=earliest(outlook.look_again_at, turn_at))
         if not outlook.is_head:
