@@ -127,8 +127,12 @@ def command(
     else:
         targets = Targets(service).of_everything()
     between = options.drawn_between(delay_range)
-    delay = 0.0 if delay_range is None else _drawn(delay_range)
-    tell = _tell_person if between is None else note  # nobody knows yet what chance has chosen
+    delay = 0.0 if delay_range is None else delay_range.shortest
+    tell = _tell_person
+    if between is not None:
+        from leasectl.leases.request import draw_between
+
+        delay, tell = draw_between(*between), note  # nobody knows yet what chance has chosen
     if detach:
         if sum([arm(service, target, delay, between=between) for target in targets]):
             tell(f"will be released {when_due(delay)}, unless it is asked for again")
@@ -148,14 +152,6 @@ def command(
             f"no resource {printable(', '.join(listed.unknown))}, which stays listed in "
             "SHARED_DIR; if it is another backend's, name that with --backend"
         )
-
-
-def _drawn(between: DurationRange) -> float:
-    if between.shortest == between.longest:
-        return between.shortest
-    import random
-
-    return random.uniform(*between)
 
 
 def _tell_person(text: str) -> None:

@@ -207,9 +207,9 @@ def interrupts(trap: SignalTrap, guard: Process | None) -> list[Interrupt]:
 def sleep_jitter(longest_seconds: float, interrupts: Sequence[Interrupt], *, quiet: bool) -> None:
     """Sleep a random time of up to so many seconds, and say for how long."""
     if longest_seconds > 0:
-        import random
+        from leasectl.leases.request import draw_between
 
-        seconds = random.uniform(0, longest_seconds)
+        seconds = draw_between(0.0, longest_seconds)
         if seconds >= 1 and not quiet:
             longest = format_duration(longest_seconds)
             note(f"asks for a lease in {format_duration(seconds)} (--jitter {longest})")

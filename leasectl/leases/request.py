@@ -69,18 +69,19 @@ def drawn(request: Request) -> Request:
     """A request whose delayed release has been drawn from its range, if it has one."""
     if request.release_between_seconds is None:
         return request
-    import random
-
-    return request._replace(release_after_seconds=random.uniform(*request.release_between_seconds))
+    return request._replace(release_after_seconds=draw_between(*request.release_between_seconds))
 
 
 def draw_start_delay(longest_seconds: float) -> float:
     """Draw how long to hold a lease back, up to so many seconds; 0 where that is none."""
-    if not longest_seconds:
-        return 0.0
-    import random
+    return draw_between(0.0, longest_seconds) if longest_seconds else 0.0
 
-    return random.uniform(0.0, longest_seconds)
+
+def draw_between(shortest_seconds: float, longest_seconds: float) -> float:
+    """Draw a time of a range; each is as likely."""
+    import random  # which few commands need
+
+    return random.uniform(shortest_seconds, longest_seconds)
 
 
 def check_ttl(ttl_seconds: float) -> None:
