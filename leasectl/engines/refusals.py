@@ -61,3 +61,31 @@ def pool_in_use(pool_type: str, held: int, waiting: int) -> NotAllowed:
         f'pool "{pool_type}" is in use ({held} held, {waiting} waiting); delete it all the same '
         "with --force"
     )
+
+
+def in_another_pool(name: str, pool_type: str) -> NotAllowed:
+    """The resource is in a pool already, which somebody has claimed it for."""
+    return NotAllowed(
+        f'resource "{name}" is in pool "{pool_type}", and can be in one only; move it with: '
+        f"leasectl pool move --names {name} --to TYPE"
+    )
+
+
+def belongs_elsewhere(name: str, pool_type: str) -> NotAllowed:
+    """It was said that a resource belongs to another pool."""
+    return NotAllowed(
+        f'resource "{name}" belongs to pool "{pool_type}", as is expected of it; see: '
+        "leasectl pool expect --list"
+    )
+
+
+def in_no_pool(name: str) -> NotFound:
+    """The resource is in no pool."""
+    return NotFound(f'resource "{name}" is in no pool; add it with: leasectl pool add')
+
+
+def held_and_to_move(name: str, holder_identity: str) -> NotAllowed:
+    """The resource can't be moved while it is held."""
+    return NotAllowed(
+        f'resource "{name}" is held by {holder_identity}; have its release move it with --when-free'
+    )

@@ -1,0 +1,242 @@
+"""In which pool a name is, and in which it may be: pure functions, the same for every store.
+
+A store keeps one fact for each name, reads it, has one of these say what is to become of it, and
+writes that in one step, guarded by what it has read. Of two who want the same name in different
+pools the second reads what the first has written, and is told which pool that is.
+
+Who says where a name belongs, the stronger first: an expectation of that very name, one of a
+pattern, of patterns the longest; somebody who adds it to a pool, or who joins; and the pool that
+takes whatever nobody else claims (`Pools.default`), from which anybody of those takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from leasectl.engines import refusals
+from leasectl.model import Process
+
+Properties = tuple[tuple[str, str], ...]
+
+
+class Lifetime(NamedTuple):
+    """How long a name stays in its pool, if not for good.
+
+    Args:
+        process: Until this ends; None for one that a ttl tells.
+        ttl_seconds: For so long after the last time that it joined; None likewise.
+    """
+
+    process: Process | None = None
+    ttl_seconds: float | None = None
+
+
+class Member(NamedTuple):
+    """What there is to know of one name.
+
+    Args:
+        name: The name.
+        pool: The type of the pool that it is in; None for none.
+        expected: Where it belongs, as said of this very name; None where that isn't said.
+        by_default: It is in its pool only because nobody has claimed it.
+        holder: The identity of who holds it; None when nobody does.
+        cordoned: It takes no new holder.
+        moves_to: The pool that its release takes it to; None for where it is.
+        leaves: Its release takes it out of its pool.
+        lifetime: How long it stays; None for good.
+        properties: What it is, sorted by their keys.
+    """
+
+    name: str
+    pool: str | None = None
+    expected: str | None = None
+    by_default: bool = False
+    holder: str | None = None
+    cordoned: bool = False
+    moves_to: str | None = None
+    leaves: bool = False
+    lifetime: Lifetime | None = None
+    properties: Properties = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether there is anything to say of it."""
+        return self.pool is not None or self.expected is not None
+
+    @property
+    def takes_holders(self) -> bool:
+        """Tell whether somebody may claim it, as far as its membership goes."""
+        return self.pool is not None and not (self.cordoned or self.moves_to or self.leaves)
+
+
+class Pools(NamedTuple):
+    """What there is beside the names.
+
+    Args:
+        types: Of all pools.
+        default: The type of the pool that takes whatever nobody else claims; None for none.
+        patterns: The types that names belong to which a pattern matches.
+    """
+
+    types: frozenset[str]
+    default: str | None = None
+    patterns: Mapping[str, str] = {}
+
+
+def belongs_to(member: Member, pools: Pools) -> str | None:
+    """The type of the pool that a name is to be in; None where anybody may say."""
+    if member.expected is not None:
+        return member.expected
+    matching = [each for each in pools.patterns if fnmatchcase(member.name, each)]
+    longest = max(matching, key=lambda each: (len(each), each), default=None)
+    return None if longest is None else pools.patterns[longest]
+
+
+def add(member: Member, to: str, pools: Pools) -> Member:
+    """What becomes of a name that somebody adds to a pool: it is there from now on.
+
+    Raises:
+        NotFound: There is no such pool.
+        NotAllowed: It belongs to another pool, or is in one.
+    """
+    _check_pool(to, pools)
+    _check_belongs(member, to, pools)
+    if member.pool == to:
+        return member
+    if member.pool is not None and (not member.by_default or member.holder is not None):
+        raise refusals.in_another_pool(member.name, member.pool)
+    by_default = to == pools.default and belongs_to(member, pools) is None
+    return _put(member, to)._replace(by_default=by_default)
+
+
+def join(member: Member, to: str, pools: Pools, *, lifetime: Lifetime | None) -> Member:
+    """What becomes of a name that comes by itself: as `add`, as long as it lives, and no default.
+
+    Who is there already stays for as long as it now says, also if it was to leave.
+
+    Raises:
+        NotFound, NotAllowed: As `add`.
+    """
+    joined = add(member, to, pools)
+    return joined._replace(lifetime=lifetime, by_default=False, leaves=False)
+
+
+def leave(member: Member, pool: str) -> Member:
+    """What becomes of a name that goes: at once if it is free, else with its release.
+
+    Raises:
+        NotFound: It isn't in that pool.
+    """
+    _check_in(member, pool)
+    if member.holder is not None:
+        return member._replace(leaves=True, moves_to=None, lifetime=None)
+    return _out(member)
+
+
+def remove(member: Member, pool: str, *, force: bool) -> Member:
+    """What becomes of a name that somebody takes out; whoever holds it loses it.
+
+    Raises:
+        NotFound: It isn't in that pool.
+        NotAllowed: It is held, and isn't to go by force.
+    """
+    _check_in(member, pool)
+    if member.holder is not None and not force:
+        raise refusals.resource_held(member.name, member.holder)
+    return _out(member)
+
+
+def move(member: Member, to: str, pools: Pools, *, when_free: bool) -> Member:
+    """What becomes of a name that is to be in another pool.
+
+    Raises:
+        NotFound: There is no such pool, or the name is in none.
+        NotAllowed: It belongs to another pool, or is held, and isn't to wait for its release.
+    """
+    _check_pool(to, pools)
+    if member.pool is None:
+        raise refusals.in_no_pool(member.name)
+    _check_belongs(member, to, pools)
+    if member.pool == to:
+        return member._replace(moves_to=None, by_default=False)
+    if member.holder is None:
+        return _put(member, to)
+    if not when_free:
+        raise refusals.held_and_to_move(member.name, member.holder)
+    return member._replace(moves_to=to)
+
+
+def expect(member: Member, to: str, pools: Pools) -> Member:
+    """What becomes of a name of which it is said where it belongs.
+
+    One that is where nobody has claimed it goes there at once, if nobody holds it.
+
+    Raises:
+        NotFound: There is no such pool.
+        NotAllowed: It is in another pool, or was said to belong to another.
+    """
+    _check_pool(to, pools)
+    if member.expected is not None and member.expected != to:
+        raise refusals.belongs_elsewhere(member.name, member.expected)
+    if member.pool is None or member.pool == to:
+        return member._replace(expected=to, by_default=False)
+    if not member.by_default or member.holder is not None:
+        raise refusals.in_another_pool(member.name, member.pool)
+    return _put(member._replace(expected=to), to)
+
+
+def expect_nothing(member: Member) -> Member:
+    """What becomes of a name of which nobody says any more where it belongs: it stays."""
+    return member._replace(expected=None)
+
+
+def cordon(member: Member, *, is_cordoned: bool) -> Member:
+    """What becomes of a name that is to take no new holder, or is to take one again.
+
+    Raises:
+        NotFound: It is in no pool.
+    """
+    if member.pool is None:
+        raise refusals.in_no_pool(member.name)
+    return member._replace(cordoned=is_cordoned)
+
+
+def after_release(member: Member) -> Member:
+    """What becomes of a name whose holder has gone."""
+    free = member._replace(holder=None)
+    if free.leaves:
+        return _out(free)
+    return free if free.moves_to is None else _put(free, free.moves_to)
+
+
+def after_lifetime(member: Member) -> Member:
+    """What becomes of a name whose time in its pool is over."""
+    return member if member.pool is None else leave(member, member.pool)
+
+
+def _put(member: Member, pool: str) -> Member:
+    """In a pool, with what is said of the name and not of its membership."""
+    return member._replace(pool=pool, by_default=False, moves_to=None, leaves=False, lifetime=None)
+
+
+def _out(member: Member) -> Member:
+    """In no pool; what is expected of the name stays."""
+    return Member(member.name, expected=member.expected)
+
+
+def _check_pool(pool_type: str, pools: Pools) -> None:
+    if pool_type not in pools.types:
+        raise refusals.no_pool(pool_type, sorted(pools.types))
+
+
+def _check_in(member: Member, pool: str) -> None:
+    if member.pool != pool:
+        raise refusals.no_resource(pool, member.name)
+
+
+def _check_belongs(member: Member, to: str, pools: Pools) -> None:
+    expected = belongs_to(member, pools)
+    if expected is not None and expected != to:
+        raise refusals.belongs_elsewhere(member.name, expected)

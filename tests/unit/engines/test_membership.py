@@ -1,0 +1,211 @@
+"""Of every fact and every step: a name is where it belongs, or stays, and who loses is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from typing import Callable
+
+import pytest
+
+from leasectl.engines.membership import (
+    Lifetime,
+    Member,
+    Pools,
+    add,
+    after_lifetime,
+    after_release,
+    belongs_to,
+    cordon,
+    expect,
+    expect_nothing,
+    join,
+    leave,
+    move,
+    remove,
+)
+from leasectl.errors import NotAllowed, NotFound
+
+Step = Callable[[Member], Member]
+
+WORLDS = (
+    Pools(frozenset("ABD"), "D"),
+    Pools(frozenset("ABD"), "D", {"n*": "A"}),
+    Pools(frozenset("ABD"), None, {"n*": "B", "n-1": "A"}),
+)
+MINUTE = Lifetime(ttl_seconds=60.0)
+
+
+def members() -> Iterator[Member]:
+    """Every fact that there can be of a name, and some that can't come of one another."""
+    for expected in (None, "A", "B"):
+        yield Member("n-1", expected=expected)
+        facts = product("ABD", (False, True), (None, "h"), (False, True), (None, "B"), (0, 1))
+        for pool, by_default, holder, cordoned, moves_to, leaves in facts:
+            if by_default and (pool != "D" or expected is not None):
+                continue
+            if (moves_to or leaves) and holder is None:
+                continue  # that is done as it is released
+            member = Member("n-1", pool, expected, by_default, holder, cordoned, moves_to)
+            yield member._replace(leaves=bool(leaves), properties=(("region", "eu"),))
+            yield member._replace(leaves=bool(leaves), lifetime=MINUTE)
+
+
+def claims(pools: Pools, to: str) -> dict[str, Step]:
+    """What puts a name into a pool."""
+    return {
+        "add": partial(add, to=to, pools=pools),
+        "join": partial(join, to=to, pools=pools, lifetime=None),
+        "join for a time": partial(join, to=to, pools=pools, lifetime=MINUTE),
+        "move": partial(move, to=to, pools=pools, when_free=False),
+        "move when free": partial(move, to=to, pools=pools, when_free=True),
+        "expect": partial(expect, to=to, pools=pools),
+    }
+
+
+def others() -> dict[str, Step]:
+    return {
+        "leave": partial(leave, pool="A"),
+        "remove": partial(remove, pool="A", force=False),
+        "remove by force": partial(remove, pool="A", force=True),
+        "cordon": partial(cordon, is_cordoned=True),
+        "uncordon": partial(cordon, is_cordoned=False),
+        "expect nothing": expect_nothing,
+        "after release": after_release,
+        "after lifetime": after_lifetime,
+    }
+
+
+CASES = [
+    (world, to, what, step)
+    for world in WORLDS
+    for to in "ABD"
+    for what, step in {**claims(world, to), **others()}.items()
+]
+
+
+@pytest.mark.parametrize(("pools", "to", "what", "step"), CASES)
+def test_whatever_is_done_to_whatever_there_is(
+    pools: Pools, to: str, what: str, step: Step
+) -> None:
+    for member in members():
+        try:
+            after = step(member)
+        except NotAllowed as error:
+            winners = {member.pool, belongs_to(member, pools), member.expected, member.holder}
+            assert any(f'"{each}"' in str(error) or f" {each};" in str(error) for each in winners)
+            continue
+        except NotFound:
+            assert member.pool != "A" if what in others() else member.pool is None
+            continue
+        check(member, after, what)
+        if what in claims(pools, to):
+            if what != "expect" or after.pool is not None:
+                assert to in (after.pool, after.moves_to)
+            assert belongs_to(after, pools) in (None, to)
+        assert what.startswith(("remove", "leave")) or step(after) == after
+
+
+def check(before: Member, after: Member, what: str) -> None:
+    """What holds whatever was done."""
+    assert after.name == before.name
+    if not what.startswith("expect"):
+        assert after.expected == before.expected
+    if before.holder is not None and what not in ("remove by force", "after release"):
+        assert (after.pool, after.holder) == (before.pool, before.holder)
+    if after.pool is None:
+        assert after == Member(after.name, expected=after.expected)
+    if after.pool is not None and after.pool != before.pool:
+        assert not after.moves_to
+        assert not after.leaves
+        assert after.properties == before.properties
+    if after.by_default and what != "add":
+        assert before.by_default
+    if what.startswith(("cordon", "uncordon")):
+        assert after == before._replace(cordoned=what == "cordon")
+
+
+NAME = Member("n-1")
+POOLS = WORLDS[0]
+
+
+class TestTheDefaultPool:
+    def test_keeps_what_nobody_else_claims(self) -> None:
+        assert add(NAME, "D", POOLS).by_default
+
+    @pytest.mark.parametrize("what", list(claims(POOLS, "A")))
+    def test_gives_it_to_whoever_claims_it(self, what: str) -> None:
+        after = claims(POOLS, "A")[what](add(NAME, "D", POOLS))
+        assert (after.pool, after.by_default) == ("A", False)
+
+    @pytest.mark.parametrize("what", ["add", "join", "expect"])
+    def test_keeps_what_is_held(self, what: str) -> None:
+        held = add(NAME, "D", POOLS)._replace(holder="h")
+        with pytest.raises(NotAllowed, match='"D"'):
+            claims(POOLS, "A")[what](held)
+
+    @pytest.mark.parametrize("what", ["join", "move", "expect"])
+    def test_is_as_good_as_any_to_who_means_it(self, what: str) -> None:
+        mine = claims(POOLS, "D")[what](add(NAME, "D", POOLS))
+        with pytest.raises(NotAllowed, match='"D"'):
+            add(mine, "A", POOLS)
+
+    def test_takes_what_belongs_to_it_for_good(self) -> None:
+        assert not add(expect(NAME, "D", POOLS), "D", POOLS).by_default
+
+
+class TestExpectations:
+    @pytest.mark.parametrize(
+        ("patterns", "expected"),
+        [
+            ({"n*": "A", "n-*": "B"}, "B"),
+            ({"n-1": "A", "n-*": "B"}, "A"),
+            ({"m*": "A"}, None),
+            ({}, None),
+        ],
+    )
+    def test_of_patterns_the_longest_says(
+        self, patterns: dict[str, str], expected: str | None
+    ) -> None:
+        assert belongs_to(NAME, POOLS._replace(patterns=patterns)) == expected
+
+    def test_that_of_the_name_is_stronger_than_any_pattern(self) -> None:
+        pools = POOLS._replace(patterns={"n-1*": "A"})
+        assert add(expect(NAME, "B", pools), "B", pools).pool == "B"
+
+    def test_outlive_everything_but_themselves(self) -> None:
+        member = expect(NAME, "A", POOLS)
+        for step in (
+            partial(join, to="A", pools=POOLS, lifetime=MINUTE),
+            after_lifetime,
+            partial(add, to="A", pools=POOLS),
+            partial(leave, pool="A"),
+        ):
+            member = step(member)
+        assert member == Member("n-1", expected="A")
+        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+            add(member, "B", POOLS)
+        assert add(expect_nothing(member), "B", POOLS).pool == "B"
+
+
+class TestThoseWhoAreHeld:
+    HELD = Member("n-1", "A", holder="h", lifetime=MINUTE)
+
+    def test_go_with_their_release(self) -> None:
+        leaving = after_lifetime(self.HELD)
+        assert (leaving.pool, leaving.takes_holders) == ("A", False)
+        assert after_release(leaving) == NAME
+
+    def test_stay_if_they_come_again_meanwhile(self) -> None:
+        again = join(after_lifetime(self.HELD), "A", POOLS, lifetime=MINUTE)
+        assert after_release(again) == self.HELD._replace(holder=None)
+
+    def test_move_with_their_release(self) -> None:
+        moving = move(self.HELD, "B", POOLS, when_free=True)
+        assert not moving.takes_holders
+        assert after_release(moving) == Member("n-1", "B")
+
+    def test_stay_if_they_are_moved_back_meanwhile(self) -> None:
+        moving = move(self.HELD, "B", POOLS, when_free=True)
+        assert move(moving, "A", POOLS, when_free=True) == self.HELD
