@@ -77,11 +77,13 @@ class Pools(NamedTuple):
     Args:
         types: Of all pools.
         default: The type of the pool that takes whatever nobody else claims; None for none.
+        grace_seconds: For how long nobody gets what came there by default: somebody may claim it.
         patterns: The types that names belong to which a pattern matches.
     """
 
     types: frozenset[str]
     default: str | None = None
+    grace_seconds: float = 0.0
     patterns: Mapping[str, str] = {}
 
 
@@ -214,6 +216,37 @@ def after_release(member: Member) -> Member:
 def after_lifetime(member: Member) -> Member:
     """What becomes of a name whose time in its pool is over."""
     return member if member.pool is None else leave(member, member.pool)
+
+
+def set_default(pools: Pools, pool_type: str | None, grace_seconds: float) -> Pools:
+    """What becomes of the default pool: another, or none.
+
+    Raises:
+        NotFound: There is no such pool.
+    """
+    if pool_type is None:
+        return pools._replace(default=None, grace_seconds=0.0)
+    _check_pool(pool_type, pools)
+    return pools._replace(default=pool_type, grace_seconds=grace_seconds)
+
+
+def expect_pattern(pools: Pools, pattern: str, to: str | None) -> Pools:
+    """What becomes of the patterns as one says where names belong, or None: says it no more.
+
+    Raises:
+        NotFound: There is no such pool, or no such pattern.
+        NotAllowed: It says another pool.
+    """
+    patterns = dict(pools.patterns)
+    if to is None:
+        if pattern not in patterns:
+            raise refusals.no_pattern(pattern)
+        del patterns[pattern]
+        return pools._replace(patterns=patterns)
+    _check_pool(to, pools)
+    if patterns.setdefault(pattern, to) != to:
+        raise refusals.pattern_taken(pattern, patterns[pattern])
+    return pools._replace(patterns=patterns)
 
 
 def _put(member: Member, pool: str) -> Member:

@@ -89,3 +89,23 @@ def held_and_to_move(name: str, holder_identity: str) -> NotAllowed:
     return NotAllowed(
         f'resource "{name}" is held by {holder_identity}; have its release move it with --when-free'
     )
+
+
+def no_pattern(pattern: str) -> NotFound:
+    """Nothing is expected of the names that a pattern matches."""
+    return NotFound(
+        f'nothing is expected of names like "{pattern}"; see: leasectl pool expect --list'
+    )
+
+
+def pattern_taken(pattern: str, pool_type: str) -> NotAllowed:
+    """A pattern says another pool already."""
+    return NotAllowed(
+        f'names like "{pattern}" belong to pool "{pool_type}" already; first run: '
+        f"leasectl pool expect {pool_type} --match '{pattern}' --drop"
+    )
+
+
+def held_by_another(name: str, holder_identity: str) -> NotAllowed:
+    """Somebody holds what another was to hold at once."""
+    return NotAllowed(f'resource "{name}" is held by {holder_identity}, and so not yours to hold')

@@ -20,10 +20,12 @@ from leasectl.engines.membership import (
     cordon,
     expect,
     expect_nothing,
+    expect_pattern,
     join,
     leave,
     move,
     remove,
+    set_default,
 )
 from leasectl.errors import NotAllowed, NotFound
 
@@ -31,8 +33,8 @@ Step = Callable[[Member], Member]
 
 WORLDS = (
     Pools(frozenset("ABD"), "D"),
-    Pools(frozenset("ABD"), "D", {"n*": "A"}),
-    Pools(frozenset("ABD"), None, {"n*": "B", "n-1": "A"}),
+    Pools(frozenset("ABD"), "D", patterns={"n*": "A"}),
+    Pools(frozenset("ABD"), patterns={"n*": "B", "n-1": "A"}),
 )
 MINUTE = Lifetime(ttl_seconds=60.0)
 
@@ -209,3 +211,25 @@ class TestThoseWhoAreHeld:
     def test_stay_if_they_are_moved_back_meanwhile(self) -> None:
         moving = move(self.HELD, "B", POOLS, when_free=True)
         assert move(moving, "A", POOLS, when_free=True) == self.HELD
+
+
+class TestPatterns:
+    def test_are_said_once_and_taken_back(self) -> None:
+        once = expect_pattern(POOLS, "n*", "A")
+        assert expect_pattern(once, "n*", "A") == once
+        with pytest.raises(NotAllowed, match='"A"'):
+            expect_pattern(once, "n*", "B")
+        assert expect_pattern(once, "n*", None) == POOLS
+        with pytest.raises(NotFound, match=r"n\*"):
+            expect_pattern(POOLS, "n*", None)
+
+    def test_say_a_pool_that_is_there(self) -> None:
+        with pytest.raises(NotFound, match='"C"'):
+            expect_pattern(POOLS, "n*", "C")
+
+
+def test_a_default_pool_is_there_or_none() -> None:
+    with pytest.raises(NotFound, match='"C"'):
+        set_default(POOLS, "C", 60.0)
+    assert set_default(POOLS, "A", 60.0) == POOLS._replace(default="A", grace_seconds=60.0)
+    assert set_default(set_default(POOLS, "A", 60.0), None, 0.0).default is None
