@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.model import ReleasedBy
@@ -10,6 +11,7 @@ from leasectl.text.durations import format_seconds
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
+    from leasectl.engines.membership import Member
     from leasectl.state.event import Event
 
 # Why a ticket was given up, where its waiter didn't do so itself.
@@ -63,6 +65,57 @@ def gained(event: Event) -> int:
 def settings_changed(before: PoolSettings, after: PoolSettings) -> str:
     """How a pool grants from now on, and how it did."""
     return f"{_settings(after)}; before: {_settings(before)}"
+
+
+class MembershipChange(NamedTuple):
+    """What has become of some names of a pool, as one event has it.
+
+    Args:
+        type: The pool.
+        names: Which.
+        reason: For people.
+    """
+
+    type: str
+    names: tuple[str, ...]
+    reason: str
+
+
+def membership_changes(
+    before: Sequence[Member], after: Sequence[Member]
+) -> tuple[MembershipChange, ...]:
+    """What has become of names, put together as events; of what nobody asks about later, none.
+
+    Args:
+        before: What was known of each.
+        after: What is known of each now, in the same order.
+    """
+    together: dict[tuple[str, str], list[str]] = {}
+    for old, new in zip(before, after):
+        for pool_type, what in _changes(old, new):
+            together.setdefault((pool_type, what), []).append(new.name)
+    return tuple(
+        MembershipChange(pool_type, tuple(names), f"{counted(len(names), 'resource')}{what}")
+        for (pool_type, what), names in together.items()
+    )
+
+
+def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
+    if old.pool != new.pool:
+        if old.pool is not None:
+            yield old.pool, _REMOVED if new.pool is None else f" gone to {new.pool},{_REMOVED}"
+        if new.pool is not None:
+            yield new.pool, _ADDED if old.pool is None else f" come from {old.pool},{_ADDED}"
+    if new.pool is None:
+        return
+    if new.cordoned != old.cordoned:
+        yield new.pool, " cordoned" if new.cordoned else " uncordoned"
+    if new.moves_to != old.moves_to and new.moves_to is not None:
+        yield new.pool, f" to go to {new.moves_to} when free"
+    if new.leaves and not old.leaves:
+        yield new.pool, " to leave when free"
+    if new.properties != old.properties and old.pool is not None:
+        yield new.pool, " with other properties"
 
 
 def _settings(settings: PoolSettings) -> str:

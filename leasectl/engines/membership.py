@@ -46,6 +46,7 @@ class Member(NamedTuple):
         moves_to: The pool that its release takes it to; None for where it is.
         leaves: Its release takes it out of its pool.
         lifetime: How long it stays; None for good.
+        joined: How often it has joined its pool; its lifetime counts from the last time on.
         properties: What it is, sorted by their keys.
     """
 
@@ -58,6 +59,7 @@ class Member(NamedTuple):
     moves_to: str | None = None
     leaves: bool = False
     lifetime: Lifetime | None = None
+    joined: int = 0
     properties: Properties = ()
 
     @property
@@ -122,7 +124,8 @@ def join(member: Member, to: str, pools: Pools, *, lifetime: Lifetime | None) ->
         NotFound, NotAllowed: As `add`.
     """
     joined = add(member, to, pools)
-    return joined._replace(lifetime=lifetime, by_default=False, leaves=False)
+    times = joined.joined + 1
+    return joined._replace(lifetime=lifetime, joined=times, by_default=False, leaves=False)
 
 
 def leave(member: Member, pool: str) -> Member:

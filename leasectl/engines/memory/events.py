@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Callable
 
+from leasectl.engines.event_words import MembershipChange
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, ReleasedBy
@@ -86,6 +87,11 @@ class MemoryEvents:
     ) -> None:
         """A pool was made, changed or deleted."""
         self._add(kind, pool.type, names=tuple(names), count=len(names), reason=reason)
+
+    def members_changed(self, changes: Iterable[MembershipChange]) -> None:
+        """Names have changed, in a pool or from one to another."""
+        for pool_type, names, reason in changes:
+            self._add("pool changed", pool_type, names=names, count=len(names), reason=reason)
 
     def _add_end(self, kind: EventKind, stocks: list[Stock], by: ReleasedBy, reason: str) -> None:
         first = stocks[0]

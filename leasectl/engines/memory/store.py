@@ -15,6 +15,7 @@ from leasectl.engines.contract import LostListener, TicketGone
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.calls import Calls
 from leasectl.engines.memory.events import MemoryEvents
+from leasectl.engines.memory.memberships import Memberships
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, ReleasedBy, Ticket
@@ -34,6 +35,7 @@ class MemoryStore:
         pools: By type.
         calls: Who of those in their queues was called to claim.
         events: What happened in them.
+        memberships: What is so of the names in them.
     """
 
     def __init__(self, *, clock: Clock, lost: LostListener) -> None:
@@ -42,6 +44,7 @@ class MemoryStore:
         self.pools: dict[str, StockedPool] = {}
         self.calls = Calls(clock)
         self.events = MemoryEvents(clock)
+        self.memberships = Memberships(self)
         self._lost = lost
         self._last_fence = 0  # one counter for all pools, so that none repeats
         self._pool_of: dict[str, StockedPool] = {}  # by the names of resources
@@ -98,16 +101,52 @@ class MemoryStore:
                 raise refusals.name_taken(name, new_in)
             seen.add(name)
 
+    def names(self) -> list[str]:
+        """All names in all pools."""
+        return list(self._pool_of)
+
+    def stock_of(self, name: str) -> Stock | None:
+        """The resource of a name; None for one in no pool."""
+        pool = self._pool_of.get(name)
+        return None if pool is None else pool.stock[name]
+
     def add(self, pool: StockedPool, names: Iterable[str]) -> None:
         """Add free resources to a pool."""
-        names = list(names)
-        for name in names:
-            pool.stock[name] = Stock(pool, name)
-            pool.free.put(name, 0)
-            self._pool_of[name] = pool
-        for place in dict.fromkeys(map(pool.queue.first_for, names)):
-            if place is not None:
-                self.calls.call(pool, place)
+        for name in list(names):
+            self.offer(self.put_in(pool, name))
+
+    def put_in(self, pool: StockedPool, name: str, stock: Stock | None = None) -> Stock:
+        """Put a resource into a pool, which nobody is told of yet.
+
+        Args:
+            pool: Which.
+            name: Its name.
+            stock: What it was in another pool that it has been taken out of; None for a new one.
+        """
+        stock = stock or Stock(pool, name)
+        stock.pool = pool
+        pool.stock[name] = stock
+        self._pool_of[name] = pool
+        return stock
+
+    def take_out(self, stock: Stock) -> None:
+        """Take a resource out of its pool; whoever holds it is told, and all who wait look again.
+
+        What they wait for may have become impossible.
+        """
+        pool = stock.pool
+        self.remove([stock])
+        pool.wake_all()
+
+    def offer(self, stock: Stock) -> None:
+        """Have a resource be had by the best who waits for it, if nobody holds it and it may be."""
+        if stock.claim_key is None and self.memberships.is_open(stock):
+            stock.pool.free.put(stock.name, stock.lease.fence if stock.lease else 0)
+            first = stock.pool.queue.first_for(stock.name)
+            if first is not None:
+                self.calls.call(stock.pool, first)
+        else:
+            stock.pool.free.drop(stock.name)
 
     def remove(self, stocks: Sequence[Stock]) -> None:
         """Take resources out of their pool; whoever holds one is told."""
@@ -122,6 +161,7 @@ class MemoryStore:
             stock.pool.free.drop(stock.name)
             del stock.pool.stock[stock.name]
             del self._pool_of[stock.name]
+            self.memberships.gone(stock.name)
 
     # Claims
 
@@ -161,6 +201,19 @@ class MemoryStore:
         self._claims.setdefault(claimant.claim_key, {})[stock.name] = stock
         self._give_full_time(stock, lease)
         return lease
+
+    def claim_at_once(self, names: Sequence[str], claimant: Claimant) -> tuple[Lease, ...]:
+        """Make a claim on names of one pool that nobody holds, past its queue and its pace."""
+        pool = self._pool_of[names[0]]
+        pool.last_ticket += 1
+        pool.last_grant += 1
+        ticket = Ticket(pool.last_ticket, claimant)
+        for name in names:
+            pool.free.drop(name)
+        leases = tuple(self.grant(pool.stock[name], ticket, pool.last_grant) for name in names)
+        now = self.clock.elapsed()
+        self.events.granted(pool, Place(ticket, self.clock.wall(), now, lambda: None), leases)
+        return leases
 
     def tell_lost(self, claim_key: str, names: Sequence[str]) -> None:
         """Tell a holder of what was taken away by force."""
@@ -208,14 +261,12 @@ class MemoryStore:
         self.events.ended("released", taken, "force")
         for stock in stocks:
             self._end(stock)
-            assert stock.lease is not None
-            stock.pool.free.put(stock.name, stock.lease.fence)
-            first = stock.pool.queue.first_for(stock.name)
-            if first is not None:
-                self.calls.call(stock.pool, first)
+            if not self.memberships.released(stock):
+                self.offer(stock)
 
     def expire(self, pool: StockedPool) -> None:
-        """Free the claims of a pool whose time is over, and tell of them."""
+        """Free the claims of a pool whose time is over, and tell of them; memberships likewise."""
+        self.memberships.expire(pool)
         now = self.clock.elapsed()
         while (first := pool.expiries.first()) is not None and first[0] <= now:
             self._lose(pool.stock[first[1]])

@@ -151,7 +151,8 @@ class MemoryWaiter:
         """What there is to wait for: resources, the pace, or those before it, who may not come."""
         calls = self._store.calls
         first = pool.expiries.first() if is_head else None
-        expiry = None if first is None else first[0]
+        held_back = self._store.memberships.next_look(pool) if is_head else None
+        expiry = earliest(None if first is None else first[0], held_back)
         is_behind = not pool.queue.is_alone(place) or calls.leaves_time_to_better(pool, place)
         overdue = calls.next_suspension(pool, place) if is_behind else None
         due = pool.next_grant_at if is_head and calls.has_enough(pool, place) else None

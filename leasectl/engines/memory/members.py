@@ -1,0 +1,64 @@
+"""Memberships in this process's memory, as `Members`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Callable
+
+from leasectl.engines import refusals
+from leasectl.engines.event_words import membership_changes
+from leasectl.engines.members import Decide, Updated
+from leasectl.engines.membership import Member, Pools
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.model import Claimant, Lease
+
+
+class MemoryMembers:
+    """The memberships of one process; any number of threads may use it.
+
+    Args:
+        store: What is in its pools.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._memberships = store.memberships
+
+    def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
+        with self._store.lock:
+            for pool in self._store.pools.values():
+                self._store.expire(pool)
+            wanted = self._memberships.names() if names is None else names
+            return tuple(map(self._memberships.member, wanted))
+
+    def update(
+        self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
+    ) -> Updated:
+        with self._store.lock:
+            before, pools = self.members(names), self._memberships.pools()
+            after = tuple(decide(each, pools) for each in before)
+            if claimant is not None:
+                self._check_free(after, claimant)
+            for old, new in zip(before, after):
+                if new != old:
+                    self._memberships.write(old, new)
+            self._store.events.members_changed(membership_changes(before, after))
+            leases = () if claimant is None else self._claim(after, claimant)
+            return Updated(before, after, leases)
+
+    def belonging(self) -> Pools:
+        with self._store.lock:
+            return self._memberships.pools()
+
+    def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
+        with self._store.lock:
+            self._memberships.belonging = change(self._memberships.pools())
+
+    def _check_free(self, members: Sequence[Member], claimant: Claimant) -> None:
+        for each in members:
+            if each.holder is not None:
+                raise refusals.held_by_another(each.name, each.holder)
+
+    def _claim(self, members: Sequence[Member], claimant: Claimant) -> tuple[Lease, ...]:
+        """Have somebody hold names that nobody does, past queue and pace."""
+        return self._store.claim_at_once([each.name for each in members], claimant)

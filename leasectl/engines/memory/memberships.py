@@ -1,0 +1,132 @@
+"""What is so of the names in pools in memory, beside their claims: `membership`'s facts, kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from leasectl.engines.event_words import membership_changes
+from leasectl.engines.membership import Member, Pools, after_lifetime, after_release
+from leasectl.engines.memory.stock import Stock, StockedPool
+from leasectl.model import Process
+from leasectl.system.clock import earliest
+from leasectl.system.process import is_dead
+
+if TYPE_CHECKING:
+    from leasectl.engines.memory.store import MemoryStore
+
+
+class _End(NamedTuple):
+    """When a membership is over: at a time on the elapsed clock, or with a process."""
+
+    at: float | None
+    process: Process | None
+
+
+class Memberships:
+    """The facts of one process's names. Whoever calls its methods holds the store's lock.
+
+    Args:
+        store: The pools.
+
+    Attributes:
+        belonging: Patterns and the default pool; the types in it are those of the last look.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.belonging = Pools(frozenset())
+        self._store = store
+        self._facts: dict[str, Member] = {}  # without pool and holder, which the stock tells
+        self._ends: dict[str, _End] = {}
+        self._held_back: dict[str, float] = {}  # until when, on the elapsed clock
+
+    def pools(self) -> Pools:
+        """What there is beside the names."""
+        return self.belonging._replace(types=frozenset(self._store.pools))
+
+    def names(self) -> list[str]:
+        """Of which anything is known."""
+        return sorted({*self._facts, *self._store.names()})
+
+    def member(self, name: str) -> Member:
+        """What is known of a name."""
+        fact, stock = self._facts.get(name, Member(name)), self._store.stock_of(name)
+        if stock is None:
+            return fact
+        lease = stock.lease if stock.claim_key is not None else None
+        holder = None if lease is None else lease.holder_identity
+        return fact._replace(pool=stock.pool.type, holder=holder)
+
+    def write(self, before: Member, after: Member) -> None:
+        """Have that be so which has become of a name, its pool included."""
+        name, stock = after.name, self._store.stock_of(after.name)
+        if stock is not None and after.pool != before.pool:
+            self._store.take_out(stock)
+        if after.pool is not None and after.pool != before.pool:
+            stock = self._store.put_in(self._store.pools[after.pool], name, stock)
+        self._note(after)
+        self._follow(before, after)
+        if after.pool is not None and stock is not None:
+            self._store.offer(stock)
+
+    def is_open(self, stock: Stock) -> bool:
+        """Tell whether somebody may claim what nobody holds."""
+        if not self._facts and not self._held_back:  # as in most processes
+            return True
+        return self.member(stock.name).takes_holders and stock.name not in self._held_back
+
+    def released(self, stock: Stock) -> bool:
+        """Do what a fact says to be done with a release that was made; tell whether it did."""
+        if stock.name not in self._facts:
+            return False
+        before = self.member(stock.name)
+        after = after_release(before)
+        if after != before:
+            self.write(before, after)
+            self._store.events.members_changed(membership_changes([before], [after]))
+        return after != before
+
+    def gone(self, name: str) -> None:
+        """A name has left its pool; what is expected of it stays."""
+        if name in self._facts:
+            self._note(Member(name, expected=self._facts[name].expected))
+        self._ends.pop(name, None)
+        self._held_back.pop(name, None)
+
+    def expire(self, pool: StockedPool) -> None:
+        """Have those go whose time in a pool is over, and those be had that were held back."""
+        now = self._store.clock.elapsed()
+        for name, end in list(self._ends.items()):
+            is_over = end.at is not None and end.at <= now
+            if name in pool.stock and (is_over or is_dead(end.process)):
+                before = self.member(name)
+                after = after_lifetime(before)
+                self.write(before, after)
+                self._store.events.members_changed(membership_changes([before], [after]))
+        for name, until in list(self._held_back.items()):
+            if name in pool.stock and until <= now:
+                del self._held_back[name]
+                self._store.offer(pool.stock[name])
+
+    def next_look(self, pool: StockedPool) -> float | None:
+        """When something of a pool can be had that is held back, on the elapsed clock."""
+        return earliest(*(until for name, until in self._held_back.items() if name in pool.stock))
+
+    def _note(self, member: Member) -> None:
+        fact = member._replace(pool=None, holder=None)
+        if fact == Member(member.name):
+            self._facts.pop(member.name, None)
+        else:
+            self._facts[member.name] = fact
+
+    def _follow(self, before: Member, after: Member) -> None:
+        """Keep the times that belong to a fact."""
+        name, now = after.name, self._store.clock.elapsed()
+        if after.lifetime is None:
+            self._ends.pop(name, None)
+        elif after.joined != before.joined:
+            ttl = after.lifetime.ttl_seconds
+            self._ends[name] = _End(None if ttl is None else now + ttl, after.lifetime.process)
+        if not after.by_default:
+            self._held_back.pop(name, None)
+        elif not before.by_default and self.belonging.grace_seconds:
+            self._held_back[name] = now + self.belonging.grace_seconds
