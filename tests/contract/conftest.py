@@ -21,12 +21,21 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
 }
 # Servers are there on one Python only: see scripts/test.
 SERVERS = ("etcd",)
+# Those that keep memberships so far.
+WITH_MEMBERS = ("memory",)
 
 
 @pytest.fixture(
     params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WORLDS]
 )
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    world = WORLDS[request.param](request, tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture(params=WITH_MEMBERS)
+def with_members(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)
     yield world
     world.close()

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Callable
 
 from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.members import MemoryMembers
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Lease, Request
@@ -30,6 +31,7 @@ class MemoryWorld:
         self._store = MemoryStore(clock=self.time.clock, lost=self._note_lost)
         self.engine = MemoryEngine(self._store)
         self.pools = MemoryPools(self._store)
+        self.members = MemoryMembers(self._store)
         self.events = self._store.events
         self._clients: list[_Thread] = []
 

@@ -17,6 +17,7 @@ from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine
 from leasectl.engines.event_log import EventLog
+from leasectl.engines.members import Members
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
@@ -95,6 +96,10 @@ class World(Protocol):
     @property
     def pools(self) -> PoolAdmin:
         """The store's pools."""
+
+    @property
+    def members(self) -> Members:
+        """In which pool each name is."""
 
     @property
     def events(self) -> EventLog:

@@ -95,6 +95,8 @@ class Memberships:
     def expire(self, pool: StockedPool) -> None:
         """Have those go whose time in a pool is over, and those be had that were held back."""
         now = self._store.clock.elapsed()
+        for stock in self._coming(pool):
+            self._store.lose_if_over(stock)
         for name, end in list(self._ends.items()):
             is_over = end.at is not None and end.at <= now
             if name in pool.stock and (is_over or is_dead(end.process)):
@@ -108,8 +110,18 @@ class Memberships:
                 self._store.offer(pool.stock[name])
 
     def next_look(self, pool: StockedPool) -> float | None:
-        """When something of a pool can be had that is held back, on the elapsed clock."""
-        return earliest(*(until for name, until in self._held_back.items() if name in pool.stock))
+        """When something can be had in a pool that is held back, or comes as its lease expires.
+
+        On the elapsed clock; None for never.
+        """
+        until = [until for name, until in self._held_back.items() if name in pool.stock]
+        return earliest(*until, *(stock.expires_at for stock in self._coming(pool)))
+
+    def _coming(self, pool: StockedPool) -> list[Stock]:
+        """What comes to a pool with its release in another."""
+        names = [name for name, fact in self._facts.items() if fact.moves_to == pool.type]
+        found = map(self._store.stock_of, names)
+        return [stock for stock in found if stock is not None]
 
     def _note(self, member: Member) -> None:
         fact = member._replace(pool=None, holder=None)

@@ -271,6 +271,11 @@ class MemoryStore:
         while (first := pool.expiries.first()) is not None and first[0] <= now:
             self._lose(pool.stock[first[1]])
 
+    def lose_if_over(self, stock: Stock) -> None:
+        """Free a resource, and tell of it, if the time of its claim is over."""
+        if stock.expires_at is not None and stock.expires_at <= self.clock.elapsed():
+            self._lose(stock)
+
     def _lose(self, stock: Stock) -> None:
         claim_key, was_told = stock.claim_key, stock.ended is not None
         assert claim_key is not None
