@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
+# Of a resource's properties: a key, a value, and whether it is to have that, or not to.
+Where = tuple[tuple[str, str, bool], ...]
 
 
 class Process(NamedTuple):
@@ -56,6 +58,7 @@ class Request(NamedTuple):
         labels: Shown to people beside the holder.
         other_types: Types that would do as well, in order: whichever has one free first.
         priority: The higher goes first, `HIGHEST_PRIORITY` at most, and no less than its negative.
+        where: What has to be so of each resource; all of it.
     """
 
     type: str
@@ -68,6 +71,7 @@ class Request(NamedTuple):
     other_types: tuple[str, ...] = ()
     priority: int = 0
     release_between_seconds: tuple[float, float] | None = None
+    where: Where = ()
 
     @property
     def types(self) -> tuple[str, ...]:

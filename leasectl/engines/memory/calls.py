@@ -85,8 +85,12 @@ class Calls:
             return False
         if place.name is not None:
             return place.name in pool.free
-        kept = sum(name in pool.free for name in pool.queue.kept_from(place))
-        return len(pool.free) - kept >= place.ticket.claimant.request.count
+        kept = pool.queue.kept_from(place)
+        if place.want.where or kept.wheres:
+            free = sum(pool.is_free_for(place, name, kept) for name in pool.free)
+        else:
+            free = len(pool.free) - sum(name in pool.free for name in kept.names)
+        return free >= place.ticket.claimant.request.count
 
     def call(self, pool: StockedPool, place: Place) -> None:
         """Wake a waiter that may have something to claim now, and if so a witness: the next."""
@@ -105,7 +109,7 @@ class Calls:
     def call_those_behind(self, pool: StockedPool, place: Place) -> None:
         """Wake those whose turn it is as a place counts no longer, unless they must wait on."""
         is_paced = bool(pool.settings.pace_seconds)
-        for each in pool.queue.behind(place, whatever_name=is_paced):
+        for each in pool.queue.behind(place, whatever=is_paced):
             if pool.expiries or self.has_enough(pool, each):
                 self.call(pool, each)
         if pool.settings.aging_seconds:

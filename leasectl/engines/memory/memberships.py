@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.event_words import membership_changes
-from leasectl.engines.membership import Member, Pools, after_lifetime, after_release
+from leasectl.engines.membership import (
+    Member,
+    Pools,
+    Properties,
+    after_lifetime,
+    after_release,
+)
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Process
 from leasectl.system.clock import earliest
@@ -55,6 +61,11 @@ class Memberships:
         lease = stock.lease if stock.claim_key is not None else None
         holder = None if lease is None else lease.holder_identity
         return fact._replace(pool=stock.pool.type, holder=holder)
+
+    def properties(self, name: str) -> Properties:
+        """What a name is."""
+        fact = self._facts.get(name)
+        return () if fact is None else fact.properties
 
     def write(self, before: Member, after: Member) -> None:
         """Have that be so which has become of a name, its pool included."""

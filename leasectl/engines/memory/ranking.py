@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Iterator
+from typing import Callable
 
 # Below so many entries it isn't worth the while to clear up.
 _FEW = 64
@@ -22,6 +23,9 @@ class Ranking:
 
     def __len__(self) -> int:
         return len(self._ranks)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ranks)
 
     def __contains__(self, name: str) -> bool:
         return name in self._ranks
@@ -49,18 +53,18 @@ class Ranking:
             heapq.heappop(self._heap)
         return None
 
-    def take(self, count: int, *, but: Collection[str] = ()) -> list[str]:
-        """Take out the first so many names, without some; all others, if there are no more."""
+    def take(self, count: int, *, only: Callable[[str], bool] = lambda _: True) -> list[str]:
+        """Take out the first so many names of some; all of those, if there are no more."""
         taken: list[str] = []
         left: list[tuple[float, str]] = []
         while len(taken) < count:
             first = self.first()
             if first is None:
                 break
-            if first[1] in but:
-                left.append(first)
-            else:
+            if only(first[1]):
                 taken.append(first[1])
+            else:
+                left.append(first)
             self.drop(first[1])
         for rank, name in left:
             self.put(name, rank)

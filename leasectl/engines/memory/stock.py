@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Callable
 
 from leasectl.engines.facts import PoolSettings
-from leasectl.engines.memory.queue import Place, Queue
+from leasectl.engines.memory.queue import Kept, Place, Queue
 from leasectl.engines.memory.ranking import Ranking
 from leasectl.engines.pacing import after_change, after_grant, next_grant_at
 from leasectl.model import Claimant, Lease
@@ -85,6 +85,10 @@ class StockedPool:
         for place, called_at in self.called.items():
             self.called[place] = min(called_at, now)
         self.wake_all()
+
+    def is_free_for(self, place: Place, name: str, kept: Kept) -> bool:
+        """Tell whether what nobody holds would do for a place, and isn't kept for a better one."""
+        return self.queue.could_use(place, name) and not kept.has(name)
 
     def wake_all(self) -> None:
         """Wake everybody in the queue."""

@@ -87,7 +87,12 @@ class MemoryStore:
     def new_pool(self, pool_type: str, settings: PoolSettings) -> StockedPool:
         """Make a pool with nothing in it."""
         now = self.clock.elapsed
-        pool = StockedPool(pool_type, settings, now, Queue(now, settings.aging_seconds))
+        pool = StockedPool(
+            pool_type,
+            settings,
+            now,
+            Queue(now, settings.aging_seconds, self.memberships.properties),
+        )
         self.pools[pool_type] = pool
         return pool
 
@@ -173,7 +178,8 @@ class MemoryStore:
             pool.free.drop(place.name)
             return [pool.stock[place.name]]
         count = place.ticket.claimant.request.count
-        names = pool.free.take(count, but=pool.queue.kept_from(place))
+        kept = pool.queue.kept_from(place)
+        names = pool.free.take(count, only=lambda name: pool.is_free_for(place, name, kept))
         return [pool.stock[name] for name in names]
 
     def grant(self, stock: Stock, ticket: Ticket, grant: int) -> Lease:
