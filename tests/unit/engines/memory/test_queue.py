@@ -6,11 +6,19 @@ import random
 
 import pytest
 
+from leasectl.engines.matching import Want
+from leasectl.engines.membership import Properties
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.ranking import effective_priority
 from leasectl.model import Claimant, Request, Ticket
 
-NAMES = (None, None, None, "a", "b")
+REGIONS = {"a": "eu", "b": "eu", "c": "us"}
+EU, US = (("region", "eu", True),), (("region", "us", True),)
+WANTS = (*[Want()] * 4, Want("a"), Want("b"), Want(where=EU), Want(where=US))
+
+
+def properties(name: str) -> Properties:
+    return (("region", REGIONS[name]),)
 
 
 class Model:
@@ -40,19 +48,25 @@ class Model:
         ]
 
     def keeps_from_all(self, place: Place) -> bool:
-        """Whether a better one could use all that this one could."""
-        return any(each.name in (None, place.name) for each in self.better(place))
+        """Whether a better one could use all that this one could, whatever there is."""
+        return any(
+            could_use(each, place.name) if place.name else each.want in (Want(), place.want)
+            for each in self.better(place)
+        )
 
     def keeps_from_some(self, place: Place) -> list[Place]:
         return [
-            each
-            for each in self.better(place)
-            if place.name is None or each.name in (None, place.name)
+            each for each in self.better(place) if not place.name or could_use(each, place.name)
         ]
 
 
+def could_use(place: Place, name: str) -> bool:
+    return place.want.could_use(name, properties(name))
+
+
 def new_place(number: int, chance: random.Random, now: float) -> Place:
-    request = Request("T", name=chance.choice(NAMES), priority=chance.randrange(-2, 3))
+    want, priority = chance.choice(WANTS), chance.randrange(-2, 3)
+    request = Request("T", name=want.name, where=want.where, priority=priority)
     claimant = Claimant(f"h{number}", f"job/{number}", request)
     return Place(Ticket(number, claimant), 0.0, now, lambda: None)
 
@@ -85,13 +99,13 @@ def change(queue: Queue, model: Model, number: int, chance: random.Random) -> No
 def test_it_agrees_with_sorting_whatever_is_done(aging: float) -> None:
     chance = random.Random(7)
     model = Model(aging)
-    queue = Queue(lambda: model.now, aging)
+    queue = Queue(lambda: model.now, aging, properties)
     for number in range(1, 400):
         change(queue, model, number, chance)
         in_order = model.in_order()
         assert list(queue) == in_order
-        for name in ("a", "b"):
-            fit = [p for p in in_order if p not in model.suspended and p.name in (None, name)]
+        for name in REGIONS:
+            fit = [p for p in in_order if p not in model.suspended and could_use(p, name)]
             assert queue.first_for(name) == (fit[0] if fit else None)
         for place in in_order[:6]:
             better = model.keeps_from_some(place)
@@ -103,7 +117,8 @@ def test_it_agrees_with_sorting_whatever_is_done(aging: float) -> None:
             assert queue.next_to(place) == (behind[0] if behind else None)
             counts = place not in model.suspended
             if counts and place.name is None and queue.is_turn_of(place):
-                assert queue.kept_from(place) == {each.name for each in better}
+                kept = [name for name in REGIONS if any(could_use(each, name) for each in better)]
+                assert [name for name in REGIONS if queue.kept_from(place).has(name)] == kept
 
 
 def test_only_who_is_first_of_its_priority_looks_when_it_will_count_for_more() -> None:
