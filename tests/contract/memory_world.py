@@ -9,8 +9,10 @@ from typing import Any, Callable
 
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.members import MemoryMembers
+from leasectl.engines.memory.notes import MemoryNotes
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.memory.values import MemoryValues
 from leasectl.model import Lease, Request
 from leasectl.system.process import this_process
 from tests.contract.world import Client, Hold, Participant, Pending
@@ -32,6 +34,8 @@ class MemoryWorld:
         self.engine = MemoryEngine(self._store)
         self.pools = MemoryPools(self._store)
         self.members = MemoryMembers(self._store)
+        self.notes = MemoryNotes(self._store)
+        self.values = MemoryValues(self._store)
         self.events = self._store.events
         self._clients: list[_Thread] = []
 

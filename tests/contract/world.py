@@ -18,7 +18,9 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine
 from leasectl.engines.event_log import EventLog
 from leasectl.engines.members import Members
+from leasectl.engines.notes import Notes
 from leasectl.engines.pool_admin import PoolAdmin
+from leasectl.engines.values import Values
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
 from tests.kit.journal import NoJournal
@@ -100,6 +102,14 @@ class World(Protocol):
     @property
     def members(self) -> Members:
         """In which pool each name is."""
+
+    @property
+    def notes(self) -> Notes:
+        """What is noted at the store's claims."""
+
+    @property
+    def values(self) -> Values:
+        """What is kept in the store under keys."""
 
     @property
     def events(self) -> EventLog:

@@ -18,7 +18,8 @@ class Stock:
     """A resource; ``lease`` is its last one, current while there is a claim key.
 
     So is the claimant whose it is, and since when, on the elapsed clock. Of a claim that was ended
-    by force ``ended`` says why; its key finds it no more, but it is kept for its holder.
+    by force ``ended`` says why; its key finds it no more, but it is kept for its holder. A note is
+    what others have said of the claim.
     """
 
     pool: StockedPool
@@ -29,6 +30,7 @@ class Stock:
     claimant: Claimant | None = None
     ended: str | None = None
     granted_at: float = 0.0
+    note: str | None = None
 
 
 @dataclass(eq=False)

@@ -305,7 +305,7 @@ class MemoryStore:
             del self._claims[stock.claim_key]
         del stock.pool.held[stock.name]
         stock.pool.expiries.drop(stock.name)
-        stock.claim_key = stock.expires_at = stock.ended = None
+        stock.claim_key = stock.expires_at = stock.ended = stock.note = None
 
     # Tickets
 

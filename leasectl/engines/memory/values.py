@@ -1,0 +1,79 @@
+"""What is kept under keys in this process's memory, as `Values`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.values import Guard, Value, ValueChange
+
+
+class _Content(NamedTuple):
+    content: bytes
+    version: int
+    changed_at: float
+    until: float | None
+
+
+class MemoryValues:
+    """The values of one process; any number of threads may use it.
+
+    Args:
+        store: Its pools.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._contents: dict[str, _Content] = {}
+        self._last_version = 0
+
+    def read(self, prefix: str) -> tuple[Value, ...]:
+        with self._store.lock:
+            now = self._store.clock.elapsed()
+            self._drop_old(now)
+            return tuple(
+                Value(key, found.content, found.version, now - found.changed_at)
+                for key, found in sorted(self._contents.items())
+                if key.startswith(prefix)
+            )
+
+    def change(self, changes: Sequence[ValueChange], *, guard: Guard | None = None) -> bool:
+        with self._store.lock:
+            self._drop_old(self._store.clock.elapsed())
+            if not all(map(self._is_as_it_has_to_be, changes)) or not self._may(guard):
+                return False
+            for each in changes:
+                self._write(each)
+            if guard is not None and guard.frees:
+                claims = self._store.claims(guard.claim_key)
+                self._store.free([each for each in claims if each.name == guard.name], "command")
+            return True
+
+    def _is_as_it_has_to_be(self, change: ValueChange) -> bool:
+        found = self._contents.get(change.key)
+        return change.version in (None, 0 if found is None else found.version)
+
+    def _may(self, guard: Guard | None) -> bool:
+        if guard is None:
+            return True
+        return any(
+            stock.name == guard.name
+            and stock.lease is not None
+            and stock.lease.fence == guard.fence
+            for stock in self._store.claims(guard.claim_key)
+        )
+
+    def _write(self, change: ValueChange) -> None:
+        if change.content is None:
+            self._contents.pop(change.key, None)
+            return
+        now, keep = self._store.clock.elapsed(), change.keep_seconds
+        self._last_version += 1
+        until = None if keep is None else now + keep
+        self._contents[change.key] = _Content(change.content, self._last_version, now, until)
+
+    def _drop_old(self, now: float) -> None:
+        for key, found in list(self._contents.items()):
+            if found.until is not None and found.until <= now:
+                del self._contents[key]

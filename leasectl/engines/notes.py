@@ -1,0 +1,76 @@
+"""What others tell a holder, and it them, at its claim: short notes that go with the claim.
+
+Each step is guarded by the fence of the claim and by the note that was seen, so that who has read
+something older changes nothing. Several may be one request, but each is done or not by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from leasectl.model import ReleasedBy
+
+LONGEST_NOTE = 4096  # characters
+
+
+class Note(NamedTuple):
+    """What is noted at the claim of one resource.
+
+    Args:
+        name: The resource.
+        fence: Of the claim.
+        text: What is noted.
+    """
+
+    name: str
+    fence: int
+    text: str
+
+
+class NoteChange(NamedTuple):
+    """What is to become of a note.
+
+    Args:
+        name: The resource.
+        fence: Of the claim; of any other the note isn't changed.
+        before: What has to be noted; None for nothing.
+        after: What is noted then; None for nothing.
+    """
+
+    name: str
+    fence: int
+    before: str | None
+    after: str | None
+
+
+class Notes(Protocol):
+    """The notes at an engine's claims; whoever ends a claim ends its notes."""
+
+    def of_pool(self, pool_type: str) -> tuple[Note, ...]:
+        """All that is noted in a pool, by name.
+
+        Raises:
+            NotFound: No such type.
+        """
+
+    def of_claims(self, claim_key: str) -> tuple[Note, ...]:
+        """All that is noted at the claims that a claim key finds."""
+
+    def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
+        """Change notes; their holders are told.
+
+        Returns:
+            Of each whether it was done: the claim and the note were as they had to be.
+        """
+
+    def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
+        """Free what is noted just so.
+
+        Args:
+            notes: What has to be noted at which claims.
+            by: Who ends them, for the record of events.
+
+        Returns:
+            The names freed.
+        """

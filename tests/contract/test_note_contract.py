@@ -1,0 +1,124 @@
+"""What others note at a claim: guarded by its fence and by what was noted, gone with it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from leasectl.engines.notes import Note, NoteChange
+from leasectl.errors import NotFound
+from leasectl.model import Lease, Request
+from tests.contract.world import Client, World
+from tests.kit.support import eventually
+
+
+def holding(world: World, count: int = 1, *, ttl: float | None = None) -> tuple[Client, Lease]:
+    world.pools.create_pool("T", [f"T--{number}" for number in range(3)])
+    client = world.client()
+    first, *_ = client.acquire(Request("T", count, ttl_seconds=ttl))
+    return client, first
+
+
+def note(world: World, lease: Lease, text: str | None, *, before: str | None = None) -> bool:
+    (is_done,) = world.notes.change([NoteChange(lease.name, lease.fence, before, text)])
+    return is_done
+
+
+def noted(world: World) -> list[tuple[str, str]]:
+    return [(each.name, each.text) for each in world.notes.of_pool("T")]
+
+
+def test_a_note_is_seen_by_the_holder_and_by_all(world: World) -> None:
+    client, lease = holding(world)
+    assert note(world, lease, "marked")
+    assert world.notes.of_pool("T") == (Note(lease.name, lease.fence, "marked"),)
+    assert world.notes.of_claims(client.claim_key) == world.notes.of_pool("T")
+
+
+def test_a_note_is_changed_by_who_has_seen_it(world: World) -> None:
+    _, lease = holding(world)
+    assert note(world, lease, "marked")
+    assert not note(world, lease, "again")
+    assert not note(world, lease, "ready", before="something else")
+    assert note(world, lease, "ready", before="marked")
+    assert noted(world) == [(lease.name, "ready")]
+    assert note(world, lease, None, before="ready")
+    assert noted(world) == []
+
+
+def test_each_of_several_is_done_or_not_by_itself(world: World) -> None:
+    client, lease = holding(world, 2)
+    _, other = client.renew()
+    first = NoteChange(lease.name, lease.fence, None, "marked")
+    wrong = NoteChange(other, lease.fence + 1000, None, "marked")
+    assert world.notes.change([wrong, first, first]) == (False, True, False)
+
+
+def test_of_many_who_note_at_once_one_does(world: World) -> None:
+    _, lease = holding(world)
+    done: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda text=each: done.append(note(world, lease, text)))  # type: ignore[misc]
+        for each in "abcdef"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [False] * 5 + [True]
+
+
+def test_a_note_outlives_a_renewal(world: World) -> None:
+    client, lease = holding(world, ttl=world.ttl_seconds)
+    note(world, lease, "marked")
+    client.renew()
+    assert noted(world) == [(lease.name, "marked")]
+
+
+def test_a_note_goes_with_a_release_and_is_none_of_the_next_holders(world: World) -> None:
+    client, lease = holding(world)
+    note(world, lease, "marked")
+    client.free()
+    (again,) = world.client().acquire(Request("T", name=lease.name))
+    assert noted(world) == []
+    assert not note(world, lease, "ready", before="marked")
+    assert again.fence > lease.fence
+
+
+def test_a_note_goes_with_an_expiry(world: World) -> None:
+    _, lease = holding(world, ttl=world.ttl_seconds)
+    note(world, lease, "marked")
+    world.let_pass(2 * world.ttl_seconds)
+    eventually(lambda: noted(world) == [])
+
+
+def test_a_note_at_a_lease_that_was_taken_by_force_is_none(world: World) -> None:
+    client, lease = holding(world, ttl=world.ttl_seconds)
+    world.pools.end_early(client.claim_key, [lease.name], guard=None, reason="an admin")
+    assert not note(world, lease, "marked")
+
+
+def test_what_is_noted_so_is_freed_and_no_other(world: World) -> None:
+    client, lease = holding(world, 3)
+    names = client.renew()
+    marks = [Note(name, lease.fence, "ready") for name in names]
+    note(world, lease, "ready")
+    fences = {each.name: each.fence for each in world.notes.of_pool("T")}
+    assert fences == {lease.name: lease.fence}
+    assert world.notes.free(marks, by="command") == (lease.name,)
+    assert client.renew() == tuple(name for name in names if name != lease.name)
+    assert world.notes.free(marks, by="command") == ()
+
+
+def test_what_is_freed_so_goes_to_who_waits(world: World) -> None:
+    _, lease = holding(world, 3)
+    waiting = world.client().begin(Request("T"))
+    note(world, lease, "ready")
+    world.notes.free([Note(lease.name, lease.fence, "ready")], by="command")
+    assert [each.name for each in waiting.result()] == [lease.name]
+
+
+def test_of_no_pool_is_an_error(world: World) -> None:
+    with pytest.raises(NotFound, match='"U"'):
+        world.notes.of_pool("U")
