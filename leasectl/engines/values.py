@@ -19,13 +19,13 @@ class Value(NamedTuple):
         key: Words that `text.naming` allows, with "/" between them.
         content: What is kept.
         version: Grows with each change of it.
-        age_seconds: Since that, by a clock that nobody sets, or the store's.
+        written_at: Wall clock of whoever did that, seconds since the epoch, for people.
     """
 
     key: str
     content: bytes
     version: int
-    age_seconds: float
+    written_at: float
 
 
 class ValueChange(NamedTuple):

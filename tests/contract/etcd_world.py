@@ -21,6 +21,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
+from leasectl.engines.etcd.values import EtcdValues
 from leasectl.engines.facts import QueueEntry
 from leasectl.engines.ranking import effective_priority
 from leasectl.system.process import this_process
@@ -43,10 +44,12 @@ class EtcdWorld:
         self._losses = LostFile(folder / "lost")
         self._keys = Keys(f"/test/{secrets.token_hex(8)}", "world")
         self._time = SharedClock()
-        self._gateway, self.engine, self.pools = self._open()
+        self._gateway, self.engine, self.pools, claims = self._open()
+        self.values = EtcdValues(self._gateway, self._keys, claims, clock=self._time.clock)
         self.events = EtcdEventLog(self._gateway, self._keys)
         self._clients: list[_Client] = []
         self._counted: dict[int, float] = {}  # since when, by the ids of the etcd leases
+        self._kept: dict[int, float] = {}  # values: until when, likewise
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)
@@ -61,7 +64,9 @@ class EtcdWorld:
             if pool.settings.pace_seconds:
                 self._have_all_look(pool.type)  # or they would know of a grant too late
         self._note_counted()
+        self._note_kept()
         self._time.advance(seconds)
+        self._end_kept()
         self._end_counted()
         if seconds >= WAITER_TTL_SECONDS:
             for client in self._clients:
@@ -87,6 +92,19 @@ class EtcdWorld:
         for kv in self._gateway.read(read_all(self._keys.pace(""))).answers[0].items:
             if kv.etcd_lease_id:
                 self._counted.setdefault(kv.etcd_lease_id, self._time.clock.elapsed())
+
+    def _note_kept(self) -> None:
+        """Note until when etcd keeps values that it doesn't keep for good."""
+        for kv in self._gateway.read(read_all(self._keys.value(""))).answers[0].items:
+            if kv.etcd_lease_id and kv.etcd_lease_id not in self._kept:
+                left = self._gateway.time_left(kv.etcd_lease_id)
+                self._kept[kv.etcd_lease_id] = self._time.clock.elapsed() + left
+
+    def _end_kept(self) -> None:
+        for etcd_lease_id, until in list(self._kept.items()):
+            if until <= self._time.clock.elapsed():
+                self._gateway.revoke(etcd_lease_id)
+                del self._kept[etcd_lease_id]
 
     def _end_counted(self) -> None:
         """Have etcd be as far with that as it is later."""
@@ -164,7 +182,7 @@ class EtcdWorld:
             self._gateway.revoke(lease)
 
     def participant(self, client: ForkedClient) -> Participant:
-        _, engine, pools = self._open()
+        _, engine, pools, _ = self._open()
         return Participant(
             engine,
             pools,
@@ -179,7 +197,7 @@ class EtcdWorld:
         (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
         return [etcd_lease_id_in(kv) for kv in found.items]
 
-    def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools]:
+    def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools, EtcdClaims]:
         clock = self._time.clock
         gateway = Gateway(self._server.endpoints, clock=clock)
         events = EtcdEvents(gateway, self._keys, clock=clock)
@@ -187,7 +205,7 @@ class EtcdWorld:
         engine = EtcdEngine(gateway, self._keys, events, claims, clock=clock)
         lost = self._losses.note
         pools = EtcdPools(gateway, self._keys, events, claims, lost=lost, clock=clock)
-        return gateway, engine, pools
+        return gateway, engine, pools, claims
 
 
 class _Client(ForkedClient):

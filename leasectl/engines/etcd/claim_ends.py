@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from typing import NamedTuple
 
 from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.events import EtcdEvents
@@ -24,6 +25,21 @@ from leasectl.engines.etcd.records import Claim, encode_claim, encode_free, pars
 from leasectl.errors import BackendUnreachable
 from leasectl.model import ReleasedBy
 from leasectl.system.clock import Clock
+
+
+class Along(NamedTuple):
+    """What goes with a step, in its transaction.
+
+    Args:
+        guards: Without which none of it is done.
+        then: What is done.
+    """
+
+    guards: tuple[Json, ...] = ()
+    then: tuple[Json, ...] = ()
+
+
+NOTHING_ALONG = Along()
 
 
 class ClaimEnds:
@@ -52,6 +68,7 @@ class ClaimEnds:
         is_alive: bool,
         by: ReleasedBy,
         reason: str = "",
+        along: Along = NOTHING_ALONG,
     ) -> bool:
         """Put a claim's resources back among the free ones, if it is still as it was read.
 
@@ -66,6 +83,7 @@ class ClaimEnds:
             is_alive: Whether it was good then.
             by: Who ends it, for the record of events.
             reason: Likewise; who does it by force, and why.
+            along: What is done with it, or keeps it from being done.
 
         Returns:
             Whether that has been done.
@@ -83,9 +101,15 @@ class ClaimEnds:
             if name in names
         ]
         outcome = self._events.commit(
-            [unchanged(held.key, held.mod_revision), present(alive) if is_alive else absent(alive)],
             [
+                unchanged(held.key, held.mod_revision),
+                present(alive) if is_alive else absent(alive),
+                *along.guards,
+            ],
+            [
+                *along.then,
                 *freed,
+                *(delete(keys.note(*claim_id, name)) for name in names if rest.names),
                 *rewrite_claim(keys, claim_id.pool_type, rest),
                 *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if marks else []),
             ],
@@ -115,6 +139,7 @@ def rewrite_claim(keys: Keys, pool_type: str, rest: Claim) -> list[Json]:
         delete(keys.alive(*claim_id)),
         delete(keys.renewed(*claim_id)),
         delete_all(keys.gone(*claim_id)),
+        delete_all(keys.notes_of(*claim_id)),
         delete(keys.owned(keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
     ]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import ClaimEnds
+from leasectl.engines.etcd.claim_ends import Along, ClaimEnds
 from leasectl.engines.etcd.early_ends import EarlyEnds
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -62,6 +62,20 @@ class Made(NamedTuple):
 
     claim: Claim
     waiting: int
+
+
+class FoundClaim(NamedTuple):
+    """A claim that was good when it was read.
+
+    Args:
+        id: Which.
+        claim: What it says.
+        held: Where it was read.
+    """
+
+    id: ClaimId
+    claim: Claim
+    held: KeyValue
 
 
 class EtcdClaims:
@@ -222,6 +236,33 @@ class EtcdClaims:
                 claim_id, claim, view.held, gone, is_alive=True, by=by, reason=reason
             ):
                 return freed
+
+    def give_back_with(self, found: FoundClaim, names: frozenset[str], along: Along) -> bool:
+        """Free some of a claim that is as it was found, and do something else with that.
+
+        Args:
+            found: The claim.
+            names: Of it.
+            along: What else.
+
+        Returns:
+            Whether that has been done; else it isn't so any more, or a guard doesn't hold.
+        """
+        claim_id, claim, held = found
+        return self._ends.end(
+            claim_id, claim, held, names, is_alive=True, by="command", along=along
+        )
+
+    def find(self, claim_key: str, name: str, fence: int) -> FoundClaim | None:
+        """The claim of a resource with that fence that a claim key finds, if it is good."""
+        for claim_id in self.index(claim_key):
+            view = self._look(claim_id)
+            if view.held is None or not view.is_alive:
+                continue
+            claim = parse_claim(view.held)
+            if not claim.ended and (name, fence) in zip(claim.names, claim.fences):
+                return FoundClaim(claim_id, claim, view.held)
+        return None
 
     def index(self, claim_key: str) -> tuple[ClaimId, ...]:
         """The claims that are found by a claim key, in the order of their ids."""

@@ -27,6 +27,8 @@ key                                     stands for                              
 ``bucket/now``                          the bucket that events are written to now    always
 ``bucket/kept/<bucket>``                a bucket of events that are kept             always
 ``rank/<type>/<rank>/<id>``             the priority that a ticket counts with       always
+``note/<type>/<id>/<name>``             what others have said of a claim             as the claim
+``value/<key>``                         what is kept beside pools                    if for a time
 ======================================= ============================================ ============
 
 A fence is 128 times the revision of the claim plus the resource's index in it; etcd's revision is
@@ -187,6 +189,18 @@ class Keys:
 
     def bucket(self, bucket: str) -> str:
         return f"{self.buckets()}{bucket}"
+
+    def notes(self, pool_type: str) -> str:
+        return f"{self.prefix}note/{pool_type}/"
+
+    def notes_of(self, pool_type: str, etcd_lease_id: int) -> str:
+        return f"{self.notes(pool_type)}{etcd_lease_id:016x}/"
+
+    def note(self, pool_type: str, etcd_lease_id: int, name: str) -> str:
+        return f"{self.notes_of(pool_type, etcd_lease_id)}{name}"
+
+    def value(self, key: str) -> str:
+        return f"{self.prefix}value/{key}"
 
     def with_state_id(self, claim_key: str) -> str:
         """A claim key with the state id that makes it unique, as it is written down."""

@@ -12,7 +12,7 @@ from leasectl.engines.values import Guard, Value, ValueChange
 class _Content(NamedTuple):
     content: bytes
     version: int
-    changed_at: float
+    written_at: float
     until: float | None
 
 
@@ -30,10 +30,9 @@ class MemoryValues:
 
     def read(self, prefix: str) -> tuple[Value, ...]:
         with self._store.lock:
-            now = self._store.clock.elapsed()
-            self._drop_old(now)
+            self._drop_old(self._store.clock.elapsed())
             return tuple(
-                Value(key, found.content, found.version, now - found.changed_at)
+                Value(key, found.content, found.version, found.written_at)
                 for key, found in sorted(self._contents.items())
                 if key.startswith(prefix)
             )
@@ -68,9 +67,9 @@ class MemoryValues:
         if change.content is None:
             self._contents.pop(change.key, None)
             return
-        now, keep = self._store.clock.elapsed(), change.keep_seconds
+        now, keep = self._store.clock.wall(), change.keep_seconds
         self._last_version += 1
-        until = None if keep is None else now + keep
+        until = None if keep is None else self._store.clock.elapsed() + keep
         self._contents[change.key] = _Content(change.content, self._last_version, now, until)
 
     def _drop_old(self, now: float) -> None:

@@ -1,0 +1,154 @@
+"""What is kept under keys in etcd, as `Values`.
+
+The content is written as text, after a word by which whoever wrote it knows it again when the
+answer was lost. What is kept for a time is attached to an etcd lease of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+
+from leasectl.engines.etcd.claim_ends import Along, revoke_unused
+from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.requests import (
+    Json,
+    KeyValue,
+    Outcome,
+    delete,
+    present,
+    put,
+    read,
+    read_all,
+    unchanged,
+)
+from leasectl.engines.etcd.key_values import read_time, unreadable
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.values import Guard, Value, ValueChange
+from leasectl.system.clock import Clock
+from leasectl.text.fields import MALFORMED
+
+
+class EtcdValues:
+    """The values below one prefix of a cluster.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        claims: By which changes may be allowed.
+        clock: Where times come from.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, clock: Clock) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._claims = claims
+        self._clock = clock
+
+    def read(self, prefix: str) -> tuple[Value, ...]:
+        start = self._keys.value("")
+        (found,) = self._gateway.read(read_all(start + prefix)).answers
+        return tuple(_parse(kv, kv.key[len(start) :]) for kv in found.items)
+
+    def change(self, changes: Sequence[ValueChange], *, guard: Guard | None = None) -> bool:
+        token = secrets.token_hex(8)
+        leases = {
+            each.key: new_etcd_lease_id() for each in changes if each.keep_seconds is not None
+        }
+        for each in changes:
+            if each.keep_seconds is not None:
+                self._gateway.grant(leases[each.key], math.ceil(each.keep_seconds))
+        is_done = False
+        try:
+            is_done = self._change(changes, guard, token, leases)
+            return is_done
+        finally:
+            if not is_done:
+                for etcd_lease_id in leases.values():
+                    revoke_unused(self._gateway, etcd_lease_id)
+
+    def _change(
+        self,
+        changes: Sequence[ValueChange],
+        guard: Guard | None,
+        token: str,
+        leases: dict[str, int],
+    ) -> bool:
+        along = Along(
+            tuple(
+                unchanged(self._keys.value(each.key), each.version)
+                for each in changes
+                if each.version is not None
+            ),
+            tuple(self._write(each, token, leases.get(each.key, 0)) for each in changes),
+        )
+        if guard is None:
+            outcome = self._gateway.commit(along.guards, along.then, self._reads(changes))
+            return outcome.succeeded or self._was_done(outcome, changes, token)
+        while True:
+            found = self._claims.find(guard.claim_key, guard.name, guard.fence)
+            if found is None:
+                return self._is_written(changes, token)
+            if guard.frees:
+                if self._claims.give_back_with(found, frozenset([guard.name]), along):
+                    return True
+            else:
+                guards = [
+                    unchanged(found.held.key, found.held.mod_revision),
+                    present(self._keys.alive(*found.id)),
+                    *along.guards,
+                ]
+                outcome = self._gateway.commit(guards, along.then, self._reads(changes))
+                if outcome.succeeded or self._was_done(outcome, changes, token):
+                    return True
+            if not self._are_as_they_have_to_be(changes):
+                return False
+
+    def _write(self, change: ValueChange, token: str, etcd_lease_id: int) -> Json:
+        key = self._keys.value(change.key)
+        if change.content is None:
+            return delete(key)
+        text = f"{token} {self._clock.wall():.6f} {b64encode(change.content).decode()}"
+        return put(key, text, etcd_lease_id=etcd_lease_id)
+
+    def _reads(self, changes: Sequence[ValueChange]) -> list[Json]:
+        return [read(self._keys.value(each.key)) for each in changes]
+
+    def _was_done(self, outcome: Outcome, changes: Sequence[ValueChange], token: str) -> bool:
+        """Whether an earlier try has done it, whose answer was lost."""
+        found = [each.first for each in outcome.answers]
+        return outcome.repeated and _is_so(found, changes, token)
+
+    def _is_written(self, changes: Sequence[ValueChange], token: str) -> bool:
+        """Whether that is there which this very change has written."""
+        answers = self._gateway.read(*self._reads(changes)).answers
+        return _is_so([each.first for each in answers], changes, token)
+
+    def _are_as_they_have_to_be(self, changes: Sequence[ValueChange]) -> bool:
+        answers = self._gateway.read(*self._reads(changes)).answers
+        return all(
+            each.version in (None, 0 if kv is None else kv.mod_revision)
+            for each, kv in zip(changes, (found.first for found in answers))
+        )
+
+
+def _is_so(found: Sequence[KeyValue | None], changes: Sequence[ValueChange], token: str) -> bool:
+    """Whether what is there was written, or taken away, by the change with that word."""
+    written = [kv is not None and kv.value.startswith(token) for kv in found]
+    return any(written) and all(
+        is_written if each.content is not None else kv is None
+        for is_written, each, kv in zip(written, changes, found)
+    )
+
+
+def _parse(kv: KeyValue, key: str) -> Value:
+    try:
+        _, written_at, content = kv.value.split(" ")
+        return Value(
+            key, b64decode(content, validate=True), kv.mod_revision, read_time(float(written_at))
+        )
+    except MALFORMED as error:
+        raise unreadable(kv, error) from error
