@@ -18,11 +18,13 @@ class Note(NamedTuple):
     """What is noted at the claim of one resource.
 
     Args:
+        type: Of its pool.
         name: The resource.
         fence: Of the claim.
         text: What is noted.
     """
 
+    type: str
     name: str
     fence: int
     text: str
@@ -32,12 +34,14 @@ class NoteChange(NamedTuple):
     """What is to become of a note.
 
     Args:
+        type: Of its pool.
         name: The resource.
         fence: Of the claim; of any other the note isn't changed.
         before: What has to be noted; None for nothing.
         after: What is noted then; None for nothing.
     """
 
+    type: str
     name: str
     fence: int
     before: str | None

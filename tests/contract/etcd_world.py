@@ -18,6 +18,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import put, read, read_all
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.notes import EtcdNotes
 from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
@@ -45,6 +46,7 @@ class EtcdWorld:
         self._keys = Keys(f"/test/{secrets.token_hex(8)}", "world")
         self._time = SharedClock()
         self._gateway, self.engine, self.pools, claims = self._open()
+        self.notes = EtcdNotes(self._gateway, self._keys, claims)
         self.values = EtcdValues(self._gateway, self._keys, claims, clock=self._time.clock)
         self.events = EtcdEventLog(self._gateway, self._keys)
         self._clients: list[_Client] = []

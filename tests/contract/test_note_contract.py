@@ -21,7 +21,7 @@ def holding(world: World, count: int = 1, *, ttl: float | None = None) -> tuple[
 
 
 def note(world: World, lease: Lease, text: str | None, *, before: str | None = None) -> bool:
-    (is_done,) = world.notes.change([NoteChange(lease.name, lease.fence, before, text)])
+    (is_done,) = world.notes.change([NoteChange("T", lease.name, lease.fence, before, text)])
     return is_done
 
 
@@ -32,7 +32,7 @@ def noted(world: World) -> list[tuple[str, str]]:
 def test_a_note_is_seen_by_the_holder_and_by_all(world: World) -> None:
     client, lease = holding(world)
     assert note(world, lease, "marked")
-    assert world.notes.of_pool("T") == (Note(lease.name, lease.fence, "marked"),)
+    assert world.notes.of_pool("T") == (Note("T", lease.name, lease.fence, "marked"),)
     assert world.notes.of_claims(client.claim_key) == world.notes.of_pool("T")
 
 
@@ -50,8 +50,8 @@ def test_a_note_is_changed_by_who_has_seen_it(world: World) -> None:
 def test_each_of_several_is_done_or_not_by_itself(world: World) -> None:
     client, lease = holding(world, 2)
     _, other = client.renew()
-    first = NoteChange(lease.name, lease.fence, None, "marked")
-    wrong = NoteChange(other, lease.fence + 1000, None, "marked")
+    first = NoteChange("T", lease.name, lease.fence, None, "marked")
+    wrong = NoteChange("T", other, lease.fence + 1000, None, "marked")
     assert world.notes.change([wrong, first, first]) == (False, True, False)
 
 
@@ -102,7 +102,7 @@ def test_a_note_at_a_lease_that_was_taken_by_force_is_none(world: World) -> None
 def test_what_is_noted_so_is_freed_and_no_other(world: World) -> None:
     client, lease = holding(world, 3)
     names = client.renew()
-    marks = [Note(name, lease.fence, "ready") for name in names]
+    marks = [Note("T", name, lease.fence, "ready") for name in names]
     note(world, lease, "ready")
     fences = {each.name: each.fence for each in world.notes.of_pool("T")}
     assert fences == {lease.name: lease.fence}
@@ -115,7 +115,7 @@ def test_what_is_freed_so_goes_to_who_waits(world: World) -> None:
     _, lease = holding(world, 3)
     waiting = world.client().begin(Request("T"))
     note(world, lease, "ready")
-    world.notes.free([Note(lease.name, lease.fence, "ready")], by="command")
+    world.notes.free([Note("T", lease.name, lease.fence, "ready")], by="command")
     assert [each.name for each in waiting.result()] == [lease.name]
 
 

@@ -237,21 +237,22 @@ class EtcdClaims:
             ):
                 return freed
 
-    def give_back_with(self, found: FoundClaim, names: frozenset[str], along: Along) -> bool:
+    def give_back_with(
+        self, found: FoundClaim, names: frozenset[str], along: Along, *, by: ReleasedBy = "command"
+    ) -> bool:
         """Free some of a claim that is as it was found, and do something else with that.
 
         Args:
             found: The claim.
             names: Of it.
             along: What else.
+            by: Who ends it, for the record of events.
 
         Returns:
             Whether that has been done; else it isn't so any more, or a guard doesn't hold.
         """
         claim_id, claim, held = found
-        return self._ends.end(
-            claim_id, claim, held, names, is_alive=True, by="command", along=along
-        )
+        return self._ends.end(claim_id, claim, held, names, is_alive=True, by=by, along=along)
 
     def find(self, claim_key: str, name: str, fence: int) -> FoundClaim | None:
         """The claim of a resource with that fence that a claim key finds, if it is good."""

@@ -58,7 +58,7 @@ class MemoryNotes:
 
 def _noted(stocks: Sequence[Stock]) -> tuple[Note, ...]:
     return tuple(
-        Note(stock.name, stock.lease.fence, stock.note)
+        Note(stock.pool.type, stock.name, stock.lease.fence, stock.note)
         for stock in stocks
         if stock.lease is not None and stock.note is not None
     )

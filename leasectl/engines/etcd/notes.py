@@ -1,0 +1,172 @@
+"""Notes at claims in etcd, as `Notes`: each is a key that goes with its claim.
+
+Its text comes after a word by which whoever wrote it knows it again when the answer was lost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from leasectl.engines import refusals
+from leasectl.engines.etcd.claim_ends import Along
+from leasectl.engines.etcd.claims import EtcdClaims, FoundClaim
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import (
+    KeyValue,
+    delete,
+    present,
+    put,
+    read,
+    read_all,
+    revision_in,
+    unchanged,
+)
+from leasectl.engines.etcd.key_values import etcd_lease_id_in, safe_text
+from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.records import parse_claim
+from leasectl.engines.etcd.shown import pool_types
+from leasectl.engines.notes import Note, NoteChange
+from leasectl.model import ReleasedBy
+
+
+class _Noted(NamedTuple):
+    """A resource that is held: by which claim, and where its note is, if it has one."""
+
+    claim: FoundClaim
+    fence: int
+    note: KeyValue | None
+
+    @property
+    def text(self) -> str | None:
+        return None if self.note is None else safe_text(self.note.value.partition(" ")[2])
+
+
+class EtcdNotes:
+    """The notes below one prefix of a cluster.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        claims: At which they are.
+    """
+
+    def __init__(self, gateway: Gateway, keys: Keys, claims: EtcdClaims) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._claims = claims
+
+    def of_pool(self, pool_type: str) -> tuple[Note, ...]:
+        (pool,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
+        if pool.first is None:
+            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+        return _notes(pool_type, self._held(pool_type))
+
+    def of_claims(self, claim_key: str) -> tuple[Note, ...]:
+        types = dict.fromkeys(each.pool_type for each in self._claims.index(claim_key))
+        mine = self._keys.with_state_id(claim_key)
+        return tuple(
+            note
+            for pool_type in types
+            for note in _notes(
+                pool_type,
+                {n: h for n, h in self._held(pool_type).items() if h.claim.claim.claim_key == mine},
+            )
+        )
+
+    def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
+        held = {pool_type: self._held(pool_type) for pool_type in {c.type for c in changes}}
+        return tuple(self._change(each, held[each.type].get(each.name)) for each in changes)
+
+    def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
+        freed: list[str] = []
+        for pool_type in dict.fromkeys(note.type for note in notes):
+            wanted = [note for note in notes if note.type == pool_type]
+            while True:
+                found = self._noted_so(pool_type, wanted)
+                claims = {each.claim.id: each.claim for each in found.values()}
+                for claim_id, claim in claims.items():
+                    freed += self._free(claim, found, claim_id, by)
+                wanted = [note for note in wanted if note.name not in freed]
+                if not set(self._noted_so(pool_type, wanted)).intersection(found):
+                    break
+        return tuple(note.name for note in notes if note.name in freed)
+
+    def _free(
+        self, claim: FoundClaim, found: dict[str, _Noted], claim_id: ClaimId, by: ReleasedBy
+    ) -> list[str]:
+        """Free what is noted just so of one claim; nothing if any of it has changed."""
+        mine = {name: each for name, each in found.items() if each.claim.id == claim_id}
+        guards = tuple(
+            unchanged(self._keys.note(*claim_id, name), revision_in(each.note))
+            for name, each in mine.items()
+        )
+        is_freed = self._claims.give_back_with(claim, frozenset(mine), Along(guards), by=by)
+        return list(mine) if is_freed else []
+
+    def _noted_so(self, pool_type: str, wanted: Iterable[Note]) -> dict[str, _Noted]:
+        """Those of some notes that are there, each by its name."""
+        held = self._held(pool_type)
+        return {
+            note.name: held[note.name]
+            for note in wanted
+            if note.name in held
+            and (held[note.name].fence, held[note.name].text) == (note.fence, note.text)
+        }
+
+    def _change(self, change: NoteChange, held: _Noted | None) -> bool:
+        token = secrets.token_hex(8)
+        while held is not None and (held.fence, held.text) == (change.fence, change.before):
+            claim = held.claim
+            key = self._keys.note(*claim.id, change.name)
+            expires = claim.claim.lease_duration_seconds is not None
+            attached = claim.claim.etcd_lease_id if expires else 0
+            after = f"{token} {change.after}"
+            outcome = self._gateway.commit(
+                [
+                    unchanged(claim.held.key, claim.held.mod_revision),
+                    present(self._keys.alive(*claim.id)),
+                    unchanged(key, revision_in(held.note)),
+                ],
+                [delete(key) if change.after is None else put(key, after, etcd_lease_id=attached)],
+                [read(key)],
+            )
+            if outcome.succeeded:
+                return True
+            (found,) = outcome.answers
+            if outcome.repeated and (found.first and found.first.value) == (
+                None if change.after is None else after
+            ):
+                return True
+            held = self._held(change.type).get(change.name)
+        return False
+
+    def _held(self, pool_type: str) -> dict[str, _Noted]:
+        """What is held in a pool by claims that are good, by name."""
+        keys = self._keys
+        helds, alives, notes = self._gateway.read(
+            read_all(keys.helds(pool_type)),
+            read_all(keys.alives(pool_type), keys_only=True),
+            read_all(keys.notes(pool_type)),
+        ).answers
+        living = {etcd_lease_id_in(kv) for kv in alives.items}
+        noted = {kv.key: kv for kv in notes.items}
+        found: dict[str, _Noted] = {}
+        for kv in helds.items:
+            claim = parse_claim(kv)
+            if claim.ended or claim.etcd_lease_id not in living:
+                continue
+            claim_id = ClaimId(pool_type, claim.etcd_lease_id)
+            for name, fence in zip(claim.names, claim.fences):
+                note = noted.get(keys.note(*claim_id, name))
+                found[name] = _Noted(FoundClaim(claim_id, claim, kv), fence, note)
+        return found
+
+
+def _notes(pool_type: str, held: dict[str, _Noted]) -> tuple[Note, ...]:
+    return tuple(
+        Note(pool_type, name, each.fence, each.text)
+        for name, each in sorted(held.items())
+        if each.text is not None
+    )
