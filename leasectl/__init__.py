@@ -13,4 +13,4 @@ Three more use the verbs: the `keeper`, the one background process of a state di
 its ``__init__.py``.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -133,6 +133,19 @@ def _keep_history_and_pace(db: sqlite3.Connection) -> None:
     hand_over(db)
 
 
+def _keep_notes_and_values(db: sqlite3.Connection) -> None:
+    """8 to 9: notes at claims, and what is kept beside pools."""
+    db.execute(
+        "CREATE TABLE note (name TEXT PRIMARY KEY, fence INTEGER NOT NULL, text TEXT NOT NULL) "
+        "WITHOUT ROWID"
+    )
+    db.execute(
+        "CREATE TABLE value (key TEXT PRIMARY KEY, content BLOB NOT NULL, "
+        "version INTEGER NOT NULL, written_at REAL NOT NULL, kept_until REAL)"
+    )
+    hand_over(db)
+
+
 # By the version that they lead away from.
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _name_the_directory,
@@ -142,4 +155,5 @@ _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     5: _let_tickets_be_passed,
     6: _keep_what_was_ended,
     7: _keep_history_and_pace,
+    8: _keep_notes_and_values,
 }

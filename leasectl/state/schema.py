@@ -137,6 +137,18 @@ CREATE TABLE event (               -- no index: to write is what has to be cheap
   ended_by TEXT NOT NULL,
   reason TEXT NOT NULL
 );
+CREATE TABLE note (                -- what others have said of a claim
+  name TEXT PRIMARY KEY,
+  fence INTEGER NOT NULL,          -- of that claim; of any other it is none
+  text TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE value (               -- what is kept beside pools
+  key TEXT PRIMARY KEY,
+  content BLOB NOT NULL,
+  version INTEGER NOT NULL,        -- grows
+  written_at REAL NOT NULL,        -- wall clock
+  kept_until REAL                  -- likewise; NULL for good
+);
 CREATE TABLE follower (            -- who is woken by events
   pipe TEXT PRIMARY KEY,           -- in waiters/
   process TEXT NOT NULL

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 
 from leasectl.engines.local.engine import LocalEngine
+from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.local.pools import LocalPools
+from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.values import LocalValues
 from leasectl.engines.local.witness import LocalWitness
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
@@ -35,8 +39,25 @@ class LocalWorld:
         self.engine = LocalEngine(self.state, lost=self.losses.note, clock=self.clock)
         self.pools = LocalPools(self.state, lost=self.losses.note, clock=self.clock)
         self.events = StateEventLog(self.state)
+        self._opened = threading.local()
+        self._opened.state = self.state
         self._clients: list[ForkedClient] = []
         self._witness = LocalWitness(self.state, lost=self.losses.note, clock=self.clock)
+
+    @property
+    def notes(self) -> LocalNotes:
+        return LocalNotes(*self._of_thread())
+
+    @property
+    def values(self) -> LocalValues:
+        return LocalValues(*self._of_thread(), clock=self.clock)
+
+    def _of_thread(self) -> tuple[State, LocalStore]:
+        """What is open in this thread."""
+        if not hasattr(self._opened, "state"):
+            self._opened.state = State.open(str(self.directory))
+        state: State = self._opened.state
+        return state, LocalStore(state, lost=self.losses.note, clock=self.clock)
 
     def client(self) -> Client:
         claim_key = f"handle-{len(self._clients)}"

@@ -1,0 +1,98 @@
+"""Notes at the claims of the embedded pools, as `Notes`.
+
+A note is of the claim with its fence; one that is left of an earlier claim is none, and the next
+takes its place. So ending a claim has nothing to do with it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from leasectl.engines.local.store import ENDED_MARK, LocalStore
+from leasectl.engines.notes import Note, NoteChange
+from leasectl.model import ReleasedBy
+from leasectl.state.directory import State
+
+_NOTED = (
+    "SELECT resource.type, resource.name, resource.fence, owner, text FROM resource "
+    "JOIN note ON note.name = resource.name AND note.fence = resource.fence "
+    "WHERE owner IS NOT NULL "
+)
+
+
+class LocalNotes:
+    """The notes of one state directory.
+
+    Args:
+        state: Where they are kept.
+        store: The claims that they are at.
+    """
+
+    def __init__(self, state: State, store: LocalStore) -> None:
+        self._state = state
+        self._store = store
+
+    def of_pool(self, pool_type: str) -> tuple[Note, ...]:
+        with self._state.transaction():
+            self._store.pool(pool_type)
+            self._store.expire(pool_type)
+            rows = self._state.query(f"{_NOTED} AND resource.type = ?", pool_type)
+        return _notes(rows)
+
+    def of_claims(self, claim_key: str) -> tuple[Note, ...]:
+        with self._state.transaction():
+            self._store.claims(claim_key, None)
+            rows = self._state.query(f"{_NOTED} AND owner = ?", claim_key)
+        return _notes(rows)
+
+    def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
+        with self._state.transaction():
+            return tuple(map(self._change, changes))
+
+    def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
+        with self._state.transaction():
+            freed: list[str] = []
+            for note in notes:
+                claim_key = self._claim_key(note.type, note.name, note.fence, note.text)
+                if claim_key is not None:
+                    freed += self._store.free(claim_key, [note.name], by=by)
+            return tuple(freed)
+
+    def _change(self, change: NoteChange) -> bool:
+        if self._claim_key(change.type, change.name, change.fence, change.before) is None:
+            return False
+        db = self._state.db
+        if change.after is None:
+            db.execute("DELETE FROM note WHERE name = ?", (change.name,))
+        else:
+            db.execute(
+                "INSERT OR REPLACE INTO note (name, fence, text) VALUES (?, ?, ?)",
+                (change.name, change.fence, change.after),
+            )
+        return True
+
+    def _claim_key(self, pool_type: str, name: str, fence: int, text: str | None) -> str | None:
+        """Whose claim that is, if it is good and that is noted at it."""
+        self._store.expire(pool_type)
+        rows = self._state.query(
+            "SELECT owner, text FROM resource "
+            "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
+            "WHERE resource.name = ? AND resource.type = ? AND resource.fence = ?",
+            name,
+            pool_type,
+            fence,
+        )
+        for row in rows:
+            owner: str | None = row["owner"]
+            if owner is not None and not owner.startswith(ENDED_MARK) and row["text"] == text:
+                return owner
+        return None
+
+
+def _notes(rows: Sequence[sqlite3.Row]) -> tuple[Note, ...]:
+    return tuple(
+        Note(row["type"], row["name"], row["fence"], row["text"])
+        for row in sorted(rows, key=lambda each: each["name"])
+        if not row["owner"].startswith(ENDED_MARK)
+    )

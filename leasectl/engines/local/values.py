@@ -1,0 +1,77 @@
+"""What is kept under keys in the state directory, as `Values`.
+
+It outlives a boot, so how long it is kept is told by the wall clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leasectl.engines.local.store import LocalStore
+from leasectl.engines.values import Guard, Value, ValueChange
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock
+
+
+class LocalValues:
+    """The values of one state directory.
+
+    Args:
+        state: Where they are kept.
+        store: The claims by which changes may be allowed.
+        clock: Where times come from.
+    """
+
+    def __init__(self, state: State, store: LocalStore, *, clock: Clock) -> None:
+        self._state = state
+        self._store = store
+        self._clock = clock
+
+    def read(self, prefix: str) -> tuple[Value, ...]:
+        rows = self._state.query(
+            "SELECT key, content, version, written_at FROM value "
+            "WHERE substr(key, 1, length(:prefix)) = :prefix "
+            "AND (kept_until IS NULL OR kept_until > :now) ORDER BY key",
+            prefix=prefix,
+            now=self._clock.wall(),
+        )
+        return tuple(
+            Value(row["key"], bytes(row["content"]), row["version"], row["written_at"])
+            for row in rows
+        )
+
+    def change(self, changes: Sequence[ValueChange], *, guard: Guard | None = None) -> bool:
+        with self._state.transaction() as db:
+            db.execute("DELETE FROM value WHERE kept_until <= ?", (self._clock.wall(),))
+            if not all(map(self._is_as_it_has_to_be, changes)) or not self._may(guard):
+                return False
+            for each in changes:
+                self._write(each)
+            if guard is not None and guard.frees:
+                self._store.free(guard.claim_key, [guard.name], by="command")
+            return True
+
+    def _is_as_it_has_to_be(self, change: ValueChange) -> bool:
+        if change.version is None:
+            return True
+        rows = self._state.query("SELECT version FROM value WHERE key = ?", change.key)
+        return change.version == (rows[0]["version"] if rows else 0)
+
+    def _may(self, guard: Guard | None) -> bool:
+        if guard is None:
+            return True
+        claims = self._store.claims(guard.claim_key, [guard.name])
+        return any(row["fence"] == guard.fence for row in claims)
+
+    def _write(self, change: ValueChange) -> None:
+        db = self._state.db
+        if change.content is None:
+            db.execute("DELETE FROM value WHERE key = ?", (change.key,))
+            return
+        now, keep = self._clock.wall(), change.keep_seconds
+        (version,) = self._state.draw_fences(1)  # it grows, and none comes again
+        db.execute(
+            "INSERT OR REPLACE INTO value (key, content, version, written_at, kept_until) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (change.key, change.content, version, now, None if keep is None else now + keep),
+        )
