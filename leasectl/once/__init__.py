@@ -1,0 +1,5 @@
+"""Work that one does and the others use: ``leasectl once``.
+
+A `work` is a key with its inputs. What has become of it so far is in its `rounds`: who failed while
+who waited, and who died at it.
+"""
