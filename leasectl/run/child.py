@@ -8,7 +8,8 @@ import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import partial
+from typing import Callable, NoReturn
 
 from leasectl.errors import LeaseError
 from leasectl.system.signals import SignalDescriptor, ignore_children_as_inherited
@@ -51,6 +52,9 @@ class Child:
         argv: The command and its arguments.
         environ: Its environment.
         signals: Whose signal mask on entry the command gets.
+        ends_with_us: Whenever this process ends, so does all that the command has started; else
+            that lives on, once it has begun.
+        stdout: What the command writes to; None for what this process writes to.
     """
 
     def __init__(
@@ -59,8 +63,12 @@ class Child:
         argv: Sequence[str],
         environ: Mapping[str, str],
         signals: SignalDescriptor,
+        *,
+        ends_with_us: bool = False,
+        stdout: int | None = None,
     ) -> None:
         go_read, self._go = os.pipe()
+        life_read, self._life = os.pipe() if ends_with_us else (-1, -1)
         self._failure, failure_write = os.pipe()
         self._argv = argv
         self.pid = os.fork()
@@ -70,13 +78,21 @@ class Child:
                 os.close(self._go)
                 started = bool(os.read(go_read, 1))
                 if started:
-                    _become(path, argv, environ, signals.mask_before)
+                    become = partial(_become, path, argv, environ, signals.mask_before)
+                    if stdout is not None:
+                        os.dup2(stdout, 1)
+                    if ends_with_us:
+                        os.close(self._life)
+                        _have_watched_over(become, life_read, failure_write, signals)
+                    become()
             except OSError as error:
                 os.write(failure_write, str(error.errno).encode())
             finally:
                 os._exit(126 if started else 0)
         os.close(go_read)
         os.close(failure_write)
+        if ends_with_us:
+            os.close(life_read)
         self.pidfd = os.pidfd_open(self.pid)
 
     def start(self) -> None:
@@ -89,9 +105,13 @@ class Child:
         os.close(self._go)
         os.close(self._failure)
         os.close(self.pidfd)
+        self._let_go()
         os.waitpid(self.pid, 0)
 
     def signal(self, signum: int) -> None:
+        if signum == signal.SIGKILL and self._life != -1:
+            self._let_go()  # all of it is killed, and not just who would do that
+            return
         with contextlib.suppress(ProcessLookupError):  # ended, which is about to be noticed
             signal.pidfd_send_signal(self.pidfd, signum)
 
@@ -99,6 +119,7 @@ class Child:
         """Collect how it ended; CommandNotFound or CannotExecute when it never became anything."""
         _, status = os.waitpid(self.pid, 0)
         os.close(self.pidfd)
+        self._let_go()
         failure = os.read(self._failure, 16)
         os.close(self._failure)
         if failure:
@@ -106,6 +127,12 @@ class Child:
         if os.WIFSIGNALED(status):
             return Ending(None, os.WTERMSIG(status))
         return Ending(os.WEXITSTATUS(status))
+
+    def _let_go(self) -> None:
+        """Have all end that is to end with us, if any of it is left."""
+        if self._life != -1:
+            os.close(self._life)
+            self._life = -1
 
 
 def find_command(name: str, search_path: str) -> str:
@@ -151,6 +178,14 @@ def _become(
             raise
     # A script without a #! line, which execvp(3) gives to the shell.
     os.execve("/bin/sh", ["/bin/sh", path, *argv[1:]], environ)
+
+
+def _have_watched_over(
+    become: Callable[[], NoReturn], life: int, failure: int, signals: SignalDescriptor
+) -> NoReturn:
+    from leasectl.run.warden import watch_over  # which few commands need
+
+    watch_over(become, life=life, failure=failure, signals=signals)
 
 
 def _cannot(name: str, number: int) -> LeaseError:

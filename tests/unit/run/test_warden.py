@@ -1,0 +1,138 @@
+"""A command that ends with whoever started it, and all that it has started with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.run.child import Child, CommandNotFound, Ending
+from leasectl.system.signals import SignalDescriptor
+from tests.kit.support import eventually
+
+SHELL = "/bin/sh"
+
+
+@pytest.fixture
+def signals() -> Iterator[SignalDescriptor]:
+    descriptor = SignalDescriptor((signal.SIGTERM, signal.SIGUSR1))
+    yield descriptor
+    signal.pthread_sigmask(signal.SIG_SETMASK, descriptor.mask_before)
+
+
+def child_of(signals: SignalDescriptor, script: str, *, stdout: int | None = None) -> Child:
+    argv = (SHELL, "-c", script)
+    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True, stdout=stdout)
+    child.start()
+    return child
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def pids_in(file: Path, count: int) -> list[int]:
+    def read() -> list[int]:
+        found = file.read_text().split() if file.exists() else []
+        return [int(each) for each in found] if len(found) == count else []
+
+    return eventually(read)
+
+
+@pytest.mark.parametrize(
+    ("script", "ending"),
+    [
+        ("exit 0", Ending(0)),
+        ("exit 7", Ending(7)),
+        ("kill -TERM $$", Ending(None, signal.SIGTERM)),
+        ("kill -KILL $$", Ending(None, signal.SIGKILL)),
+        ("kill -SEGV $$", Ending(None, signal.SIGSEGV)),
+    ],
+)
+def test_it_ends_as_the_command_did(signals: SignalDescriptor, script: str, ending: Ending) -> None:
+    assert child_of(signals, script).reap() == ending
+
+
+def test_what_can_not_be_executed_is_told(signals: SignalDescriptor, tmp_path: Path) -> None:
+    (tmp_path / "no").write_text("#!/nowhere\n")
+    (tmp_path / "no").chmod(0o700)
+    argv = (str(tmp_path / "no"),)
+    child = Child(argv[0], argv, {}, signals, ends_with_us=True)
+    child.start()
+    with pytest.raises(CommandNotFound, match="no"):
+        child.reap()
+
+
+def test_a_signal_reaches_the_command(signals: SignalDescriptor, tmp_path: Path) -> None:
+    script = f"trap 'exit 5' USR1; echo $$ >{tmp_path}/pid; while :; do sleep 0.05; done"
+    child = child_of(signals, script)
+    pids_in(tmp_path / "pid", 1)
+    child.signal(signal.SIGUSR1)
+    assert child.reap() == Ending(5)
+
+
+def test_what_it_writes_goes_where_it_is_to(signals: SignalDescriptor) -> None:
+    read, write = os.pipe()
+    child = child_of(signals, "printf 'a\\0b'", stdout=write)
+    os.close(write)
+    assert os.read(read, 100) == b"a\x00b"
+    assert child.reap() == Ending(0)
+    os.close(read)
+
+
+LEAVES_OTHERS = (
+    "echo $$ >>{0}; (setsid sleep 1000 & echo $! >>{0}; exec sleep 1000) & "
+    "echo $! >>{0}; sleep 1000"
+)
+
+
+def test_to_kill_it_kills_all_that_it_has_started(
+    signals: SignalDescriptor, tmp_path: Path
+) -> None:
+    child = child_of(signals, LEAVES_OTHERS.format(tmp_path / "pids"))
+    pids = pids_in(tmp_path / "pids", 3)
+    child.signal(signal.SIGKILL)
+    os.waitpid(child.pid, 0)
+    assert not any(map(is_running, pids))
+
+
+STARTS = """
+import os, signal, sys, time
+from leasectl.run.child import Child
+from leasectl.system.signals import SignalDescriptor
+argv = ("/bin/sh", "-c", sys.argv[1])
+signals = SignalDescriptor((signal.SIGTERM,))
+child = Child(argv[0], argv, dict(os.environ), signals, ends_with_us=True)
+child.start()
+print(child.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_it_ends_with_whoever_is_killed_and_not_before_all_others(tmp_path: Path) -> None:
+    script = LEAVES_OTHERS.format(tmp_path / "pids")
+    read, write = os.pipe()
+    starter = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-c", STARTS, script],
+        dict(os.environ),
+        file_actions=[(os.POSIX_SPAWN_DUP2, write, 1)],
+    )
+    os.close(write)
+    with os.fdopen(read) as said:
+        warden = int(said.readline())
+    pids = pids_in(tmp_path / "pids", 3)
+    os.kill(starter, signal.SIGKILL)
+    os.waitpid(starter, 0)
+    deadline = time.monotonic() + 10
+    while is_running(warden):
+        assert time.monotonic() < deadline
+    assert not any(map(is_running, pids))
