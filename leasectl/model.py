@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 Labels = tuple[tuple[str, str], ...]
 # Of a resource's properties: a key, a value, and whether it is to have that, or not to.
 Where = tuple[tuple[str, str, bool], ...]
+OnReclaim = Literal["release", "keep"]
 
 
 class Process(NamedTuple):
@@ -59,6 +60,7 @@ class Request(NamedTuple):
         other_types: Types that would do as well, in order: whichever has one free first.
         priority: The higher goes first, `HIGHEST_PRIORITY` at most, and no less than its negative.
         where: What has to be so of each resource; all of it.
+        on_reclaim: What is answered for the holder when it is asked to give something back.
     """
 
     type: str
@@ -72,6 +74,7 @@ class Request(NamedTuple):
     priority: int = 0
     release_between_seconds: tuple[float, float] | None = None
     where: Where = ()
+    on_reclaim: OnReclaim = "keep"
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -16,7 +16,10 @@ from leasectl.system.poll import Interrupt, Sleep
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
+    from leasectl.engines.members import Members
+    from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import PoolAdmin
+    from leasectl.engines.values import Values
 
 # A turn: one acquisition as a generator: it yields each sleep it needs and is sent what woke it.
 Turn = Generator[Sleep, "set[int]", None]
@@ -168,6 +171,18 @@ class Backend(Protocol):
     @property
     def events(self) -> EventLog:
         """What happened in its pools; if they aren't its own, to the handles of this directory."""
+
+    @property
+    def members(self) -> Members:
+        """In which pool each name is, and may be; NotSupported as `pools`."""
+
+    @property
+    def notes(self) -> Notes:
+        """What is noted at the claims in its pools; NotSupported as `pools`."""
+
+    @property
+    def values(self) -> Values:
+        """What is kept under keys beside its pools; NotSupported as `pools`."""
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, together with the handle's record."""

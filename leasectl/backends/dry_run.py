@@ -13,7 +13,10 @@ from leasectl.state.directory import State
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
+    from leasectl.engines.members import Members
+    from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import PoolAdmin
+    from leasectl.engines.values import Values
 
 
 def check_url(url: str) -> None:
@@ -43,6 +46,18 @@ class DryRunBackend:
 
     @property
     def pools(self) -> PoolAdmin:
+        raise no_pools(self.url)
+
+    @property
+    def members(self) -> Members:
+        raise no_pools(self.url)
+
+    @property
+    def notes(self) -> Notes:
+        raise no_pools(self.url)
+
+    @property
+    def values(self) -> Values:
         raise no_pools(self.url)
 
     @property

@@ -60,14 +60,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
         caller=opening.caller,
         kept=_kept(opening.state),
     )
-    return PoolBackend(
-        url,
-        opened.engine,
-        lambda: opened.pools,
-        events=lambda: opened.events,
-        clock=opening.clock,
-        remote=True,
-    )
+    return PoolBackend(url, opened.engine, opened, clock=opening.clock, remote=True)
 
 
 def _kept(state: State) -> Kept | None:

@@ -5,9 +5,12 @@ Apart from `leasectl.model`, because plain commands get by without.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.model import Labels, Lease
+from leasectl.model import Labels, Lease, Where
+
+if TYPE_CHECKING:
+    from leasectl.engines.membership import Member
 
 
 class PoolSettings(NamedTuple):
@@ -44,6 +47,7 @@ class QueueEntry(NamedTuple):
         suspended: It could have claimed and its process didn't come: those behind it may pass.
         priority: As asked for.
         effective_priority: With what it has gained by waiting.
+        where: What has to be so of each resource.
     """
 
     ticket: int
@@ -57,6 +61,7 @@ class QueueEntry(NamedTuple):
     suspended: bool = False
     priority: int = 0
     effective_priority: int = 0
+    where: Where = ()
 
 
 class Resource(NamedTuple):
@@ -73,6 +78,8 @@ class Resource(NamedTuple):
         release_after_seconds: Of the request; None likewise.
         ended: Who has ended the lease by force and why, while it is kept for its holder, who has
             been told; None for a lease that is good.
+        member: What is so of its name; None where that is nothing but that it is in the pool.
+        note: What others have noted at the lease; None for nothing.
     """
 
     name: str
@@ -82,6 +89,8 @@ class Resource(NamedTuple):
     holder_pid: int | None = None
     release_after_seconds: float | None = None
     ended: str | None = None
+    member: Member | None = None
+    note: str | None = None
 
 
 class Standing(NamedTuple):
@@ -119,6 +128,8 @@ class Pool(NamedTuple):
         queue: Who waits, in the order in which they will be served.
         settings: How it grants.
         next_grant_in_seconds: When its pace allows the next grant; 0 for now.
+        default_grace_seconds: It takes what nobody else claims, and holds that back for so long;
+            None for any but the default pool.
     """
 
     type: str
@@ -126,6 +137,7 @@ class Pool(NamedTuple):
     queue: tuple[QueueEntry, ...]
     settings: PoolSettings = NO_SETTINGS
     next_grant_in_seconds: float = 0.0
+    default_grace_seconds: float | None = None
 
     @property
     def capacity(self) -> int:

@@ -133,8 +133,24 @@ def _keep_history_and_pace(db: sqlite3.Connection) -> None:
     hand_over(db)
 
 
-def _keep_notes_and_values(db: sqlite3.Connection) -> None:
-    """8 to 9: notes at claims, and what is kept beside pools."""
+def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
+    """8 to 9: what is so of names, notes at claims, what is in use, what is kept beside pools."""
+    db.execute("ALTER TABLE handle ADD COLUMN where_properties TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE handle ADD COLUMN on_reclaim TEXT NOT NULL DEFAULT 'keep'")
+    db.execute(
+        "CREATE TABLE member (name TEXT PRIMARY KEY, expected TEXT, by_default INTEGER NOT NULL, "
+        "cordoned INTEGER NOT NULL, moves_to TEXT, leaves INTEGER NOT NULL, process TEXT, "
+        "ttl_seconds REAL, ends_at REAL, joined INTEGER NOT NULL, held_back_until REAL, "
+        "properties TEXT NOT NULL) WITHOUT ROWID"
+    )
+    db.execute(
+        "CREATE TABLE expected_pattern (pattern TEXT PRIMARY KEY, type TEXT NOT NULL) WITHOUT ROWID"
+    )
+    db.execute("CREATE TABLE default_pool (type TEXT NOT NULL, grace_seconds REAL NOT NULL)")
+    db.execute(
+        "CREATE TABLE name_in_use (handle TEXT NOT NULL, acquisition INTEGER NOT NULL, "
+        "name TEXT NOT NULL, PRIMARY KEY (handle, name)) WITHOUT ROWID"
+    )
     db.execute(
         "CREATE TABLE note (name TEXT PRIMARY KEY, fence INTEGER NOT NULL, text TEXT NOT NULL) "
         "WITHOUT ROWID"
@@ -155,5 +171,5 @@ _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     5: _let_tickets_be_passed,
     6: _keep_what_was_ended,
     7: _keep_history_and_pace,
-    8: _keep_notes_and_values,
+    8: _keep_members_notes_and_values,
 }

@@ -14,6 +14,8 @@ _FORGET = (
     "UPDATE handle SET granted_at = NULL WHERE granted_at IS NOT NULL",
     "UPDATE pool_setting SET paid_until = 0",
     "DELETE FROM ranked_ticket",
+    "UPDATE member SET ends_at = 0 WHERE ends_at IS NOT NULL",
+    "UPDATE member SET held_back_until = 0 WHERE held_back_until IS NOT NULL",
 )
 
 

@@ -12,9 +12,11 @@ from leasectl.model import (
     HandleState,
     Labels,
     Lease,
+    OnReclaim,
     Process,
     Request,
     Scope,
+    Where,
     parse_process,
 )
 
@@ -25,6 +27,7 @@ SERVED_KEY_LABEL = "serve:key"
 ADOPTED_LABEL = "adopted:owner"
 
 _SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
+_ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
 _STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
 
 
@@ -74,6 +77,26 @@ def encode_range(seconds: tuple[float, float] | None) -> str | None:
     return None if seconds is None else f"{seconds[0]},{seconds[1]}"
 
 
+def encode_where(where: Where) -> str:
+    """Write what has to be so of a resource as one text; `parse_where` reads it back."""
+    if not where:
+        return ""
+    import json  # only here: few ask for that
+
+    return json.dumps(where)
+
+
+def parse_where(text: str) -> Where:
+    """Read what `encode_where` wrote; ValueError if it didn't."""
+    if not text:
+        return ()
+    import json
+
+    return tuple(
+        (str(key), str(value), bool(is_equal)) for key, value, is_equal in json.loads(text)
+    )
+
+
 def is_on_record_elsewhere(handle: Handle) -> bool:
     """Tell whether `leasectl serve` granted it to a client that has records: it sent a key.
 
@@ -117,6 +140,8 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "explicit_ttl": int(handle.explicit_ttl),
         "priority": request.priority,
         "release_between": encode_range(request.release_between_seconds),
+        "where_properties": encode_where(request.where),
+        "on_reclaim": request.on_reclaim,
     }
 
 
@@ -149,6 +174,8 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         other_types=tuple(other_types),
         priority=row["priority"],
         release_between_seconds=_parse_range(row["release_between"]),
+        where=parse_where(row["where_properties"]),
+        on_reclaim=_on_reclaim(row["on_reclaim"]),
     )
     return Handle(
         id=row["id"],
@@ -230,6 +257,12 @@ def _scope(text: str) -> Scope:
     if text not in _SCOPES:
         raise ValueError(f'scope "{text}"')
     return _SCOPES[text]
+
+
+def _on_reclaim(text: str) -> OnReclaim:
+    if text not in _ON_RECLAIM:
+        raise ValueError(f'on_reclaim "{text}"')
+    return _ON_RECLAIM[text]
 
 
 def _state(text: str) -> HandleState:

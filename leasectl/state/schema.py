@@ -99,6 +99,8 @@ CREATE TABLE handle (
   priority INTEGER NOT NULL DEFAULT 0,
   queued_at REAL,                  -- CLOCK_BOOTTIME; NULL of who was queued by an older version
   granted_at REAL,                 -- likewise
+  where_properties TEXT NOT NULL DEFAULT '',  -- JSON; '' where nothing is asked of a resource
+  on_reclaim TEXT NOT NULL DEFAULT 'keep',    -- what it answers when asked to give back
   release_between TEXT             -- two times in seconds, with a comma; NULL where it is fixed
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
@@ -141,6 +143,34 @@ CREATE TABLE note (                -- what others have said of a claim
   name TEXT PRIMARY KEY,
   fence INTEGER NOT NULL,          -- of that claim; of any other it is none
   text TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE member (              -- what is so of a name beside its row in resource, if anything
+  name TEXT PRIMARY KEY,
+  expected TEXT,                   -- the type that it belongs to; NULL where nobody has said
+  by_default INTEGER NOT NULL,
+  cordoned INTEGER NOT NULL,
+  moves_to TEXT,                   -- where its release takes it
+  leaves INTEGER NOT NULL,         -- out of its pool
+  process TEXT,                    -- it is in its pool for as long as this runs
+  ttl_seconds REAL,                -- or for so long after it has joined last
+  ends_at REAL,                    -- that is, CLOCK_BOOTTIME
+  joined INTEGER NOT NULL,
+  held_back_until REAL,            -- CLOCK_BOOTTIME; NULL for not at all
+  properties TEXT NOT NULL         -- JSON
+) WITHOUT ROWID;
+CREATE TABLE expected_pattern (    -- where names belong that one matches
+  pattern TEXT PRIMARY KEY,
+  type TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE default_pool (        -- one row, or none
+  type TEXT NOT NULL,
+  grace_seconds REAL NOT NULL
+);
+CREATE TABLE name_in_use (         -- of what a handle holds: it can't be given back now
+  handle TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,    -- void for any other
+  name TEXT NOT NULL,
+  PRIMARY KEY (handle, name)
 ) WITHOUT ROWID;
 CREATE TABLE value (               -- what is kept beside pools
   key TEXT PRIMARY KEY,

@@ -10,20 +10,16 @@ import math
 import secrets
 from pathlib import Path
 
-from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS, EtcdEngine
-from leasectl.engines.etcd.event_log import EtcdEventLog
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import put, read, read_all
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.notes import EtcdNotes
-from leasectl.engines.etcd.pools import EtcdPools
+from leasectl.engines.etcd.opening import Opened, open_below
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
-from leasectl.engines.etcd.values import EtcdValues
 from leasectl.engines.facts import QueueEntry
+from leasectl.engines.members import Members
 from leasectl.engines.ranking import effective_priority
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
@@ -45,10 +41,10 @@ class EtcdWorld:
         self._losses = LostFile(folder / "lost")
         self._keys = Keys(f"/test/{secrets.token_hex(8)}", "world")
         self._time = SharedClock()
-        self._gateway, self.engine, self.pools, claims = self._open()
-        self.notes = EtcdNotes(self._gateway, self._keys, claims)
-        self.values = EtcdValues(self._gateway, self._keys, claims, clock=self._time.clock)
-        self.events = EtcdEventLog(self._gateway, self._keys)
+        opened = self._open()
+        self._gateway, self.engine, self.pools = opened.gateway, opened.engine, opened.pools
+        self.notes, self.values = opened.notes, opened.values
+        self.events = opened.events
         self._clients: list[_Client] = []
         self._counted: dict[int, float] = {}  # since when, by the ids of the etcd leases
         self._kept: dict[int, float] = {}  # values: until when, likewise
@@ -57,6 +53,10 @@ class EtcdWorld:
         client = _Client(f"handle-{len(self._clients)}", self)
         self._clients.append(client)
         return client
+
+    @property
+    def members(self) -> Members:
+        return self._open().members
 
     def withdraw(self, client: Client) -> None:
         self.engine.withdraw(client.claim_key)
@@ -184,10 +184,10 @@ class EtcdWorld:
             self._gateway.revoke(lease)
 
     def participant(self, client: ForkedClient) -> Participant:
-        _, engine, pools, _ = self._open()
+        opened = self._open()
         return Participant(
-            engine,
-            pools,
+            opened.engine,
+            opened,
             self._time.clock,
             claim_key=client.claim_key,
             process=this_process(),
@@ -199,15 +199,10 @@ class EtcdWorld:
         (found,) = self._gateway.read(read_all(self._keys.all_waiting(claim_key))).answers
         return [etcd_lease_id_in(kv) for kv in found.items]
 
-    def _open(self) -> tuple[Gateway, EtcdEngine, EtcdPools, EtcdClaims]:
+    def _open(self) -> Opened:
         clock = self._time.clock
         gateway = Gateway(self._server.endpoints, clock=clock)
-        events = EtcdEvents(gateway, self._keys, clock=clock)
-        claims = EtcdClaims(gateway, self._keys, events, lost=self._losses.note, clock=clock)
-        engine = EtcdEngine(gateway, self._keys, events, claims, clock=clock)
-        lost = self._losses.note
-        pools = EtcdPools(gateway, self._keys, events, claims, lost=lost, clock=clock)
-        return gateway, engine, pools, claims
+        return open_below(self._keys, gateway, lost=self._losses.note, clock=clock)
 
 
 class _Client(ForkedClient):

@@ -10,9 +10,10 @@ from pathlib import Path
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.notes import LocalNotes
 from leasectl.engines.local.pools import LocalPools
-from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.sides import LocalSides
 from leasectl.engines.local.values import LocalValues
 from leasectl.engines.local.witness import LocalWitness
+from leasectl.engines.members import Members
 from leasectl.model import Handle, Request
 from leasectl.state.directory import State
 from leasectl.state.event_log import StateEventLog
@@ -46,18 +47,22 @@ class LocalWorld:
 
     @property
     def notes(self) -> LocalNotes:
-        return LocalNotes(*self._of_thread())
+        return self._sides().notes
+
+    @property
+    def members(self) -> Members:
+        return self._sides().members
 
     @property
     def values(self) -> LocalValues:
-        return LocalValues(*self._of_thread(), clock=self.clock)
+        return self._sides().values
 
-    def _of_thread(self) -> tuple[State, LocalStore]:
-        """What is open in this thread."""
+    def _sides(self) -> LocalSides:
+        """The pools as this thread has them open."""
         if not hasattr(self._opened, "state"):
             self._opened.state = State.open(str(self.directory))
         state: State = self._opened.state
-        return state, LocalStore(state, lost=self.losses.note, clock=self.clock)
+        return LocalSides(state, lost=self.losses.note, clock=self.clock)
 
     def client(self) -> Client:
         claim_key = f"handle-{len(self._clients)}"
@@ -110,7 +115,7 @@ class LocalWorld:
 
         return Participant(
             LocalEngine(state, lost=self.losses.note, clock=self.clock),
-            LocalPools(state, lost=self.losses.note, clock=self.clock),
+            LocalSides(state, lost=self.losses.note, clock=self.clock),
             self.clock,
             claim_key=client.claim_key,
             process=this_process(),

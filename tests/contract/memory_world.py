@@ -8,11 +8,8 @@ from concurrent.futures import Future
 from typing import Any, Callable
 
 from leasectl.engines.memory.engine import MemoryEngine
-from leasectl.engines.memory.members import MemoryMembers
-from leasectl.engines.memory.notes import MemoryNotes
-from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.memory.values import MemoryValues
 from leasectl.model import Lease, Request
 from leasectl.system.process import this_process
 from tests.contract.world import Client, Hold, Participant, Pending
@@ -32,11 +29,10 @@ class MemoryWorld:
         self.time = ManualClock()
         self._store = MemoryStore(clock=self.time.clock, lost=self._note_lost)
         self.engine = MemoryEngine(self._store)
-        self.pools = MemoryPools(self._store)
-        self.members = MemoryMembers(self._store)
-        self.notes = MemoryNotes(self._store)
-        self.values = MemoryValues(self._store)
-        self.events = self._store.events
+        self.sides = MemorySides(self._store)
+        self.pools, self.events = self.sides.pools, self.sides.events
+        self.members, self.notes = self.sides.members, self.sides.notes
+        self.values = self.sides.values
         self._clients: list[_Thread] = []
 
     def client(self) -> Client:
@@ -76,7 +72,7 @@ class _Thread:
         self._timed_waits = 0
         self._participant = Participant(
             world.engine,
-            world.pools,
+            world.sides,
             world.time.clock,
             claim_key=claim_key,
             process=this_process(),

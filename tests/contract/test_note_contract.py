@@ -59,7 +59,7 @@ def test_of_many_who_note_at_once_one_does(world: World) -> None:
     _, lease = holding(world)
     done: list[bool] = []
     threads = [
-        threading.Thread(target=lambda text=each: done.append(note(world, lease, text)))  # type: ignore[misc]
+        threading.Thread(target=lambda text=each: done.append(note(world, lease, text)))
         for each in "abcdef"
     ]
     for thread in threads:

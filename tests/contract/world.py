@@ -20,6 +20,7 @@ from leasectl.engines.event_log import EventLog
 from leasectl.engines.members import Members
 from leasectl.engines.notes import Notes
 from leasectl.engines.pool_admin import PoolAdmin
+from leasectl.engines.sides import Sides
 from leasectl.engines.values import Values
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
@@ -145,7 +146,7 @@ class Participant:
 
     Args:
         engine: Its view of the store.
-        pools: The same.
+        sides: The same.
         clock: The store's.
         owner: Under which it holds leases.
         process: Whose death makes its tickets void, for stores that ask.
@@ -157,7 +158,7 @@ class Participant:
     def __init__(
         self,
         engine: Engine,
-        pools: PoolAdmin,
+        sides: Sides,
         clock: Clock,
         *,
         claim_key: str,
@@ -167,9 +168,7 @@ class Participant:
         record: Callable[[Request], None] = lambda _: None,
     ) -> None:
         self._engine = engine
-        self._backend = _CountingBackend(
-            "contract:", engine, lambda: pools, events=_no_events, clock=clock
-        )
+        self._backend = _CountingBackend("contract:", engine, sides, clock=clock)
         self._backend.count_wakeup = count_wakeup
         self._backend.count_timed_wait = count_timed_wait
         self._owner = claim_key
@@ -201,10 +200,6 @@ class Participant:
     def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
         with self._engine.atomic():
             return self._engine.renew(self._owner, ttl_seconds=ttl_seconds)
-
-
-def _no_events() -> EventLog:
-    raise AssertionError("who acquires reads none")
 
 
 class _CountingBackend(PoolBackend):

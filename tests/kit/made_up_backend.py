@@ -15,6 +15,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.doctor.findings import OK, Check, Finding
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings
@@ -56,8 +57,7 @@ def open_backend(url: str, opening: Opening) -> PoolBackend:
     return PoolBackend(
         url,
         MemoryEngine(store),
-        lambda: pools,
-        events=lambda: store.events,
+        MemorySides(store),
         clock=opening.clock,
         remote=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
@@ -15,7 +15,11 @@ from leasectl.system.poll import sleep_through
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
+    from leasectl.engines.members import Members
+    from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import PoolAdmin
+    from leasectl.engines.sides import Sides
+    from leasectl.engines.values import Values
 
 
 class PoolBackend:
@@ -24,8 +28,7 @@ class PoolBackend:
     Args:
         url: What chose it.
         engine: The store.
-        pools: Opens the same store's pools; most commands never look at them as such.
-        events: Opens the record of what happened in the same store.
+        sides: The other sides of the same store; most commands never look at them.
         clock: The engine's clock.
         remote: The store isn't part of the records' transactions.
     """
@@ -34,26 +37,36 @@ class PoolBackend:
         self,
         url: str,
         engine: Engine,
-        pools: Callable[[], PoolAdmin],
+        sides: Sides,
         *,
-        events: Callable[[], EventLog],
         clock: Clock,
         remote: bool = False,
     ) -> None:
         self.url = url
         self.remote = remote
         self._engine = engine
-        self._pools = pools
-        self._events = events
+        self._sides = sides
         self._clock = clock
 
     @property
     def pools(self) -> PoolAdmin:
-        return self._pools()
+        return self._sides.pools
 
     @property
     def events(self) -> EventLog:
-        return self._events()
+        return self._sides.events
+
+    @property
+    def members(self) -> Members:
+        return self._sides.members
+
+    @property
+    def notes(self) -> Notes:
+        return self._sides.notes
+
+    @property
+    def values(self) -> Values:
+        return self._sides.values
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._engine.atomic()

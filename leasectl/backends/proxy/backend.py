@@ -21,7 +21,10 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
+    from leasectl.engines.members import Members
+    from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import PoolAdmin
+    from leasectl.engines.values import Values
 
 
 class ProxyBackend:
@@ -56,6 +59,18 @@ class ProxyBackend:
 
     @property
     def pools(self) -> PoolAdmin:
+        raise no_pools(self.url)
+
+    @property
+    def members(self) -> Members:
+        raise no_pools(self.url)
+
+    @property
+    def notes(self) -> Notes:
+        raise no_pools(self.url)
+
+    @property
+    def values(self) -> Values:
         raise no_pools(self.url)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
@@ -21,14 +21,38 @@ from leasectl.http.trust import Trust
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
+if TYPE_CHECKING:
+    from leasectl.engines.etcd.notes import EtcdNotes
+    from leasectl.engines.etcd.values import EtcdValues
+    from leasectl.engines.members import Members
+
 
 class Opened(NamedTuple):
-    """The pools below one prefix of a cluster, from all sides."""
+    """The pools below one prefix of a cluster, from all sides, as `Sides` has them."""
 
     gateway: Gateway
     engine: EtcdEngine
     pools: EtcdPools
     events: EtcdEventLog
+    claims: EtcdClaims
+    keys: Keys
+    clock: Clock
+
+    @property
+    def members(self) -> Members:
+        raise NotImplementedError
+
+    @property
+    def notes(self) -> EtcdNotes:
+        from leasectl.engines.etcd.notes import EtcdNotes
+
+        return EtcdNotes(self.gateway, self.keys, self.claims)
+
+    @property
+    def values(self) -> EtcdValues:
+        from leasectl.engines.etcd.values import EtcdValues
+
+        return EtcdValues(self.gateway, self.keys, self.claims, clock=self.clock)
 
 
 def open_gateway(
@@ -91,8 +115,22 @@ def open_etcd(
         kept: Which events are kept; None for as whoever was here before said.
     """
     keys = Keys(parse_etcd_url(url).prefix, state_id)
+    return open_below(keys, gateway, lost=lost, clock=clock, caller=caller, kept=kept)
+
+
+def open_below(
+    keys: Keys,
+    gateway: Gateway,
+    *,
+    lost: LostListener,
+    clock: Clock,
+    caller: str = "",
+    kept: Kept | None = None,
+) -> Opened:
+    """Open the pools below some keys, as `open_etcd`."""
     events = EtcdEvents(gateway, keys, clock=clock, kept=kept)
     claims = EtcdClaims(gateway, keys, events, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, events, claims, clock=clock)
     pools = EtcdPools(gateway, keys, events, claims, lost=lost, clock=clock, caller=caller)
-    return Opened(gateway, engine, pools, EtcdEventLog(gateway, keys))
+    log = EtcdEventLog(gateway, keys)
+    return Opened(gateway, engine, pools, log, claims, keys, clock)

@@ -15,6 +15,7 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Lease, Request
@@ -133,8 +134,7 @@ class _Running:
         self._backend = PoolBackend(
             "memory:",
             self._engine,
-            lambda: pools,
-            events=lambda: store.events,
+            MemorySides(store),
             clock=self._time.clock,
         )
         self._events = store.events

@@ -11,15 +11,11 @@ from typing import Callable
 from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import LostListener
-from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.engine import EtcdEngine
-from leasectl.engines.etcd.event_log import EtcdEventLog
-from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import read, read_all
 from leasectl.engines.etcd.key_values import etcd_lease_id_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.pools import EtcdPools
+from leasectl.engines.etcd.opening import open_below
 from leasectl.engines.facts import Pool
 from leasectl.model import Claimant, Lease, Request
 from leasectl.state.event import Kept
@@ -64,14 +60,9 @@ class Access:
         lost = lost or self._note
         self.keys = Keys(prefix, state_id)
         self.gateway = Gateway(endpoints, clock=CLOCK, deadline_seconds=seconds, pause=pause)
-        events = EtcdEvents(self.gateway, self.keys, clock=CLOCK, kept=kept)
-        claims = EtcdClaims(self.gateway, self.keys, events, lost=lost, clock=CLOCK)
-        self.engine = EtcdEngine(self.gateway, self.keys, events, claims, clock=CLOCK)
-        self.pools = EtcdPools(self.gateway, self.keys, events, claims, lost=lost, clock=CLOCK)
-        self.events = EtcdEventLog(self.gateway, self.keys)
-        self.backend = PoolBackend(
-            "etcd:", self.engine, lambda: self.pools, events=lambda: self.events, clock=CLOCK
-        )
+        opened = open_below(self.keys, self.gateway, lost=lost, clock=CLOCK, kept=kept)
+        self.engine, self.pools, self.events = opened.engine, opened.pools, opened.events
+        self.backend = PoolBackend("etcd:", self.engine, opened, clock=CLOCK)
 
     def acquire(
         self,

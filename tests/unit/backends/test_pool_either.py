@@ -15,6 +15,7 @@ from leasectl.engines.contract import Outlook, TicketExpired
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
@@ -133,8 +134,7 @@ class Scene:
         self.backend = PoolBackend(
             "made-up:",
             self.engine,
-            lambda: self.pools,
-            events=lambda: store.events,
+            MemorySides(store),
             clock=time.clock,
         )
         self.journal = Journal()

@@ -23,10 +23,10 @@ from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.pools import LocalPools
 from leasectl.engines.local.queues import LocalQueues
+from leasectl.engines.local.sides import LocalSides
 from leasectl.errors import Interrupted, InvalidRequest, NoLease
 from leasectl.model import Claimant, Request
 from leasectl.state.directory import State
-from leasectl.state.event_log import StateEventLog
 from leasectl.system.clock import earliest
 from leasectl.system.poll import Sleep, is_readable
 from leasectl.system.process import this_process
@@ -62,8 +62,7 @@ class Walk:
         self.backend = PoolBackend(
             "local:",
             self.engine,
-            lambda: self.pools,
-            events=lambda: StateEventLog(state),
+            LocalSides(state, lost=lambda *_: None, clock=time.clock),
             clock=time.clock,
         )
         self.settings = {each: self.draw_settings() for each in TYPES}

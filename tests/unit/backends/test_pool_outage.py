@@ -13,6 +13,7 @@ from leasectl.backends.pool.turn import ASK_AGAIN_SECONDS
 from leasectl.engines.contract import Outlook, TicketExpired
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import (
@@ -118,11 +119,11 @@ class Line:
         self.pools = MemoryPools(store)
         self.pools.create_pool("T", ["T--00"])
         self.engine = Engine(store)
+        self.sides = MemorySides(store)
         self.backend = PoolBackend(
             "made-up:",
             self.engine,
-            lambda: self.pools,
-            events=lambda: store.events,
+            self.sides,
             clock=time.clock,
         )
         self.backend.acquire(
@@ -409,8 +410,7 @@ def test_a_release_of_nothing_named_takes_a_request_out_of_the_queue_of_a_server
     backend = PoolBackend(
         "made-up:",
         line.engine,
-        lambda: line.pools,
-        events=lambda: line.backend.events,
+        line.sides,
         clock=line.time.clock,
         remote=True,
     )

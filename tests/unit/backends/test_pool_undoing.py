@@ -10,6 +10,7 @@ from leasectl.backends.contract import Patience
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.memory.waiter import MemoryWaiter
 from leasectl.errors import Cancelled, NotFound, StateUnwritable
@@ -45,8 +46,7 @@ def backend_on(
     return PoolBackend(
         "contract:",
         engine,
-        lambda: MemoryPools(store),
-        events=lambda: store.events,
+        MemorySides(store),
         clock=clock.clock,
     )
 

@@ -10,6 +10,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.backends.pool.turn import RECOVER_AGAIN_SECONDS
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Request
 from leasectl.system.process import identify
@@ -25,9 +26,7 @@ def test_what_can_not_be_tended_is_tried_each_second_and_not_in_a_spin(
     store = MemoryStore(clock=clock, lost=lambda claim_key, names: None)
     pools = MemoryPools(store)
     pools.create_pool("T", ["T--00"])
-    backend = PoolBackend(
-        "contract:", MemoryEngine(store), lambda: pools, events=lambda: store.events, clock=clock
-    )
+    backend = PoolBackend("contract:", MemoryEngine(store), MemorySides(store), clock=clock)
     backend.acquire(Claimant("first", "first", Request("T")), NoJournal(), Patience())
     pid = fork(signal.pause)
     holder = identify(pid)

@@ -11,6 +11,7 @@ from leasectl.backends import kinds
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import ReleasedBy
 from tests.kit import made_up_backend
@@ -31,12 +32,9 @@ class Server(PoolBackend):
         asked: The releases that came, each by claim key and names.
     """
 
-    def __init__(self, store: MemoryStore, pools: MemoryPools, desk: Desk) -> None:
-        clock, events = desk.time.clock, store.events
-        engine = MemoryEngine(store)
-        super().__init__(
-            URL, engine, lambda: pools, events=lambda: events, clock=clock, remote=True
-        )
+    def __init__(self, store: MemoryStore, desk: Desk) -> None:
+        engine, sides = MemoryEngine(store), MemorySides(store)
+        super().__init__(URL, engine, sides, clock=desk.time.clock, remote=True)
         self.before_release: Look = lambda names: None
         self.withdrawn: list[str] = []
         self.asked: list[tuple[str, tuple[str, ...]]] = []
@@ -63,7 +61,7 @@ def server(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Server:
     store = MemoryStore(clock=desk.time.clock, lost=lambda owner, names: None)
     pools = MemoryPools(store)
     pools.create_pool("T", NAMES)
-    server = Server(store, pools, desk)
+    server = Server(store, desk)
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, KIND))
     monkeypatch.setattr(made_up_backend, "open_backend", lambda url, opening: server)
     return server

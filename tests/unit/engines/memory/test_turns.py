@@ -13,6 +13,7 @@ from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.model import Claimant, Request
 from leasectl.pools.simulation.virtual_time import VirtualTime
@@ -40,8 +41,7 @@ class Turns:
         self.backend = PoolBackend(
             "memory:",
             self.engine,
-            lambda: self.pools,
-            events=lambda: store.events,
+            MemorySides(store),
             clock=self.time.clock,
         )
 

@@ -18,6 +18,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
+from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
@@ -44,9 +45,7 @@ class Jobs:
         pools = MemoryPools(store)
         pools.create_pool("T", [f"T--{number}" for number in range(capacity)], settings=settings)
         engine = MemoryEngine(store, new_waker=self.time.new_waker)
-        self.backend = PoolBackend(
-            "memory:", engine, lambda: pools, events=lambda: store.events, clock=self.time.clock
-        )
+        self.backend = PoolBackend("memory:", engine, MemorySides(store), clock=self.time.clock)
 
     def start(self, key: str, request: Request, *, hold: float, wait: float | None = None) -> None:
         journal = NoJournal()

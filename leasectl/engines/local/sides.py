@@ -1,0 +1,65 @@
+"""What the embedded pool has beside leases, as `Sides`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasectl.engines.contract import LostListener
+from leasectl.engines.local.store import LocalStore
+from leasectl.state.directory import State
+from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.local.notes import LocalNotes
+    from leasectl.engines.local.pools import LocalPools
+    from leasectl.engines.local.values import LocalValues
+    from leasectl.engines.members import Members
+    from leasectl.state.event_log import StateEventLog
+
+
+class LocalSides:
+    """The other sides of one state directory's pools.
+
+    Args:
+        state: Where they are kept.
+        clock: Where times come from.
+        lost: Told, inside the transaction, of claims that expired or were taken by force.
+        caller: Who makes and changes pools, for the record of events.
+    """
+
+    def __init__(self, state: State, *, lost: LostListener, clock: Clock, caller: str = "") -> None:
+        self._state = state
+        self._lost = lost
+        self._clock = clock
+        self._caller = caller
+
+    @property
+    def pools(self) -> LocalPools:
+        from leasectl.engines.local.pools import LocalPools
+
+        return LocalPools(self._state, lost=self._lost, clock=self._clock, caller=self._caller)
+
+    @property
+    def events(self) -> StateEventLog:
+        from leasectl.state.event_log import StateEventLog
+
+        return StateEventLog(self._state)
+
+    @property
+    def members(self) -> Members:
+        raise NotImplementedError
+
+    @property
+    def notes(self) -> LocalNotes:
+        from leasectl.engines.local.notes import LocalNotes
+
+        return LocalNotes(self._state, self._store())
+
+    @property
+    def values(self) -> LocalValues:
+        from leasectl.engines.local.values import LocalValues
+
+        return LocalValues(self._state, self._store(), clock=self._clock)
+
+    def _store(self) -> LocalStore:
+        return LocalStore(self._state, lost=self._lost, clock=self._clock)
