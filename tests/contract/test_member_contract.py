@@ -35,6 +35,12 @@ TTL = 10.0
 GRACE = 30.0
 
 
+@pytest.fixture
+def world(with_members: World) -> World:
+    """One that keeps memberships."""
+    return with_members
+
+
 def to_add(pool_type: str) -> Decide:
     return lambda member, pools: add(member, pool_type, pools)
 

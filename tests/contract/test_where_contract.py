@@ -16,6 +16,12 @@ NOT_EU: Where = (("region", "eu", False),)
 BIG_EU: Where = (("region", "eu", True), ("size", "big", True))
 
 
+@pytest.fixture
+def world(with_members: World) -> World:
+    """One that keeps memberships."""
+    return with_members
+
+
 def is_in(world: World, region: str, *names: str, size: str = "small") -> None:
     properties = (("region", region), ("size", size))
     world.members.update(names, lambda member, _: member._replace(properties=properties))
