@@ -29,6 +29,9 @@ key                                     stands for                              
 ``rank/<type>/<rank>/<id>``             the priority that a ticket counts with       always
 ``note/<type>/<id>/<name>``             what others have said of a claim             as the claim
 ``value/<key>``                         what is kept beside pools                    if for a time
+``member/<name>``                       what is so of a name beside that             no
+``property/<type>/<name>``              what that resource is                        no
+``bound/<type>/<name>``                 it has no new holder, or is to go            no
 ======================================= ============================================ ============
 
 A fence is 128 times the revision of the claim plus the resource's index in it; etcd's revision is
@@ -198,6 +201,24 @@ class Keys:
 
     def note(self, pool_type: str, etcd_lease_id: int, name: str) -> str:
         return f"{self.notes_of(pool_type, etcd_lease_id)}{name}"
+
+    def members(self) -> str:
+        return f"{self.prefix}member/"
+
+    def member(self, name: str) -> str:
+        return f"{self.members()}{name}"
+
+    def properties(self, pool_type: str) -> str:
+        return f"{self.prefix}property/{pool_type}/"
+
+    def property(self, pool_type: str, name: str) -> str:
+        return f"{self.properties(pool_type)}{name}"
+
+    def all_bound(self, pool_type: str) -> str:
+        return f"{self.prefix}bound/{pool_type}/"
+
+    def bound(self, pool_type: str, name: str) -> str:
+        return f"{self.all_bound(pool_type)}{name}"
 
     def value(self, key: str) -> str:
         return f"{self.prefix}value/{key}"
