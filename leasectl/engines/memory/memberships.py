@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.membership import (
@@ -12,13 +12,43 @@ from leasectl.engines.membership import (
     after_lifetime,
     after_release,
 )
+from leasectl.engines.memory.events import MemoryEvents
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Process
-from leasectl.system.clock import earliest
+from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import is_dead
 
-if TYPE_CHECKING:
-    from leasectl.engines.memory.store import MemoryStore
+
+class Stocks(Protocol):
+    """What memberships need of the store whose names they are of.
+
+    Attributes:
+        clock: Where times come from.
+        events: What happened.
+        pools: By type.
+    """
+
+    clock: Clock
+    events: MemoryEvents
+    pools: dict[str, StockedPool]
+
+    def names(self) -> list[str]:
+        """All names in all pools."""
+
+    def stock_of(self, name: str) -> Stock | None:
+        """The resource of a name; None for one in no pool."""
+
+    def put_in(self, pool: StockedPool, name: str, stock: Stock | None = None) -> Stock:
+        """Put a resource into a pool, which nobody is told of yet."""
+
+    def take_out(self, stock: Stock) -> None:
+        """Take a resource out of its pool."""
+
+    def offer(self, stock: Stock) -> None:
+        """Have a resource be had, if it may be."""
+
+    def lose_if_over(self, stock: Stock) -> None:
+        """Free a resource if the time of its claim is over."""
 
 
 class _End(NamedTuple):
@@ -38,7 +68,7 @@ class Memberships:
         belonging: Patterns and the default pool; the types in it are those of the last look.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: Stocks) -> None:
         self.belonging = Pools(frozenset())
         self._store = store
         self._facts: dict[str, Member] = {}  # without pool and holder, which the stock tells
