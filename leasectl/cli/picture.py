@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from leasectl.cli.table import BOLD, FAINT, GREEN, YELLOW, Colour, painted
 from leasectl.cli.terminal import output_width, shows_colour
-from leasectl.cli.time_axis import Mark, room_for_marks, time_marks
+from leasectl.cli.time_axis import Tick, room_for_ticks, time_ticks
 from leasectl.pools.series import PictureRow, Series, series_of
 from leasectl.text.durations import format_seconds
 from leasectl.text.printable import printable
@@ -46,14 +46,14 @@ class Charset(NamedTuple):
         side: Left of the bars.
         corner: Below that.
         axis: Below the bars.
-        mark: The same, where the axis has a mark.
+        tick: The same, where the axis has a tick.
     """
 
     bars: str
     side: str
     corner: str
     axis: str
-    mark: str
+    tick: str
 
 
 BLOCKS = Charset("▁▂▃▄▅▆▇█", "│", "└", "─", "┬")
@@ -177,13 +177,13 @@ class _Frame(NamedTuple):
             label = _short(chart.top) if level == self.height - 1 else "0" if level == 0 else ""
             bars = "".join(self._cell(value, chart.top, level) for value in chart.values)
             yield ((f"{label:>{_LABEL}}{self.charset.side}", None), (bars, chart.colour))
-        marks = time_marks(
+        ticks = time_ticks(
             series.since,
             series.until,
-            at_most=room_for_marks(self.bars),
+            at_most=room_for_ticks(self.bars),
             elapsed=self.elapsed,
         )
-        yield from self._axis([(self._column(mark, series), mark.label) for mark in marks])
+        yield from self._axis([(self._column(tick, series), tick.label) for tick in ticks])
 
     def _cell(self, value: float, top: int, level: int) -> str:
         """What a column shows at one height."""
@@ -192,15 +192,15 @@ class _Frame(NamedTuple):
         here = min(steps, math.ceil(share * self.height * steps - 1e-9) - level * steps)
         return self.charset.bars[here - 1] if here > 0 else " "
 
-    def _column(self, mark: Mark, series: Series) -> int:
-        return round(mark.at_seconds / series.step_seconds) if series.step_seconds else 0
+    def _column(self, tick: Tick, series: Series) -> int:
+        return round(tick.at_seconds / series.step_seconds) if series.step_seconds else 0
 
-    def _axis(self, marks: Sequence[tuple[int, str]]) -> Iterator[Line]:
+    def _axis(self, ticks: Sequence[tuple[int, str]]) -> Iterator[Line]:
         axis, labels = [self.charset.axis] * self.bars, ""
-        for column, label in marks:
+        for column, label in ticks:
             begins = column - len(labels)
             if column + len(label) <= self.bars and (begins > 0 or not column):
-                axis[column] = self.charset.mark
+                axis[column] = self.charset.tick
                 labels += " " * begins + label
         yield ((" " * _LABEL + self.charset.corner + "".join(axis), None),)
         if labels:

@@ -23,7 +23,7 @@ import click
 from leasectl.cli.command import OUTPUT, option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.picture import Chart, charts_of
-from leasectl.cli.time_axis import time_marks
+from leasectl.cli.time_axis import time_ticks
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.pools.series import PictureRow, Series, series_of
 from leasectl.text.printable import printable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".svg", ".png")
 _STEPS_ALONE, _STEPS_BESIDE = 480, 240
-_MARKS_ALONE, _MARKS_BESIDE = 12, 6
+_TICKS_ALONE, _TICKS_BESIDE = 12, 6
 _COLOURS = ("#2a9d55", "#d08a00", "#2f6fb5")
 _LONGEST_TITLE = 70
 _DOTS_PER_INCH = 120
@@ -176,7 +176,7 @@ def _figure(rows: Sequence[PictureRow], title: str, *, elapsed: bool, same_scale
         places = axes[:, 0] if alone else axes[n]
         for place, chart, colour in zip(places, charts_of(series), _COLOURS):
             _draw(place, chart, series, colour)
-            _mark_time(place, series, _MARKS_ALONE if alone else _MARKS_BESIDE, elapsed=elapsed)
+            _label_time(place, series, _TICKS_ALONE if alone else _TICKS_BESIDE, elapsed=elapsed)
         if not alone:
             places[0].set_title(
                 printable(row.title, longest=_LONGEST_TITLE), loc="left", fontweight="bold"
@@ -194,6 +194,6 @@ def _draw(place: Any, chart: Chart, series: Series, colour: str) -> None:
     place.spines[["top", "right"]].set_visible(False)
 
 
-def _mark_time(place: Any, series: Series, at_most: int, *, elapsed: bool) -> None:
-    marks = time_marks(series.since, series.until, at_most=at_most, elapsed=elapsed)
-    place.set_xticks([mark.at_seconds for mark in marks], [mark.label for mark in marks])
+def _label_time(place: Any, series: Series, at_most: int, *, elapsed: bool) -> None:
+    ticks = time_ticks(series.since, series.until, at_most=at_most, elapsed=elapsed)
+    place.set_xticks([tick.at_seconds for tick in ticks], [tick.label for tick in ticks])

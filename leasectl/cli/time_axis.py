@@ -1,4 +1,4 @@
-"""Where the marks of a time axis stand, and what is written at each."""
+"""Where the ticks of a time axis stand, and what is written at each."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _STEPS = (
 _WIDEST = 7  # cells of a label, with a space
 
 
-class Mark(NamedTuple):
-    """A mark: how far from the beginning it is, in seconds, and what it says."""
+class Tick(NamedTuple):
+    """A tick: how far from the beginning it is, in seconds, and what it says."""
 
     at_seconds: float
     label: str
 
 
-def time_marks(since: float, until: float, *, at_most: int, elapsed: bool) -> tuple[Mark, ...]:
-    """Where marks stand: at full minutes, hours or days, whatever leaves few enough of them.
+def time_ticks(since: float, until: float, *, at_most: int, elapsed: bool) -> tuple[Tick, ...]:
+    """Where ticks stand: at full minutes, hours or days, whatever leaves few enough of them.
 
     Args:
         since: When the axis begins, wall clock, seconds since the epoch.
         until: When it ends.
-        at_most: How many marks there is room for.
+        at_most: How many ticks there is room for.
         elapsed: Count from the beginning, instead of the time of day in UTC.
     """
     span = until - since
@@ -41,12 +41,12 @@ def time_marks(since: float, until: float, *, at_most: int, elapsed: bool) -> tu
         return ()
     times = [offset + n * step for n in range(1 + math.floor((span - offset) / step))]
     if elapsed:
-        return tuple(Mark(each, format_duration(each) if each else "0") for each in times)
-    return tuple(Mark(each, _written(since + each, step)) for each in times if each >= 0)
+        return tuple(Tick(each, format_duration(each) if each else "0") for each in times)
+    return tuple(Tick(each, _written(since + each, step)) for each in times if each >= 0)
 
 
-def room_for_marks(width: int) -> int:
-    """How many marks an axis of some cells has room for."""
+def room_for_ticks(width: int) -> int:
+    """How many ticks an axis of some cells has room for."""
     return max(1, width // _WIDEST)
 
 

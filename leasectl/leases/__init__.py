@@ -9,6 +9,7 @@ What becomes of it: `release` (on a server `release_remote`; of what others hold
 `delay` has the keeper do that later, `renew` (by threads: `renewal_threads`), `reacquire` takes the
 same again. `targets` finds the handles that a path, names or `scope_test`'s list mean; `adoption`
 makes one for names that none here holds. What nobody does any more: `recovery` gives back what the
-dead hold, `losses` records what went away by itself. Where a backend has no pools that could tell
+dead hold, `losses` records what went away by itself. How somebody else asks a holder to
+give a lease back, and is answered, is `marks`. Where a backend has no pools that could tell
 what happened, `record_events` does.
 """

@@ -14,7 +14,7 @@ from leasectl.cli.picture import (
     look_of_pictures,
     picture,
 )
-from leasectl.cli.time_axis import time_marks
+from leasectl.cli.time_axis import time_ticks
 from leasectl.pools.series import PictureRow
 from leasectl.pools.statistics import Window
 from leasectl.pools.timeline import Timeline, timelines
@@ -130,10 +130,10 @@ def test_of_no_time_at_all_there_is_a_picture() -> None:
 
 
 def labels(since: float, until: float, at_most: int = 5, *, elapsed: bool = False) -> list[str]:
-    marks = time_marks(since, until, at_most=at_most, elapsed=elapsed)
-    assert all(0 <= mark.at_seconds <= until - since for mark in marks)
-    assert len(marks) <= at_most + 1
-    return [mark.label for mark in marks]
+    ticks = time_ticks(since, until, at_most=at_most, elapsed=elapsed)
+    assert all(0 <= mark.at_seconds <= until - since for mark in ticks)
+    assert len(ticks) <= at_most + 1
+    return [mark.label for mark in ticks]
 
 
 def test_marks_of_time_are_round() -> None:
