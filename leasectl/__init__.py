@@ -7,8 +7,9 @@ in a file, one in etcd. Records of who holds what are in `state`, servers are re
 machine by `system`; `text` has the words. What fails is one of `errors`, what is passed around a
 fact of `model`.
 
-Three more use the verbs: the `keeper`, the one background process of a state directory; the
-`server`, which speaks the lease proxy's protocol; and `doctor`, who looks whether all is well.
+More use the verbs: the `keeper`, the one background process of a state directory; the `server`,
+which speaks the lease proxy's protocol; `once`, where one does what the others use; and `doctor`,
+who looks whether all is well.
 `shell` is what Bash scripts source, `pyz` all of it in one file. Each folder tells its own story in
 its ``__init__.py``.
 """

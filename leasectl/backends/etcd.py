@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Callable
 
-from leasectl.backends.contract import Backend, ClaimWatch, Opening
+from leasectl.backends.contract import Backend, Opening
 from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
@@ -15,6 +15,7 @@ from leasectl.system import signals
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.backends.servers import ClaimWatch
     from leasectl.state.directory import State
     from leasectl.state.event import Kept
 

@@ -15,13 +15,8 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import (
-        Backend,
-        ClaimWatch,
-        Opener,
-        PoolServer,
-        StatusServer,
-    )
+    from leasectl.backends.contract import Backend, Opener
+    from leasectl.backends.servers import ClaimWatch, PoolServer, StatusServer
     from leasectl.engines.contract import LostListener
     from leasectl.model import Handle
 

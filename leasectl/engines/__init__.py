@@ -9,6 +9,10 @@ first is `ranking`, and how fast grants may come `pacing`. `pool_admin` is what 
 pools, as `facts`, and `event_log` tells what happened in them (`event_words`). What can't be done
 is refused by all in the same words (`refusals`).
 
+Beside leases a store has other `sides`: `members` keeps in which pool each name is, as the pure
+functions of `membership` say, which `matching` compares with what a request wants; `notes` are left
+at claims for their holders and by them; `values` are kept under keys, guarded by a claim.
+
 - `local`: jobs of one machine; tables in the state directory, in one transaction with the records.
 - `etcd`: jobs of many machines; claims end with etcd's own leases.
 - `memory`: within one process, for simulations and for tests; by a clock of theirs.

@@ -23,7 +23,7 @@ from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 
 if TYPE_CHECKING:
-    from leasectl.backends.contract import ClaimWatch
+    from leasectl.backends.servers import ClaimWatch
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
 # How long a lock is waited for at a time: the command, its signals and its deadline need looking

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import signal
+import time
 from typing import Callable, NoReturn
 
+from leasectl.system.poll import sleep
 from leasectl.system.signals import SignalDescriptor
 
 _PR_SET_PDEATHSIG = 1
@@ -39,11 +40,10 @@ def watch_over(
         _begin(become, failure)
     os.close(failure)
     pidfd = os.pidfd_open(pid)
-    poll = select.poll()
-    for fd in (life, pidfd, signals.fd):
-        poll.register(fd, select.POLLIN)
     while True:
-        ready = {fd for fd, _ in poll.poll()}
+        ready = sleep(
+            wake_fds=(life, pidfd, signals.fd), interrupts=(), until=None, now=time.monotonic
+        )
         if life in ready:
             _kill_all()
             os._exit(0)  # nobody asks how

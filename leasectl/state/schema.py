@@ -99,9 +99,9 @@ CREATE TABLE handle (
   priority INTEGER NOT NULL DEFAULT 0,
   queued_at REAL,                  -- CLOCK_BOOTTIME; NULL of who was queued by an older version
   granted_at REAL,                 -- likewise
+  release_between TEXT,            -- two times in seconds, with a comma; NULL where it is fixed
   where_properties TEXT NOT NULL DEFAULT '',  -- JSON; '' where nothing is asked of a resource
-  on_reclaim TEXT NOT NULL DEFAULT 'keep',    -- what it answers when asked to give back
-  release_between TEXT             -- two times in seconds, with a comma; NULL where it is fixed
+  on_reclaim TEXT NOT NULL DEFAULT 'keep'     -- what it answers when asked to give back
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';

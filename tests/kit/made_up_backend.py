@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Callable
 
 from leasectl.backends import kinds
-from leasectl.backends.contract import ClaimWatch, Opening
+from leasectl.backends.contract import Opening
 from leasectl.backends.kinds import Kind, no_backend
 from leasectl.backends.pool.backend import PoolBackend
+from leasectl.backends.servers import ClaimWatch
 from leasectl.doctor.findings import OK, Check, Finding
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools

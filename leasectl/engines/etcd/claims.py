@@ -14,28 +14,19 @@ from typing import NamedTuple
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.claim_ends import Along, ClaimEnds
+from leasectl.engines.etcd.claim_making import making
 from leasectl.engines.etcd.early_ends import EarlyEnds
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
-    Json,
     KeyValue,
-    count,
-    created_at,
-    delete,
-    end_of,
-    put,
     read,
     read_all,
-    revision_in,
-    unchanged,
-    unwritten_since,
 )
-from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in, name_in, number_in
+from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import ClaimView, QueueView, claim_reads, parse_claim_view
-from leasectl.engines.etcd.rank import none_better_since
-from leasectl.engines.etcd.records import Claim, Free, encode_claim, parse_claim
+from leasectl.engines.etcd.records import Claim, Free, parse_claim
 from leasectl.model import ReleasedBy, Ticket
 from leasectl.system.clock import Clock, earliest
 
@@ -136,41 +127,17 @@ class EtcdClaims:
         Raises:
             EtcdLeaseGone: The etcd lease has run out.
         """
-        assert view.pool is not None
-        keys, claimant, grants = self._keys, ticket.claimant, view.grants
-        pool_type = claimant.request.type
-        number = 1 if grants is None else 1 + int(number_in(grants))
-        claim = self._claim_of(ticket, etcd_lease_id, number, chosen)
-        claim_id = ClaimId(pool_type, etcd_lease_id)
-        held = keys.held(*claim_id)
-        attached = 0 if claimant.request.ttl_seconds is None else etcd_lease_id
-        guards = [
-            created_at(keys.ticket(*claim_id), ticket.number),
-            unchanged(keys.pool(pool_type), view.pool.mod_revision),
-            unchanged(keys.settings(pool_type), revision_in(view.settings)),
-            unchanged(keys.grants(pool_type), revision_in(grants)),
-            *none_better_since(keys, pool_type, ticket.number, view.priority, view.revision),
-            *self._none_freed(view),
-            *(unchanged(free.key, free.mod_revision) for free in chosen),
-        ]
-        then = [
-            delete(keys.ticket(*claim_id)),
-            delete(keys.waiting(claimant.claim_key, etcd_lease_id)),
-            delete(keys.queued(*claim_id)),
-            put(keys.grants(pool_type), str(number)),
-            put(held, encode_claim(claim)),
-            put(keys.alive(*claim_id), "", etcd_lease_id=attached),
-            put(keys.renewed(*claim_id), str(renewed)),
-            put(keys.owned(claimant.claim_key, etcd_lease_id), pool_type),
-        ]
-        if view.rank is not None:
-            then.append(delete(view.rank.key))
-        if level is not None:
-            then.append(put(keys.pace(pool_type), str(level)))
-            then.append(count(keys.tickets(pool_type)))
-        for index, free in enumerate(chosen):
-            then.append(delete(free.key))
-            then.append(put(keys.resource(pool_type, free.name), str(index)))
+        claim, held, guards, then = making(
+            self._keys,
+            ticket,
+            etcd_lease_id,
+            renewed,
+            view,
+            chosen,
+            now=self._clock.wall(),
+            level=level,
+        )
+        pool_type = ticket.claimant.request.type
         event = event_facts.granted(ticket, claim, waited=waited)
         outcome = self._events.commit(guards, then, [read(held)], events=[event])
         waiting = 0
@@ -184,14 +151,6 @@ class EtcdClaims:
             made = parse_claim(found.first)  # by an earlier try, whose answer was lost
         self._made.update((name, (pool_type, made)) for name in made.names)
         return Made(made, waiting)
-
-    def _none_freed(self, view: QueueView) -> list[Json]:
-        """Guard: nothing is free by now for those who are better and only wait for that."""
-        if not (view.others and view.is_paced):
-            return []
-        assert view.pool is not None
-        frees = self._keys.frees(name_in(view.pool))
-        return [unwritten_since(frees, end_of(frees), view.revision)]
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy
@@ -341,27 +300,3 @@ class EtcdClaims:
 
     def _look(self, claim_id: ClaimId) -> ClaimView:
         return parse_claim_view(self._gateway.read(*claim_reads(self._keys, claim_id)).answers)
-
-    def _claim_of(
-        self, ticket: Ticket, etcd_lease_id: int, grant: int, chosen: Sequence[Free]
-    ) -> Claim:
-        claimant = ticket.claimant
-        identity = claimant.holder_identity
-        return Claim(
-            etcd_lease_id=etcd_lease_id,
-            claim_key=self._keys.with_state_id(claimant.claim_key),
-            holder_identity=identity,
-            names=tuple(free.name for free in chosen),
-            indices=tuple(range(len(chosen))),
-            transitions=tuple(
-                free.transitions + (free.last_holder not in (None, identity)) for free in chosen
-            ),
-            revision=0,
-            ticket=ticket.number,
-            grant=grant,
-            acquire_time=self._clock.wall(),
-            lease_duration_seconds=claimant.request.ttl_seconds,
-            labels=claimant.request.labels,
-            holder_pid=claimant.holder_pid,
-            release_after_seconds=claimant.request.release_after_seconds,
-        )

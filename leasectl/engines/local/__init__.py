@@ -11,5 +11,6 @@ claims and gives fences. What was ended by force is kept by `early_ends` while i
 it; of a ticket that got nothing tells `giving_up`. The `witness`, for which the keeper looks, finds
 those who don't come when they could: they are `absent`, and others pass. How things stand is told
 by `standing`; `pools` makes, changes and shows pools, and before that takes away what is `over`.
-`audit` finds what these tables and the records of handles say against each other, for `doctor`.
+Beside leases it has other `sides`: `notes` at claims, and `values` under keys. `audit` finds what
+these tables and the records of handles say against each other, for `doctor`.
 """

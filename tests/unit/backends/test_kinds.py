@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends import dry_run, etcd, local
-from leasectl.backends.contract import Opener, PoolServer, StatusServer
+from leasectl.backends.contract import Opener
 from leasectl.backends.kinds import (
     KINDS,
     Kind,
@@ -20,6 +20,7 @@ from leasectl.backends.kinds import (
 from leasectl.backends.opening import check_url, open_probe, open_renewals
 from leasectl.backends.proxy import opening as proxy_opening
 from leasectl.backends.proxy import status as proxy_status
+from leasectl.backends.servers import PoolServer, StatusServer
 from leasectl.doctor import etcd as examination_of_etcd
 from leasectl.doctor import lease_proxy as examination_of_proxy
 from leasectl.doctor.examination import Examiner

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends import kinds
-from leasectl.backends.contract import Opener, Patience, PoolServer
+from leasectl.backends.contract import Opener, Patience
 from leasectl.backends.kinds import claim_key_of, kind_of, no_pools
 from leasectl.backends.opening import open_probe, open_renewals
+from leasectl.backends.servers import PoolServer
 from leasectl.doctor.examination import Examiner
 from leasectl.http.settings import Settings
 from leasectl.leases.acquire import acquire

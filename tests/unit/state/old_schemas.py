@@ -344,9 +344,65 @@ CREATE TABLE ended (
 """
 )
 
+_LAST_OF_7 = "  lost_reason TEXT NOT NULL DEFAULT ''\n"
+SCHEMA_8 = (
+    SCHEMA_7.replace(
+        _LAST_OF_7,
+        _LAST_OF_7[:-1]
+        + """,
+  priority INTEGER NOT NULL DEFAULT 0,
+  queued_at REAL,
+  granted_at REAL,
+  release_between TEXT
+""",
+    )
+    + """
+CREATE TABLE pool_setting (
+  type TEXT PRIMARY KEY,
+  pace_seconds REAL NOT NULL,
+  burst INTEGER NOT NULL,
+  aging_seconds REAL NOT NULL,
+  paid_until REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE ranked_ticket (
+  type TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  owner TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  queued_at REAL NOT NULL,
+  PRIMARY KEY (type, number)
+) WITHOUT ROWID;
+CREATE INDEX ranked_ticket_order ON ranked_ticket (type, priority, queued_at, number);
+CREATE TABLE event (
+  number INTEGER PRIMARY KEY,
+  time REAL NOT NULL,
+  kind TEXT NOT NULL,
+  backend TEXT NOT NULL,
+  type TEXT NOT NULL,
+  names TEXT NOT NULL,
+  fences TEXT NOT NULL,
+  handle TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,
+  holder_identity TEXT NOT NULL,
+  count INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  ticket INTEGER NOT NULL,
+  grant_number INTEGER NOT NULL,
+  wait_seconds REAL,
+  hold_seconds REAL,
+  ended_by TEXT NOT NULL,
+  reason TEXT NOT NULL
+);
+CREATE TABLE follower (
+  pipe TEXT PRIMARY KEY,
+  process TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+)
+
 BY_VERSION = dict(
     enumerate(
-        (SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5, SCHEMA_6, SCHEMA_7),
+        (SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5, SCHEMA_6, SCHEMA_7, SCHEMA_8),
         1,
     )
 )

@@ -1,0 +1,76 @@
+"""What the rows of kinds name beside what opens a backend: modules that ask a server for more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Callable, Protocol
+
+from leasectl.http.settings import Settings
+from leasectl.system.clock import Clock
+
+
+class ClaimWatch(Protocol):
+    """Tells a holder at once that somebody else has changed what it holds.
+
+    Attributes:
+        fd: Readable when that may be so.
+    """
+
+    @property
+    def fd(self) -> int: ...
+
+    def take(self) -> str:
+        """Get ready for the next; returns who has taken something by force and why, if that."""
+
+    def close(self) -> None:
+        """Watch no longer."""
+
+
+class PoolServer(Protocol):
+    """The module that a kind's row names for what its server is asked beside a `Backend`."""
+
+    def open_renewals(
+        self, url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
+    ) -> Callable[[str], tuple[str, ...]]:
+        """Open what renews in a thread of its own; as `opening.open_renewals`."""
+
+    def open_claim_watch(
+        self,
+        url: str,
+        *,
+        state_id: str,
+        settings: Settings,
+        claim_key: str,
+        fence: int,
+        clock: Clock,
+    ) -> ClaimWatch | None:
+        """Open what tells a holder of changes; as `opening.open_claim_watch`."""
+
+    def open_probe(
+        self, url: str, settings: Settings, *, clock: Clock
+    ) -> Callable[[], None] | None:
+        """Open what finds out whether the server works; as `opening.open_probe`."""
+
+    def pool_types(
+        self, url: str, settings: Settings, *, seconds: float, clock: Clock
+    ) -> Sequence[str]:
+        """The types of its pools, for a shell that completes them.
+
+        Args:
+            url: Of the server.
+            settings: How to talk to it.
+            seconds: How long that may take.
+            clock: Where times come from.
+
+        Raises:
+            LeaseError: They can't be had in that time.
+        """
+
+
+class StatusServer(Protocol):
+    """The module that a kind's row names for what its server tells of the pools behind it."""
+
+    def ask_status(
+        self, url: str, settings: Settings, *, pool_type: str | None, clock: Clock
+    ) -> object:
+        """Ask for pools as they are; as `opening.ask_status`."""
