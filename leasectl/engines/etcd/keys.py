@@ -31,7 +31,11 @@ key                                     stands for                              
 ``value/<key>``                         what is kept beside pools                    if for a time
 ``member/<name>``                       what is so of a name beside that             no
 ``property/<type>/<name>``              what that resource is                        no
-``bound/<type>/<name>``                 it has no new holder, or is to go            no
+``bound/<type>/<name>``                 what a release of it has to heed             no
+``life/<type>/<name>``                  it is in its pool for as long as that        if for a time
+``grace/<type>/<name>/begun``           it was held back from all                    no
+``grace/<type>/<name>/kept``            it still is                                  always
+``belonging``                           where names belong, and the default pool     no
 ======================================= ============================================ ============
 
 A fence is 128 times the revision of the claim plus the resource's index in it; etcd's revision is
@@ -219,6 +223,24 @@ class Keys:
 
     def bound(self, pool_type: str, name: str) -> str:
         return f"{self.all_bound(pool_type)}{name}"
+
+    def life(self, pool_type: str, name: str) -> str:
+        return f"{self.prefix}life/{pool_type}/{name}"
+
+    def graces(self, pool_type: str) -> str:
+        return f"{self.prefix}grace/{pool_type}/"
+
+    def grace(self, pool_type: str, name: str) -> str:
+        return f"{self.graces(pool_type)}{name}/"
+
+    def grace_begun(self, pool_type: str, name: str) -> str:
+        return f"{self.grace(pool_type, name)}begun"
+
+    def grace_kept(self, pool_type: str, name: str) -> str:
+        return f"{self.grace(pool_type, name)}kept"
+
+    def belonging(self) -> str:
+        return f"{self.prefix}belonging"
 
     def value(self, key: str) -> str:
         return f"{self.prefix}value/{key}"

@@ -107,6 +107,7 @@ class Free(NamedTuple):
     Args:
         last_holder: Its last holder's identity; None when there was none.
         transitions: How often it went from one holder to another.
+        has_life: It is in its pool only as long as its ``life/`` is there.
     """
 
     key: str
@@ -114,6 +115,7 @@ class Free(NamedTuple):
     name: str
     last_holder: str | None
     transitions: int
+    has_life: bool = False
 
 
 def fence(revision: int, index: int) -> int:
@@ -140,9 +142,12 @@ def check_count(request: Request) -> None:
         )
 
 
-def encode_free(last_holder: str | None, transitions: int) -> str:
+def encode_free(last_holder: str | None, transitions: int, *, has_life: bool = False) -> str:
     """Write who had a free resource last; `parse_free` reads it back."""
-    return json.dumps({"last_holder": last_holder, "transitions": transitions})
+    record: dict[str, Any] = {"last_holder": last_holder, "transitions": transitions}
+    if has_life:
+        record["has_life"] = True
+    return json.dumps(record)
 
 
 def parse_free(kv: KeyValue) -> Free:
@@ -156,6 +161,7 @@ def parse_free(kv: KeyValue) -> Free:
             name_in(kv),
             None if last is None else str(last),
             int(record["transitions"]),
+            bool(record.get("has_life")),
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error
