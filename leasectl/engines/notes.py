@@ -48,6 +48,23 @@ class NoteChange(NamedTuple):
     after: str | None
 
 
+class NoteWatch(Protocol):
+    """Tells that something else may be noted in a pool, or that a claim with a note has ended.
+
+    Attributes:
+        fd: Readable when that may be so.
+    """
+
+    @property
+    def fd(self) -> int: ...
+
+    def clear(self) -> object:
+        """Get ready for the next; whoever calls this has to look again afterwards."""
+
+    def close(self) -> None:
+        """Watch no longer."""
+
+
 class Notes(Protocol):
     """The notes at an engine's claims; whoever ends a claim ends its notes."""
 
@@ -78,3 +95,6 @@ class Notes(Protocol):
         Returns:
             The names freed.
         """
+
+    def watch(self, pool_type: str) -> NoteWatch:
+        """Be told of changes in a pool, from now on; whoever calls this looks once more then."""

@@ -9,6 +9,7 @@ import pytest
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.errors import NotFound
 from leasectl.model import Lease, Request
+from leasectl.system.poll import is_readable
 from tests.contract.world import Client, World
 from tests.kit.support import eventually
 
@@ -117,6 +118,26 @@ def test_what_is_freed_so_goes_to_who_waits(world: World) -> None:
     note(world, lease, "ready")
     world.notes.free([Note("T", lease.name, lease.fence, "ready")], by="command")
     assert [each.name for each in waiting.result()] == [lease.name]
+
+
+def test_who_watches_is_woken_by_a_note_its_change_and_the_end_of_its_claim(world: World) -> None:
+    client, lease = holding(world)
+    watch = world.notes.watch("T")
+    try:
+        for step in (
+            lambda: note(world, lease, "marked"),
+            lambda: note(world, lease, "ready", before="marked"),
+            lambda: note(world, lease, None, before="ready"),
+            lambda: note(world, lease, "again"),
+            client.free,
+        ):
+            watch.clear()
+            seen = world.notes.of_pool("T")
+            assert step()
+            assert is_readable(watch.fd, 10)
+            assert world.notes.of_pool("T") != seen
+    finally:
+        watch.close()
 
 
 def test_of_no_pool_is_an_error(world: World) -> None:

@@ -169,9 +169,10 @@ class EtcdEventLog:
         return Volume(unpacked.count + packed, size)
 
     def watch(self) -> EventWatch:
-        from leasectl.engines.etcd.waiting.event_watch import EtcdEventWatch
+        from leasectl.engines.etcd.waiting.change_watch import EtcdChangeWatch
+        from leasectl.engines.etcd.waiting.targets import Watched
 
-        return EtcdEventWatch(self._gateway, self._keys)
+        return EtcdChangeWatch(self._gateway, Watched(self._keys.events(), puts=True))
 
     def _list(self) -> _Listed:
         outcome = self._gateway.read(

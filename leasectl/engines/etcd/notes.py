@@ -27,7 +27,7 @@ from leasectl.engines.etcd.key_values import etcd_lease_id_in, safe_text
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
-from leasectl.engines.notes import Note, NoteChange
+from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 
 
@@ -92,6 +92,13 @@ class EtcdNotes:
                 if not set(self._noted_so(pool_type, wanted)).intersection(found):
                     break
         return tuple(note.name for note in notes if note.name in freed)
+
+    def watch(self, pool_type: str) -> NoteWatch:
+        from leasectl.engines.etcd.waiting.change_watch import EtcdChangeWatch
+        from leasectl.engines.etcd.waiting.targets import Watched
+
+        watched = Watched(self._keys.notes(pool_type), puts=True, deletes=True)
+        return EtcdChangeWatch(self._gateway, watched)
 
     def _free(
         self, claim: FoundClaim, found: dict[str, _Noted], claim_id: ClaimId, by: ReleasedBy

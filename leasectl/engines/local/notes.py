@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
-from leasectl.engines.notes import Note, NoteChange
+from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 from leasectl.state.directory import State
 
@@ -48,7 +48,9 @@ class LocalNotes:
 
     def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
         with self._state.transaction():
-            return tuple(map(self._change, changes))
+            done = tuple(map(self._change, changes))
+            self._wake_watches()
+            return done
 
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
         with self._state.transaction():
@@ -58,6 +60,16 @@ class LocalNotes:
                 if claim_key is not None:
                     freed += self._store.free(claim_key, [note.name], by=by)
             return tuple(freed)
+
+    def watch(self, pool_type: str) -> NoteWatch:
+        from leasectl.state.event_log import StateEventWatch
+
+        return StateEventWatch(self._state)
+
+    def _wake_watches(self) -> None:
+        """Whoever follows what happens here hears of notes as well; ends of claims are events."""
+        for (pipe,) in self._state.query("SELECT pipe FROM follower"):
+            self._state.wake(self._state.waiter_pipe(pipe))
 
     def _change(self, change: NoteChange) -> bool:
         if self._claim_key(change.type, change.name, change.fence, change.before) is None:

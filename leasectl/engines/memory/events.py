@@ -48,6 +48,11 @@ class MemoryEvents:
         self._watches.append(watch)
         return watch
 
+    def wake(self) -> None:
+        """Have all look who watch."""
+        for watch in self._watches:
+            watch.wakeup.set()
+
     # What is written
 
     def queued(self, pool: StockedPool, place: Place) -> None:
@@ -130,8 +135,7 @@ class MemoryEvents:
             more["count"], more["priority"] = claimant.request.count, claimant.request.priority
         wall = self._clock.wall()
         self._events.append(Event(len(self._events) + 1, wall, kind, pool_type, **more))  # type: ignore[arg-type]
-        for watch in self._watches:
-            watch.wakeup.set()
+        self.wake()
 
 
 class MemoryEventWatch:

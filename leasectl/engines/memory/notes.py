@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leasectl.engines.memory.events import MemoryEventWatch
 from leasectl.engines.memory.stock import Stock
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.notes import Note, NoteChange
@@ -32,7 +33,9 @@ class MemoryNotes:
 
     def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
         with self._store.lock:
-            return tuple(map(self._change, changes))
+            done = tuple(map(self._change, changes))
+            self._store.events.wake()
+            return done
 
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
         with self._store.lock:
@@ -40,6 +43,9 @@ class MemoryNotes:
             freed = [stock for stock in found if stock is not None]
             self._store.free(freed, by)
             return tuple(stock.name for stock in freed)
+
+    def watch(self, pool_type: str) -> MemoryEventWatch:
+        return self._store.events.watch()
 
     def _change(self, change: NoteChange) -> bool:
         stock = self._claimed(change.name, change.fence, change.before)

@@ -7,7 +7,7 @@ member. Whether that one still can be believed, who is silent, is for the answer
 and for `lag` to see; if not, both threads leave it for the next.
 
 Others have an `own_watch`: a holder, to hear of it at once when its claim is taken away, by a
-`claim_watch`, and who follows events, by an `event_watch`.
+`claim_watch`, and who follows events or notes, by a `change_watch`.
 
 What comes of it is only a hint: whoever is woken looks for himself.
 """

@@ -1,4 +1,4 @@
-"""Who follows events is woken when there may be more.
+"""Who follows events, or what is noted in a pool, is woken when there may be more.
 
 Only a hint, as every watch is: whoever is woken reads, by the numbers of events. A member that
 hangs doesn't say so; therefore it is asked to say something now and then, and left if it doesn't.
@@ -10,7 +10,6 @@ import contextlib
 
 from leasectl.engines.etcd.event_records import last_number_at
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.waiting.own_watch import OwnWatch
 from leasectl.engines.etcd.waiting.targets import Watched
 from leasectl.errors import LeaseError
@@ -19,23 +18,23 @@ from leasectl.errors import LeaseError
 _LONGEST_SILENCE_SECONDS = 900.0
 
 
-class EtcdEventWatch:
-    """As `EventWatch`; its thread ends soon after it is closed.
+class EtcdChangeWatch:
+    """As `EventWatch`, and as `NoteWatch`; its thread ends soon after it is closed.
 
     Args:
         gateway: The cluster.
-        keys: Where things are in it.
+        watched: Changes of what.
 
     Raises:
         LeaseError: It can't be asked where it is.
     """
 
-    def __init__(self, gateway: Gateway, keys: Keys) -> None:
+    def __init__(self, gateway: Gateway, watched: Watched) -> None:
         self._gateway = gateway
         self._seen = gateway.read().revision
         self._watch = OwnWatch(
             gateway,
-            Watched(keys.events(), puts=True),
+            watched,
             self._seen,
             longest_silence_seconds=_LONGEST_SILENCE_SECONDS,
         )
