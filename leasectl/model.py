@@ -40,8 +40,9 @@ HIGHEST_PRIORITY = 100
 Scope = Literal["step", "test"]
 HandleState = Literal["acquiring", "held", "released"]
 # Who or what ended a hold: a command, the delay that was asked for, the death of a guard or waiter,
-# `run` as its command had ended, the end of a ttl, somebody's force, or that the resource is gone.
-ReleasedBy = Literal["command", "delay", "guard", "run", "ttl", "force", "removal"]
+# `run` as its command had ended, the end of a ttl, somebody's force, that the resource is gone, or
+# a reclaim that its holder was ready for.
+ReleasedBy = Literal["command", "delay", "guard", "run", "ttl", "force", "removal", "reclaim"]
 
 
 class Request(NamedTuple):

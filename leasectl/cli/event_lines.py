@@ -31,6 +31,7 @@ _BY = {
     "ttl": "as its ttl was over",
     "force": "by force",
     "removal": "as it was taken out of the pool",
+    "reclaim": "by a reclaim",
 }
 
 

@@ -56,6 +56,19 @@ def test_each_of_several_is_done_or_not_by_itself(world: World) -> None:
     assert world.notes.change([wrong, first, first]) == (False, True, False)
 
 
+def test_many_are_changed_at_once(world: World) -> None:
+    names = [f"T--{number:03}" for number in range(70)]
+    world.pools.create_pool("T", names)
+    leases = [each for _ in range(2) for each in world.client().acquire(Request("T", 35))]
+    marks = [NoteChange("T", each.name, each.fence, None, f"for {each.name}") for each in leases]
+    assert world.notes.change(marks) == (True,) * 70
+    assert noted(world) == [(name, f"for {name}") for name in names]
+    answers = [each._replace(before=each.after, after=None) for each in marks]
+    answers[3] = answers[3]._replace(before="something else")
+    assert world.notes.change(answers) == tuple(each.name != answers[3].name for each in answers)
+    assert noted(world) == [(answers[3].name, f"for {answers[3].name}")]
+
+
 def test_of_many_who_note_at_once_one_does(world: World) -> None:
     _, lease = holding(world)
     done: list[bool] = []

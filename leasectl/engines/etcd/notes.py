@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from leasectl.engines import refusals
 from leasectl.engines.etcd.claim_ends import Along
 from leasectl.engines.etcd.claims import EtcdClaims, FoundClaim
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
+    Found,
+    Json,
     KeyValue,
     delete,
     present,
@@ -30,6 +32,9 @@ from leasectl.engines.etcd.shown import pool_types
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 
+# A transaction may have 128 guards, and as many steps.
+_MOST_AT_ONCE = 32
+
 
 class _Noted(NamedTuple):
     """A resource that is held: by which claim, and where its note is, if it has one."""
@@ -41,6 +46,22 @@ class _Noted(NamedTuple):
     @property
     def text(self) -> str | None:
         return None if self.note is None else safe_text(self.note.value.partition(" ")[2])
+
+
+class _Try(NamedTuple):
+    """One attempt to change a note: what is written where, or None for nothing, and how."""
+
+    key: str
+    after: str | None
+    guards: list[Json]
+    then: Json
+
+    def is_left(self, found: Found) -> bool:
+        """Tell whether what is found is what it has written."""
+        return (found.first and found.first.value) == self.after
+
+
+_Change = tuple[NoteChange, Optional[_Noted]]
 
 
 class EtcdNotes:
@@ -77,7 +98,30 @@ class EtcdNotes:
 
     def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
         held = {pool_type: self._held(pool_type) for pool_type in {c.type for c in changes}}
-        return tuple(self._change(each, held[each.type].get(each.name)) for each in changes)
+        found = [(each, held[each.type].get(each.name)) for each in changes]
+        done: list[bool] = []
+        for start in range(0, len(found), _MOST_AT_ONCE):
+            part = found[start : start + _MOST_AT_ONCE]
+            done += self._change_together(part) or [self._change(*each) for each in part]
+        return tuple(done)
+
+    def _change_together(self, part: Sequence[_Change]) -> list[bool]:
+        """Change some in one step; nothing, if any of them isn't as it has to be.
+
+        Where an answer was lost it is told by what is there which of them were changed.
+        """
+        tries = [self._try(change, held) for change, held in part if _is_so(change, held)]
+        if not len({each.key for each in tries}) == len(part) > 1:
+            return []
+        outcome = self._gateway.commit(
+            [guard for each in tries for guard in each.guards],
+            [each.then for each in tries],
+            [read(each.key) for each in tries],
+        )
+        if outcome.succeeded:
+            return [True] * len(part)
+        left = [each.is_left(found) for each, found in zip(tries, outcome.answers)]
+        return left if outcome.repeated and any(left) else []
 
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
         freed: list[str] = []
@@ -123,31 +167,36 @@ class EtcdNotes:
         }
 
     def _change(self, change: NoteChange, held: _Noted | None) -> bool:
-        token = secrets.token_hex(8)
-        while held is not None and (held.fence, held.text) == (change.fence, change.before):
-            claim = held.claim
-            key = self._keys.note(*claim.id, change.name)
-            expires = claim.claim.lease_duration_seconds is not None
-            attached = claim.claim.etcd_lease_id if expires else 0
-            after = f"{token} {change.after}"
-            outcome = self._gateway.commit(
-                [
-                    unchanged(claim.held.key, claim.held.mod_revision),
-                    present(self._keys.alive(*claim.id)),
-                    unchanged(key, revision_in(held.note)),
-                ],
-                [delete(key) if change.after is None else put(key, after, etcd_lease_id=attached)],
-                [read(key)],
-            )
+        attempt: _Try | None = None
+        while _is_so(change, held):
+            attempt = self._try(change, held)
+            outcome = self._gateway.commit(attempt.guards, [attempt.then], [read(attempt.key)])
             if outcome.succeeded:
                 return True
             (found,) = outcome.answers
-            if outcome.repeated and (found.first and found.first.value) == (
-                None if change.after is None else after
-            ):
+            if outcome.repeated and attempt.is_left(found):
                 return True
             held = self._held(change.type).get(change.name)
         return False
+
+    def _try(self, change: NoteChange, held: _Noted | None) -> _Try:
+        """What changes a note that is as it has to be."""
+        assert held is not None
+        claim = held.claim
+        key = self._keys.note(*claim.id, change.name)
+        expires = claim.claim.lease_duration_seconds is not None
+        after = None if change.after is None else f"{secrets.token_hex(8)} {change.after}"
+        attached = claim.claim.etcd_lease_id if expires else 0
+        return _Try(
+            key,
+            after,
+            [
+                unchanged(claim.held.key, claim.held.mod_revision),
+                present(self._keys.alive(*claim.id)),
+                unchanged(key, revision_in(held.note)),
+            ],
+            delete(key) if after is None else put(key, after, etcd_lease_id=attached),
+        )
 
     def _held(self, pool_type: str) -> dict[str, _Noted]:
         """What is held in a pool by claims that are good, by name."""
@@ -169,6 +218,11 @@ class EtcdNotes:
                 note = noted.get(keys.note(*claim_id, name))
                 found[name] = _Noted(FoundClaim(claim_id, claim, kv), fence, note)
         return found
+
+
+def _is_so(change: NoteChange, held: _Noted | None) -> bool:
+    """Tell whether a claim and its note are as a change of it wants them."""
+    return held is not None and (held.fence, held.text) == (change.fence, change.before)
 
 
 def _notes(pool_type: str, held: dict[str, _Noted]) -> tuple[Note, ...]:

@@ -8,6 +8,7 @@ import pytest
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import read, read_all
+from leasectl.engines.notes import Note, NoteChange
 from leasectl.errors import (
     BackendUnreachable,
     InvalidRequest,
@@ -76,6 +77,35 @@ class TestLostAnswers:
                 ("released", [NAMES[1]], "command"),
             ], losing
         assert number > 20
+
+    def test_whichever_answer_is_lost_a_note_is_written_once_and_frees_once(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = losing = 0
+        while losing <= number:
+            losing += 1
+            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+            direct.pools.create_pool("T", NAMES)
+            leases = direct.acquire("me", Request("T", count=3, ttl_seconds=60))
+            first = len(between.paths)
+            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
+            notes = Access([between.endpoint], f"{prefix}/{losing}").backend.notes
+            marks = [NoteChange("T", each.name, each.fence, None, "mark") for each in leases]
+            assert notes.change(marks) == (True,) * 3, losing
+            off, *answers = [each._replace(before="mark", after="ready") for each in marks]
+            assert notes.change([off._replace(after=None)]) == (True,), losing
+            assert notes.change(answers) == (True,) * 2, losing
+            ready = [Note("T", each.name, each.fence, "ready") for each in leases]
+            assert notes.free(ready, by="reclaim") == tuple(NAMES[1:3]), losing
+            number = len(between.paths) - first
+            assert direct.held() == NAMES[:1], losing
+            assert direct.engine.free("me") == (NAMES[0],)
+            assert keys_left(direct) == [], losing
+            assert story_of(direct)[3:] == [
+                ("released", NAMES[1:3], "reclaim"),
+                ("released", NAMES[:1], "command"),
+            ], losing
+        assert number > 7
 
     def test_whichever_answer_is_lost_a_pool_is_changed_once(
         self, etcd: EtcdServer, between: Relay, prefix: str
