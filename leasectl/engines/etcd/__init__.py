@@ -10,8 +10,9 @@ gives that its full time again (`ttl_changes` another ttl), `claims` gives it ba
 has run out, and `early_ends` keeps what etcd ended too early for as long as its holder may believe
 in it, which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that
 become nothing. `pools` makes and changes pools, `settings` says how they grant, `pool_removals`
-takes them away, `shown` tells what is in them. `member_records` says which name is in which pool.
-`notes` are left at claims, and `values` kept beside pools.
+takes them away, `shown` tells what is in them. `member_records` says which name is in which pool,
+and `stock` what that is to who waits there. `notes` are left at claims, and `values` kept beside
+pools.
 
 Each step writes what it did with what it does: `event_facts` says it, `events` adds it to the
 transaction as `event_records` has it, in one of the `event_buckets` that go one by one. When such a

@@ -31,6 +31,7 @@ key                                     stands for                              
 ``value/<key>``                         what is kept beside pools                    if for a time
 ``member/<name>``                       what is so of a name beside that             no
 ``property/<type>/<name>``              what that resource is                        no
+``closed/<type>/<name>``                why it takes no new holder                   no
 ``bound/<type>/<name>``                 what a release of it has to heed             no
 ``life/<type>/<name>``                  it is in its pool for as long as that        if for a time
 ``grace/<type>/<name>/begun``           it was held back from all                    no
@@ -217,6 +218,12 @@ class Keys:
 
     def property(self, pool_type: str, name: str) -> str:
         return f"{self.properties(pool_type)}{name}"
+
+    def all_closed(self, pool_type: str) -> str:
+        return f"{self.prefix}closed/{pool_type}/"
+
+    def closed(self, pool_type: str, name: str) -> str:
+        return f"{self.all_closed(pool_type)}{name}"
 
     def all_bound(self, pool_type: str) -> str:
         return f"{self.prefix}bound/{pool_type}/"
