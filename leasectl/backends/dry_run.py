@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
-from leasectl.backends.kinds import no_pools
+from leasectl.backends.kinds import no_pools, pool_prefixes
+from leasectl.errors import NotSupported
 from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.state.directory import State
 
@@ -24,7 +25,12 @@ def check_url(url: str) -> None:
 
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
-    """There is nothing that it can't do."""
+    """Refuse to have looked for what isn't there; it can do all else."""
+    if request.where:
+        raise NotSupported(
+            "--where is not supported by a dry run (none:), where nothing has properties; "
+            f"{pool_prefixes('and')} can do it"
+        )
 
 
 def open_backend(url: str, opening: Opening) -> DryRunBackend:
@@ -70,6 +76,7 @@ class DryRunBackend:
         return self._state.transaction()
 
     def acquire(self, claimant: Claimant, journal: Journal, patience: Patience) -> None:
+        check_request(claimant.request, patience.wait_seconds)
         with self.atomic():
             journal.enqueuing()
             journal.granted(())

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import ENDING, OUTPUT, new_command, option
+from leasectl.cli.command import ENDING, OUTPUT, as_json_only, new_command, option
 from leasectl.cli.context import check_request, open_service
 from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
 from leasectl.cli.output import note
@@ -101,7 +101,7 @@ def command(
 
         request = without_vain_priority(request, backend, quiet=quiet)
     if as_json:
-        output = options.as_json_only("output", "--output", output)
+        output = as_json_only("output", "--output", output)
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")

@@ -7,7 +7,7 @@ from typing import Literal
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command, option
+from leasectl.cli.command import as_json_only, new_handle_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.handle_output import print_handle_json
 from leasectl.cli.output import emit, emit_lines
@@ -36,7 +36,7 @@ Example:
 def command(*, handle: str, form: NamesForm, as_json: bool) -> None:
     """Print what a handle holds now; nothing if it holds nothing."""
     if as_json:
-        form = options.as_json_only("form", "--format", form)
+        form = as_json_only("form", "--format", form)
     if not handle:
         return
     service = open_service(for_handles=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Literal, TypeVar
 
 import click
 
@@ -186,3 +186,20 @@ def new_command(
 def new_handle_command(**settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """The same, of a function that takes a handle: there, ``-h`` alone is too little to go by."""
     return new_command(context_settings={"help_option_names": ["--help"]}, **settings)
+
+
+def as_json_only(parameter: str, written: str, form: str) -> Literal["json"]:
+    """Have ``--json`` win over the default form, and over no other.
+
+    Args:
+        parameter: Which chooses a form.
+        written: How it is written.
+        form: What it says.
+
+    Raises:
+        InvalidRequest: It was given, and says something else.
+    """
+    source = click.get_current_context().get_parameter_source(parameter)
+    if form != "json" and source is click.core.ParameterSource.COMMANDLINE:
+        raise InvalidRequest(f"{written} {form} and --json: name one of them")
+    return "json"

@@ -1,14 +1,51 @@
-"""What there is to complete: types and handles, looked at and left as they are."""
+"""What there is to complete: types, handles and properties, looked at and left as they are."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
 
+import click
+from click.shell_completion import CompletionItem
+
 from leasectl.backends.kinds import kind_of
+from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
 
 _SERVER_SECONDS = 1.0
+
+
+def types_like(incomplete: str, ctx: click.Context, param: click.Parameter) -> list[str]:
+    """Types that begin like a word; none where an option has said it."""
+    if isinstance(param, Word) and param.is_superfluous(ctx):
+        return []
+    return [each for each in known_types(ctx.params.get("backend")) if each.startswith(incomplete)]
+
+
+def handles_like(
+    incomplete: str, ctx: click.Context, param: click.Parameter
+) -> list[CompletionItem]:
+    """Handles that begin like a word, or files; none where an option has said it."""
+    if isinstance(param, Word) and param.is_superfluous(ctx):
+        return []
+    if "/" in incomplete:
+        return [CompletionItem(incomplete, type="file")]
+    return [
+        CompletionItem(handle_id, help=identity)
+        for handle_id, identity in known_handles(released_too=ctx.info_name == "reacquire")
+        if handle_id.startswith(incomplete)
+    ]
+
+
+def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Conditions that begin like a word; none where no embedded pool is chosen."""
+    from leasectl.state import read_only
+
+    kind = kind_of(choose_backend(ctx.params.get("backend")).url)
+    if kind.remote or not kind.has_pools:
+        return []
+    found = read_only.properties(state_directory())
+    return [text for text in (f"{k}={v}" for k, v in found) if text.startswith(incomplete)]
 
 
 def known_types(backend: str | None = None) -> Sequence[str]:

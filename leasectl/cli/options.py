@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 import click
 
 from leasectl.backends.kinds import KINDS, LOCAL
-from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, Word, option, word
+from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, option, word
 from leasectl.errors import InvalidRequest
-from leasectl.model import HIGHEST_PRIORITY, Labels, Request, Scope
+from leasectl.model import HIGHEST_PRIORITY, Labels, Request, Scope, Where
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
 from leasectl.text.naming import check_name, check_type
 from leasectl.text.printable import printable
@@ -24,31 +24,25 @@ PRIORITY_VARIABLE = "LEASECTL_PRIORITY"
 
 def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the types that the chosen backend has, to a shell that completes a word."""
-    from leasectl.cli.completion_values import known_types
+    from leasectl.cli.completion_values import types_like
 
-    if isinstance(param, Word) and param.is_superfluous(ctx):
-        return []
-    return [each for each in known_types(ctx.params.get("backend")) if each.startswith(incomplete)]
+    return types_like(incomplete, ctx, param)
 
 
 def complete_handles(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Offer handles to a shell that completes a word; for a path, let it look for files."""
-    from click.shell_completion import CompletionItem
+    from leasectl.cli.completion_values import handles_like
 
-    from leasectl.cli.completion_values import known_handles
+    return handles_like(incomplete, ctx, param)
 
-    if isinstance(param, Word) and param.is_superfluous(ctx):
-        return []
-    if "/" in incomplete:
-        return [CompletionItem(incomplete, type="file")]
-    released_too = ctx.info_name == "reacquire"
-    return [
-        CompletionItem(handle_id, help=identity)
-        for handle_id, identity in known_handles(released_too=released_too)
-        if handle_id.startswith(incomplete)
-    ]
+
+def complete_where(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer what is so of resources in the embedded pools, to a shell that completes a word."""
+    from leasectl.cli.completion_values import properties_like
+
+    return properties_like(incomplete, ctx)
 
 
 def name_list(text: str) -> tuple[str, ...]:
@@ -217,6 +211,15 @@ _request_options = (
     ),
     option("--name", group=WHAT, type=check_name, metavar="NAME", help="Take this very resource."),
     option(
+        "--where",
+        group=WHAT,
+        multiple=True,
+        metavar="K=V",
+        shell_complete=complete_where,
+        help="Only resources with this property, or with K!=V without it; given more than once, "
+        "all of it has to be so. See: leasectl pool set --help",
+    ),
+    option(
         "--label",
         "labels",
         group=WHAT,
@@ -277,23 +280,6 @@ def _with(described: Iterable[Callable[[Any], Any]], function: Function) -> Func
     return function
 
 
-def as_json_only(parameter: str, written: str, form: str) -> Literal["json"]:
-    """Have ``--json`` win over the default form, and over no other.
-
-    Args:
-        parameter: Which chooses a form.
-        written: How it is written.
-        form: What it says.
-
-    Raises:
-        InvalidRequest: It was given, and says something else.
-    """
-    source = click.get_current_context().get_parameter_source(parameter)
-    if form != "json" and source is click.core.ParameterSource.COMMANDLINE:
-        raise InvalidRequest(f"{written} {form} and --json: name one of them")
-    return "json"
-
-
 def parse_labels(labels: tuple[str, ...]) -> Labels:
     """Read ``K=V`` options; InvalidRequest when one is none."""
     pairs = []
@@ -306,11 +292,18 @@ def parse_labels(labels: tuple[str, ...]) -> Labels:
     return tuple(pairs)
 
 
+def _conditions(texts: tuple[str, ...]) -> Where:
+    from leasectl.text.properties import parse_conditions  # which few requests need
+
+    return parse_conditions(texts)
+
+
 def make_request(
     *,
     pool_types: tuple[str, ...],
     count: int,
     name: str | None,
+    where: tuple[str, ...],
     release_after: DurationRange | None,
     ttl_seconds: float | None,
     labels: tuple[str, ...],
@@ -329,6 +322,7 @@ def make_request(
         other_types=pool_types[1:],
         priority=priority,
         release_between_seconds=drawn_between(release_after),
+        where=_conditions(where) if where else (),
     )
 
 

@@ -25,10 +25,20 @@ Examples:
 def command(*, wide: bool, as_json: bool, backend: str | None) -> None:
     """List pools: how many are free and held, and how they grant."""
     service = open_service(backend)
-    pools = PoolService(service).show()
+    pools = PoolService(service).listed()
     if as_json:
-        counts = [{"type": pool.type, **pool_counts(pool), **pool_grants(pool)} for pool in pools]
-        show_json({"backend": service.backend_url, "pools": counts})
+        listed = [
+            {
+                "type": pool.type,
+                **pool_counts(pool),
+                **pool_grants(pool),
+                "properties": {
+                    each.name: dict(each.properties) for each in pool.resources if each.properties
+                },
+            }
+            for pool in pools
+        ]
+        show_json({"backend": service.backend_url, "pools": listed})
     elif pools:
         show(pools_table(pools, look_of_stdout(wide=wide)))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from leasectl.cli.status_columns import (
     BUILD,
@@ -56,27 +56,19 @@ def look_of_stdout(*, wide: bool = False, free: bool = False) -> Look:
     return Look(width, wide or width is None, shows_colour(), free)
 
 
-class _Counted(Protocol):
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def settings(self) -> PoolSettings: ...
-
-
 class _Section(NamedTuple):
     text: str
     left_out: frozenset[str] = frozenset()
     is_whole: bool = True
 
 
-def pools_table(pools: Sequence[_Counted], look: Look) -> str:
+def pools_table(pools: Sequence[ShownPool], look: Look) -> str:
     """One line a pool."""
     summary = _summary(pools, look)
     return summary.text + _hint(summary.left_out, look, "pool list")
 
 
-def _summary(pools: Sequence[_Counted], look: Look) -> Table:
+def _summary(pools: Sequence[ShownPool], look: Look) -> Table:
     columns = [
         Column("POOL", shrinks=1, at_least=NAME_AT_LEAST),
         Column("CAPACITY", right=True),

@@ -80,6 +80,10 @@ class Resource(NamedTuple):
             been told; None for a lease that is good.
         member: What is so of its name; None where that is nothing but that it is in the pool.
         note: What others have noted at the lease; None for nothing.
+        held_back_seconds: It came here by default, and for so long yet nobody gets it; None where
+            somebody may, and where that wasn't asked.
+        leaves_in_seconds: When it has been in the pool for as long as its ttl says; None where it
+            has none, and where that wasn't asked.
     """
 
     name: str
@@ -91,6 +95,8 @@ class Resource(NamedTuple):
     ended: str | None = None
     member: Member | None = None
     note: str | None = None
+    held_back_seconds: float | None = None
+    leaves_in_seconds: float | None = None
 
 
 class Standing(NamedTuple):

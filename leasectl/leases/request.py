@@ -131,8 +131,8 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
         raise InvalidRequest(f"--count {request.count}: ask for at least 1")
     if request.count > LARGEST_COUNT:
         raise InvalidRequest(f"--count {request.count}: ask for at most {LARGEST_COUNT}")
-    if request.name is not None and request.count != 1:
-        raise InvalidRequest("--name means that one resource; leave out --count")
+    if request.name is not None:
+        _check_name(request)
     if request.other_types:
         _check_types(backend_url, request)
     ttl = request.ttl_seconds
@@ -149,6 +149,14 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
             "and nobody renews it between the steps"
         )
     return request._replace(ttl_seconds=default_ttl)
+
+
+def _check_name(request: Request) -> None:
+    """Refuse what can't be meant of the one resource that has a name."""
+    if request.count != 1:
+        raise InvalidRequest("--name means that one resource; leave out --count")
+    if request.where:
+        raise InvalidRequest("--name means that one resource, whatever it is; leave out --where")
 
 
 def _check_types(backend_url: str, request: Request) -> None:

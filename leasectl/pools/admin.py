@@ -16,7 +16,7 @@ from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
 from leasectl.pools.definitions import Definition
 from leasectl.pools.settings import SettingsChange
 from leasectl.pools.showing import Showing
-from leasectl.pools.shown import Overview
+from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
 from leasectl.text.naming import next_names
 
@@ -35,6 +35,11 @@ class PoolService:
         """The pools as they are, after everything that is over has been put right."""
         release_abandoned(self._service)
         return self._service.pools.pools(pool_type)
+
+    def listed(self) -> tuple[ShownPool, ...]:
+        """All pools as they are shown, but for what the records of the holders tell."""
+        showing = Showing({}, shared=True, clock=self._service.clock)
+        return tuple(map(showing.pool, self.show()))
 
     def overview(self, pool_type: str | None = None) -> Overview:
         """The pools and who holds their resources, after everything that is over was put right.

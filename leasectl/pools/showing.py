@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.model import Handle, Lease
 from leasectl.pools.shown import (
+    NOTHING_SAID,
     GuardPlace,
     Renewer,
     ShownLease,
+    ShownMark,
+    ShownMembership,
     ShownPool,
     ShownResource,
     ShownWaiter,
@@ -40,13 +43,20 @@ class Showing:
         """A pool, all that is known of it."""
         return ShownPool(
             pool.type,
-            tuple(
-                ShownResource(each.name, self._lease(each, each.lease) if each.lease else None)
-                for each in pool.resources
-            ),
+            tuple(map(self._resource, pool.resources)),
             tuple(_waiter(place, entry) for place, entry in enumerate(pool.queue, start=1)),
             pool.settings,
             pool.next_grant_in_seconds,
+            pool.default_grace_seconds,
+        )
+
+    def _resource(self, resource: Resource) -> ShownResource:
+        return ShownResource(
+            resource.name,
+            self._lease(resource, resource.lease) if resource.lease else None,
+            membership_of(resource),
+            () if resource.member is None else resource.member.properties,
+            None if resource.note is None else _mark(resource.note),
         )
 
     def _lease(self, resource: Resource, lease: Lease) -> ShownLease:
@@ -99,6 +109,33 @@ class Showing:
         return due if due is not None and due > self._clock.wall() else None
 
 
+def membership_of(resource: Resource) -> ShownMembership:
+    """What is so of a resource in its pool, as a store tells it."""
+    member = resource.member
+    if member is None:
+        return NOTHING_SAID
+    lifetime = member.lifetime
+    process = None if lifetime is None else lifetime.process
+    return ShownMembership(
+        cordoned=member.cordoned,
+        moves_to=member.moves_to,
+        leaves=member.leaves,
+        expected=member.expected,
+        by_default=member.by_default,
+        held_back_seconds=resource.held_back_seconds,
+        ttl_seconds=None if lifetime is None else lifetime.ttl_seconds,
+        leaves_in_seconds=resource.leaves_in_seconds,
+        pid=None if process is None else process.pid,
+    )
+
+
+def _mark(note: str) -> ShownMark | None:
+    from leasectl.leases.marks import parse_mark  # which most pools have none of
+
+    mark = parse_mark(note)
+    return None if mark is None else ShownMark(mark.state, mark.asked_by)
+
+
 def _place_of_guard(handle: Handle) -> GuardPlace:
     if handle.guard is None:
         return "unknown" if is_on_record_elsewhere(handle) else "none"
@@ -130,4 +167,5 @@ def _waiter(place: int, entry: QueueEntry) -> ShownWaiter:
         suspended=entry.suspended,
         priority=entry.priority,
         effective_priority=entry.effective_priority,
+        where=entry.where,
     )

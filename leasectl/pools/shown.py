@@ -6,10 +6,14 @@ These are the facts that a table shows and that JSON holds (`shown_json`), where
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.model import Labels, Lease
+from leasectl.model import Labels, Lease, Where
+
+if TYPE_CHECKING:
+    from leasectl.engines.membership import Properties
+    from leasectl.leases.marks import MarkState
 
 GuardPlace = Literal["here", "elsewhere", "none", "unknown"]
 Renewer = Literal["keeper", "run", "nobody"]
@@ -74,11 +78,74 @@ class ShownLease(NamedTuple):
     ended: str | None = None
 
 
+class ShownMembership(NamedTuple):
+    """What is so of a resource's name in its pool, beside that it is there.
+
+    Args:
+        cordoned: It takes no new holder.
+        moves_to: The pool that its release takes it to; None for where it is.
+        leaves: Its release takes it out of its pool.
+        expected: The pool where it was said to belong; None where nobody has said that of it.
+        by_default: It is here only because nobody has claimed it.
+        held_back_seconds: For so long yet nobody gets it, as somebody may claim it; else None.
+        ttl_seconds: It stays for so long after it has joined; None where no ttl tells that.
+        leaves_in_seconds: How much of that is left; None likewise, and where it isn't known.
+        pid: Of the process with which it leaves; None for none.
+    """
+
+    cordoned: bool = False
+    moves_to: str | None = None
+    leaves: bool = False
+    expected: str | None = None
+    by_default: bool = False
+    held_back_seconds: float | None = None
+    ttl_seconds: float | None = None
+    leaves_in_seconds: float | None = None
+    pid: int | None = None
+
+    @property
+    def takes_holders(self) -> bool:
+        """Tell whether somebody may get it now if it is free."""
+        closed = self.cordoned or self.moves_to is not None or self.leaves
+        return not closed and self.held_back_seconds is None
+
+
+NOTHING_SAID = ShownMembership()
+
+
+class ShownMark(NamedTuple):
+    """That somebody wants a lease back.
+
+    Args:
+        state: ``marked`` until its holder has answered, then ``ready`` or ``keep``.
+        asked_by: Who wants it.
+    """
+
+    state: MarkState
+    asked_by: str
+
+
 class ShownResource(NamedTuple):
-    """A resource of a pool; without a lease it is free."""
+    """A resource of a pool; without a lease it is free.
+
+    Args:
+        name: Its name.
+        lease: Whose it is; None for nobody's.
+        membership: What is so of it in its pool.
+        properties: What it is, sorted by their keys.
+        mark: That its lease is wanted back; None where nobody has asked.
+    """
 
     name: str
     lease: ShownLease | None = None
+    membership: ShownMembership = NOTHING_SAID
+    properties: Properties = ()
+    mark: ShownMark | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it is free and nobody gets it all the same."""
+        return self.lease is None and not self.membership.takes_holders
 
 
 class ShownWaiter(NamedTuple):
@@ -96,6 +163,7 @@ class ShownWaiter(NamedTuple):
         suspended: It could have claimed and its process didn't come: those behind it may pass.
         priority: As asked for.
         effective_priority: With what it has gained by waiting.
+        where: What has to be so of each resource.
     """
 
     place: int
@@ -109,6 +177,7 @@ class ShownWaiter(NamedTuple):
     suspended: bool = False
     priority: int = 0
     effective_priority: int = 0
+    where: Where = ()
 
 
 class ShownPool(NamedTuple):
@@ -120,6 +189,8 @@ class ShownPool(NamedTuple):
         queue: Who waits, in the order in which they will be served.
         settings: How it grants.
         next_grant_in_seconds: When its pace allows the next grant; 0 for now.
+        default_grace_seconds: It takes what nobody else claims, and holds that back for so long;
+            None for any but the default pool.
     """
 
     type: str
@@ -127,6 +198,7 @@ class ShownPool(NamedTuple):
     queue: tuple[ShownWaiter, ...]
     settings: PoolSettings = NO_SETTINGS
     next_grant_in_seconds: float = 0.0
+    default_grace_seconds: float | None = None
 
     @property
     def capacity(self) -> int:
@@ -135,6 +207,11 @@ class ShownPool(NamedTuple):
     @property
     def held(self) -> int:
         return sum(resource.lease is not None for resource in self.resources)
+
+    @property
+    def closed(self) -> int:
+        """How many are free and nobody gets them all the same."""
+        return sum(resource.is_closed for resource in self.resources)
 
 
 class Overview(NamedTuple):
@@ -162,10 +239,16 @@ def timeless(pool: ShownPool) -> ShownPool:
     """The pool without what changes only because time passes."""
     return pool._replace(
         next_grant_in_seconds=0.0,
-        resources=tuple(
-            each if each.lease is None else each._replace(lease=_timeless_lease(each.lease))
-            for each in pool.resources
-        ),
+        resources=tuple(map(_timeless_resource, pool.resources)),
+    )
+
+
+def _timeless_resource(resource: ShownResource) -> ShownResource:
+    lease, membership = resource.lease, resource.membership
+    held_back = None if membership.held_back_seconds is None else 0.0
+    return resource._replace(
+        lease=None if lease is None else _timeless_lease(lease),
+        membership=membership._replace(held_back_seconds=held_back, leaves_in_seconds=None),
     )
 
 

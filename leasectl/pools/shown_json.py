@@ -10,7 +10,9 @@ import time
 from typing import Any, get_args
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.errors import CorruptState
+from leasectl.engines.membership import Properties
+from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease
 from leasectl.pools.shown import (
     GuardPlace,
@@ -18,6 +20,8 @@ from leasectl.pools.shown import (
     Overview,
     Renewer,
     ShownLease,
+    ShownMark,
+    ShownMembership,
     ShownPool,
     ShownResource,
     ShownWaiter,
@@ -26,27 +30,30 @@ from leasectl.pools.shown import (
 from leasectl.system.clock import rfc3339
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.printable import printable
+from leasectl.text.properties import parse_conditions, written
 
 _GUARDS: dict[str, GuardPlace] = {each: each for each in get_args(GuardPlace)}
 _RENEWERS: dict[str, Renewer] = {each: each for each in get_args(Renewer)}
+_MARK_STATES: dict[str, MarkState] = {each: each for each in get_args(MarkState)}
 _LONGEST_SHOWN = 2000
 
 
-def pool_counts(pool: Any) -> dict[str, int]:
-    """The numbers of a pool, as it is shown or as its store has it."""
+def pool_counts(pool: ShownPool) -> dict[str, int]:
+    """The numbers of a pool; what is neither free nor held is cordoned or held back."""
     return {
         "capacity": pool.capacity,
-        "free": pool.capacity - pool.held,
+        "free": pool.capacity - pool.held - pool.closed,
         "held": pool.held,
         "waiting": len(pool.queue),
     }
 
 
-def pool_grants(pool: Any) -> dict[str, float]:
-    """How a pool grants, as it is shown or as its store has it."""
+def pool_grants(pool: ShownPool) -> dict[str, float | None]:
+    """How a pool grants."""
     return {
         **pool.settings._asdict(),
         "next_grant_in_seconds": round(pool.next_grant_in_seconds, 3),
+        "default_grace_seconds": pool.default_grace_seconds,
     }
 
 
@@ -69,9 +76,16 @@ def encode_overview(overview: Overview) -> dict[str, object]:
 
 
 def _resource_fields(resource: ShownResource) -> dict[str, object]:
-    if resource.lease is None:
-        return {"name": resource.name, "state": "free", **dict.fromkeys(_lease_keys())}
-    return {"name": resource.name, "state": _state(resource.lease), **_lease_fields(resource.lease)}
+    lease = resource.lease
+    return {
+        "name": resource.name,
+        # Whether anybody may have what is free is told apart: older programs know this word.
+        "state": "free" if lease is None else _state(lease),
+        **(dict.fromkeys(_lease_keys()) if lease is None else _lease_fields(lease)),
+        "properties": dict(resource.properties),
+        "membership": resource.membership._asdict(),
+        "mark": None if resource.mark is None else resource.mark._asdict(),
+    }
 
 
 def _state(shown: ShownLease) -> str:
@@ -143,6 +157,7 @@ def _waiter_fields(waiter: ShownWaiter) -> dict[str, object]:
         "suspended": waiter.suspended,
         "priority": waiter.priority,
         "effective_priority": waiter.effective_priority,
+        "where": written(waiter.where),
     }
 
 
@@ -158,7 +173,7 @@ def parse_overview(fields: Any, *, backend: str) -> Overview:
     """
     try:
         return Overview(backend, _time(fields["at"]), tuple(map(_pool, fields["pools"])))
-    except MALFORMED as error:
+    except (*MALFORMED, InvalidRequest) as error:
         said = printable(f"{type(error).__name__}: {error}", longest=80)
         raise CorruptState(
             f"{backend}: what it tells of its pools can't be read: {said}"
@@ -172,6 +187,7 @@ def _pool(fields: Any) -> ShownPool:
         tuple(map(_waiter, fields["queue"])),
         _settings(fields),
         read_number(fields.get("next_grant_in_seconds") or 0),
+        read_optional(read_number, fields.get("default_grace_seconds")),
     )
 
 
@@ -188,7 +204,36 @@ def _settings(fields: Any) -> PoolSettings:
 
 def _resource(fields: Any) -> ShownResource:
     name = read_name(fields["name"])
-    return ShownResource(name, None if fields["state"] == "free" else _lease(name, fields))
+    return ShownResource(
+        name,
+        None if fields["state"] == "free" else _lease(name, fields),
+        _membership(fields.get("membership") or {}),
+        _properties(fields.get("properties") or {}),
+        read_optional(_mark, fields.get("mark")),
+    )
+
+
+def _membership(fields: Any) -> ShownMembership:
+    """What is so of a name in its pool; an older version says nothing of it."""
+    return ShownMembership(
+        cordoned=bool(fields.get("cordoned")),
+        moves_to=read_optional(read_name, fields.get("moves_to")),
+        leaves=bool(fields.get("leaves")),
+        expected=read_optional(read_name, fields.get("expected")),
+        by_default=bool(fields.get("by_default")),
+        held_back_seconds=read_optional(read_number, fields.get("held_back_seconds")),
+        ttl_seconds=read_optional(read_number, fields.get("ttl_seconds")),
+        leaves_in_seconds=read_optional(read_number, fields.get("leaves_in_seconds")),
+        pid=read_optional(int, fields.get("pid")),
+    )
+
+
+def _mark(fields: Any) -> ShownMark:
+    return ShownMark(_MARK_STATES.get(fields["state"], "marked"), _text(fields["asked_by"]))
+
+
+def _properties(value: Any) -> Properties:
+    return tuple(sorted((read_name(key), _text(text)) for key, text in value.items()))
 
 
 def _lease(name: str, fields: Any) -> ShownLease:
@@ -232,6 +277,7 @@ def _waiter(fields: Any) -> ShownWaiter:
         suspended=bool(fields.get("suspended")),
         priority=int(fields.get("priority") or 0),
         effective_priority=int(fields.get("effective_priority") or 0),
+        where=parse_conditions([_text(each) for each in fields.get("where") or ()]),
     )
 
 

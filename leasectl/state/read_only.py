@@ -7,6 +7,7 @@ there is none, and where nothing can be read, nothing is there.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import urllib.parse
@@ -27,6 +28,14 @@ def handle_ids(directory: str, *, released_too: bool) -> list[tuple[str, str]]:
     where = "" if released_too else "WHERE state <> 'released'"
     rows = _read(directory, f"SELECT id, holder_identity FROM handle {where} ORDER BY id")
     return [(handle_id, identity) for handle_id, identity in rows]
+
+
+def properties(directory: str) -> list[tuple[str, str]]:
+    """Keys and values of what resources in the embedded pools are, in order, each once."""
+    rows = _read(directory, "SELECT properties FROM member WHERE properties NOT IN ('', '{}')")
+    with contextlib.suppress(ValueError, TypeError):
+        return sorted({pair for (text,) in rows for pair in dict(json.loads(text)).items()})
+    return []
 
 
 def _read(directory: str, sql: str) -> list[tuple[str, ...]]:

@@ -19,6 +19,7 @@ def check_request(request: Request, wait_seconds: float | None) -> None:
     """
     for option, given in (
         ("--name", request.name is not None),
+        ("--where", bool(request.where)),
         ("--priority", request.priority != 0),
         ("--ttl", request.ttl_seconds is not None),
         ("-w 0", wait_seconds == 0),

@@ -97,6 +97,20 @@ class Memberships:
         fact = self._facts.get(name)
         return () if fact is None else fact.properties
 
+    def what_is_so(self, name: str) -> Member | None:
+        """What is known of a name; None where that is nothing but that it is in its pool."""
+        member = self.member(name) if name in self._facts else Member(name)
+        return None if member._replace(pool=None, holder=None) == Member(name) else member
+
+    def held_back_until(self, name: str) -> float | None:
+        """Until when nobody gets a name, on the elapsed clock; None where somebody may."""
+        return self._held_back.get(name)
+
+    def ends_at(self, name: str) -> float | None:
+        """When a name leaves its pool unless it joins again, on the elapsed clock."""
+        end = self._ends.get(name)
+        return None if end is None else end.at
+
     def write(self, before: Member, after: Member) -> None:
         """Have that be so which has become of a name, its pool included."""
         name, stock = after.name, self._store.stock_of(after.name)

@@ -112,16 +112,28 @@ class MemoryPools:
         self._store.expire(pool)
         now = self._store.clock.elapsed()
         stock = sorted(pool.stock.values(), key=lambda each: each.name)
+        belonging = self._store.memberships.belonging
         return Pool(
             pool.type,
-            tuple(_resource(each, now) for each in stock),
+            tuple(self._resource(each, now) for each in stock),
             tuple(_entry(pool, each) for each in pool.queue),
             pool.settings,
             (pool.next_grant_at or now) - now,
+            belonging.grace_seconds if belonging.default == pool.type else None,
+        )
+
+    def _resource(self, stock: Stock, now: float) -> Resource:
+        known = self._store.memberships
+        held_back_until, ends_at = known.held_back_until(stock.name), known.ends_at(stock.name)
+        return _claimed(stock, now)._replace(
+            member=known.what_is_so(stock.name),
+            note=None if stock.claim_key is None else stock.note,
+            held_back_seconds=None if held_back_until is None else held_back_until - now,
+            leaves_in_seconds=None if ends_at is None else ends_at - now,
         )
 
 
-def _resource(stock: Stock, now: float) -> Resource:
+def _claimed(stock: Stock, now: float) -> Resource:
     if stock.claim_key is None or stock.claimant is None:
         return Resource(stock.name)
     return Resource(
@@ -150,4 +162,5 @@ def _entry(pool: StockedPool, place: Place) -> QueueEntry:
         suspended=pool.queue.is_suspended(place),
         priority=place.priority,
         effective_priority=pool.queue.effective_priority(place),
+        where=request.where,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -234,7 +235,14 @@ def test_pools_are_listed_with_their_numbers(cli: Cli) -> None:
         "azure--install         3     1     2        0",
         "lab                    1     1     0        0",
     ]
-    plain = {"pace_seconds": 0, "burst": 1, "aging_seconds": 0, "next_grant_in_seconds": 0}
+    plain: dict[str, Any] = {
+        "pace_seconds": 0,
+        "burst": 1,
+        "aging_seconds": 0,
+        "next_grant_in_seconds": 0,
+        "default_grace_seconds": None,
+        "properties": {},
+    }
     assert json.loads(cli.ok("pool", "list", "--json")) == {
         "backend": "local:",
         "pools": [

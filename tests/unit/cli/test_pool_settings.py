@@ -180,5 +180,5 @@ class TestShown:
         found = {
             each["type"]: each for each in json.loads(cli.ok("pool", "list", "--json"))["pools"]
         }
-        assert [*found["T"].values()][5:] == [20, 2, 1800, 0]
-        assert [*found["plain"].values()][5:] == [0, 1, 0, 0]
+        assert [*found["T"].values()][5:9] == [20, 2, 1800, 0]
+        assert [*found["plain"].values()][5:9] == [0, 1, 0, 0]

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from leasectl.pools.shown import NOTHING_SAID
 from leasectl.text.suggestions import NO_POOLS
 from tests.kit.support import Cli, Started, eventually, kill
 
@@ -54,13 +55,14 @@ class TestJson:
         (pool,) = found["pools"]
         held, free = pool["resources"]
         (entry,) = pool["queue"]
+        nothing_said = {"properties": {}, "membership": NOTHING_SAID._asdict()}
         assert list(found) == ["backend", "at", "pools"]
         assert TIME.fullmatch(found["at"])
         assert found["backend"] == "local:"
         assert [*pool] == [
             *("type", "capacity", "free", "held", "waiting"),
             *("pace_seconds", "burst", "aging_seconds", "next_grant_in_seconds"),
-            *("resources", "queue"),
+            *("default_grace_seconds", "resources", "queue"),
         ]
         assert [*pool.values()][5:9] == [0, 1, 0, 0]
         assert (pool["type"], pool["capacity"], pool["free"], pool["held"], pool["waiting"]) == (
@@ -76,6 +78,7 @@ class TestJson:
             *("guard_pid", "host", "expires_in_seconds"),
             *("handle", "job", "build", "owner", "pid", "guard", "release_time", "renewed_by"),
             *("labels", "ended", "release_at"),
+            *("properties", "membership", "mark"),
         ]
         assert held["release_at"] == held["release_time"]
         assert TIME.fullmatch(held.pop("acquire_time"))
@@ -105,14 +108,17 @@ class TestJson:
             "renewed_by": "keeper",
             "labels": {"team": "x=y"},
             "ended": None,
+            "mark": None,
+            **nothing_said,
         }
         assert free.pop("name") == "b"
         assert free.pop("state") == "free"
+        assert {key: free.pop(key) for key in nothing_said} == nothing_said
         assert set(free.values()) == {None}
         assert [*entry] == [
             *("ticket", "holder_identity", "count", "since", "place", "host"),
             *("handle", "job", "build", "owner", "pid", "name", "labels", "suspended"),
-            *("priority", "effective_priority"),
+            *("priority", "effective_priority", "where"),
         ]
         assert TIME.fullmatch(entry.pop("since"))
         handle_id, user = entry["handle"], entry["owner"]
@@ -125,6 +131,7 @@ class TestJson:
             "place": 1,
             "priority": 0,
             "effective_priority": 0,
+            "where": [],
             "host": HOST,
             "handle": handle_id,
             "job": None,

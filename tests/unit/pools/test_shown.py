@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.engines.membership import Lifetime, Member
 from leasectl.errors import CorruptState
+from leasectl.leases.marks import encode_mark, new_mark
 from leasectl.model import Handle, Lease, Process, Request
 from leasectl.pools.showing import Showing
-from leasectl.pools.shown import Holder, Overview, ShownLease, parse_holder
+from leasectl.pools.shown import (
+    NOTHING_SAID,
+    Holder,
+    Overview,
+    ShownLease,
+    ShownMark,
+    ShownMembership,
+    parse_holder,
+)
 from leasectl.pools.shown_json import encode_overview, parse_overview
 from leasectl.system.clock import Clock
 from leasectl.system.process import own_pid_namespace, this_process
@@ -112,13 +122,32 @@ class TestWithItsRecord:
 WAITING = (
     QueueEntry(7, "pr-e2e/18/pod-8/T-Qw8rTy", 2, NOW - 3, "k", 99, None, (("why", "test"),)),
     QueueEntry(8, "me@laptop/laptop/T-zzzzzz", 1, NOW - 1.25, "l", None, "T--00"),
+    QueueEntry(9, "me@laptop/laptop/T-yyyyyy", 1, NOW, "m", where=(("a", "b=c", True),)),
 )
+CORDONED = Member("T--02", "T", cordoned=True, expected="T", properties=(("a", "b=c"), ("z", "")))
+LEAVING = Member(
+    "T--00",
+    "T",
+    moves_to="U",
+    leaves=True,
+    lifetime=Lifetime(process=GUARD, ttl_seconds=60.0),
+    properties=(("a", "ü"),),
+)
+MARK = new_mark("me@there", seconds=180.0, now=NOW).answered("keep")
 
 
 def overview() -> Overview:
-    resources = (FOREIGN, Resource("T--01"), FOREIGN._replace(claim_key="mine"))
+    resources = (
+        FOREIGN._replace(member=LEAVING, note=encode_mark(MARK), leaves_in_seconds=12.5),
+        Resource("T--01"),
+        FOREIGN._replace(claim_key="mine", note="no mark"),
+        Resource("T--02", member=CORDONED),
+        Resource("T--03", member=Member("T--03", "T", by_default=True), held_back_seconds=3.0),
+    )
     handle = HANDLE._replace(release_at=BOOTTIME + 90, guard=GUARD, served=True, unconfirmed=True)
-    pool = Showing({"mine": handle}, shared=True, clock=CLOCK).pool(Pool("T", resources, WAITING))
+    pool = Showing({"mine": handle}, shared=True, clock=CLOCK).pool(
+        Pool("T", resources, WAITING, default_grace_seconds=120.0)
+    )
     return Overview("etcd://x", NOW, (pool,))
 
 
@@ -131,9 +160,27 @@ class TestJson:
         assert read_back(encode_overview(overview())) == overview()._replace(backend="http://there")
 
     def test_a_free_resource_has_the_same_keys_as_a_held_one(self) -> None:
-        held, free, _ = encode_overview(overview())["pools"][0]["resources"]  # type: ignore[index]
+        held, free, *_ = encode_overview(overview())["pools"][0]["resources"]  # type: ignore[index]
         assert list(held) == list(free)
-        assert free == {**dict.fromkeys(held), "name": "T--01", "state": "free"}
+        own = {"properties": {}, "membership": NOTHING_SAID._asdict()}
+        assert free == {**dict.fromkeys(held), "name": "T--01", "state": "free", **own}
+
+    def test_an_older_version_says_nothing_of_memberships(self) -> None:
+        fields: Any = json.loads(json.dumps(encode_overview(overview())))
+        del fields["pools"][0]["default_grace_seconds"]
+        for waiter in fields["pools"][0]["queue"]:
+            del waiter["where"]
+        for resource in fields["pools"][0]["resources"]:
+            del resource["membership"], resource["properties"], resource["mark"]
+        pool = read_back(fields).pools[0]
+        assert {each.membership for each in pool.resources} == {NOTHING_SAID}
+        assert (pool.default_grace_seconds, pool.queue[2].where) == (None, ())
+
+    def test_a_program_of_before_finds_what_is_cordoned_free(self) -> None:
+        """It would take any other word for a lease."""
+        fields: Any = encode_overview(overview())["pools"][0]  # type: ignore[index]
+        assert [each["state"] for each in fields["resources"]][3:] == ["free", "free"]
+        assert [fields[each] for each in ("capacity", "free", "held")] == [5, 1, 2]
 
     def test_what_a_newer_version_adds_is_ignored(self) -> None:
         fields: Any = json.loads(json.dumps(encode_overview(overview())))
@@ -162,6 +209,10 @@ class TestJson:
             (("pools", 0, "resources", 0, "acquire_time"), "yesterday"),
             (("pools", 0, "resources", 0, "labels"), [1]),
             (("pools", 0, "resources", 0, "expires_in_seconds"), float("inf")),
+            (("pools", 0, "resources", 0, "properties"), {"../x": "y"}),
+            (("pools", 0, "resources", 0, "membership", "moves_to"), "a;b"),
+            (("pools", 0, "resources", 0, "mark"), "yes"),
+            (("pools", 0, "queue", 0, "where"), ["x"]),
             (("pools", 0, "queue", 0, "count"), {}),
             (("pools", 0, "queue", 0), "text"),
             (("at",), 5),
@@ -177,6 +228,22 @@ class TestJson:
             read_back(fields)
 
 
+class TestMembership:
+    def test_is_what_the_store_tells(self) -> None:
+        first, second, other, cordoned, held_back = overview().pools[0].resources
+        assert first.membership == ShownMembership(
+            moves_to="U", leaves=True, ttl_seconds=60.0, leaves_in_seconds=12.5, pid=4711
+        )
+        assert first.mark == ShownMark("keep", "me@there")
+        assert (second.membership, second.is_closed, other.mark) == (NOTHING_SAID, False, None)
+        assert (cordoned.properties, cordoned.is_closed) == ((("a", "b=c"), ("z", "")), True)
+        assert (held_back.membership.held_back_seconds, held_back.is_closed) == (3.0, True)
+
+    def test_of_what_is_held_counts_as_held(self) -> None:
+        pool = overview().pools[0]
+        assert (pool.capacity, pool.held, pool.closed) == (5, 2, 2)
+
+
 class TestWhatHasChanged:
     def test_time_alone_changes_nothing(self) -> None:
         before = overview()
@@ -190,6 +257,28 @@ class TestWhatHasChanged:
         after = before._replace(at=NOW + 1, pools=(pool._replace(resources=resources),))
         assert after != before
         assert not after.changed_since(before)
+
+    def test_time_that_is_left_changes_nothing(self) -> None:
+        before = overview()
+        pool = before.pools[0]
+        later = [
+            each._replace(
+                membership=each.membership._replace(
+                    held_back_seconds=each.membership.held_back_seconds and 1.0,
+                    leaves_in_seconds=each.membership.leaves_in_seconds and 1.0,
+                )
+            )
+            for each in pool.resources
+        ]
+        after = before._replace(pools=(pool._replace(resources=tuple(later)),))
+        assert after != before
+        assert not after.changed_since(before)
+
+    def test_what_is_no_longer_held_back_is_a_change(self) -> None:
+        before = overview()
+        pool = before.pools[0]
+        resources = (*pool.resources[:4], pool.resources[4]._replace(membership=NOTHING_SAID))
+        assert before._replace(pools=(pool._replace(resources=resources),)).changed_since(before)
 
     def test_a_waiter_that_left_is_a_change(self) -> None:
         before = overview()
