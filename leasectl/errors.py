@@ -4,7 +4,7 @@
 
     LeaseError                   1   unexpected failure
     ├── InvalidRequest          64   usage, or not supported by this backend
-    │   ├── CanNeverBeMet            the server says so, or the pool shrank while it waited
+    │   ├── CanNeverBeMet            the server says so
     │   ├── NotSupported
     │   └── FileUnreadable           a file that the environment or an option names isn't there
     ├── CorruptState            65   corrupt state, or from a newer version
@@ -42,7 +42,7 @@ class InvalidRequest(LeaseError):
 
 
 class CanNeverBeMet(InvalidRequest):
-    """The request is well put, and the backend says that it can't be met, or not any more."""
+    """The request is well put, and the backend says that it can't be met."""
 
 
 class NotSupported(InvalidRequest):

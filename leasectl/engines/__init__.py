@@ -5,7 +5,8 @@ puts a ticket in the pool's queue (`enqueue`) -> it tries to claim; the engine d
 living ticket that is first, if enough is free -> else it tells what to sleep on (`listen`), and
 tries again when it has been woken (`heard`) -> the claim takes the ticket away, and that wakes the
 next. `dequeue` leaves nothing behind, whatever has happened. All this is `contract`; who comes
-first is `ranking`, and how fast grants may come `pacing`. `pool_admin` is what makes and shows the
+first is `ranking`, how fast grants may come `pacing`, what would do for a request `matching`, and
+whether what is there ever could `possible`. `pool_admin` is what makes and shows the
 pools, as `facts`, and `event_log` tells what happened in them (`event_words`). What can't be done
 is refused by all in the same words (`refusals`).
 

@@ -59,6 +59,8 @@ class Outlook(NamedTuple):
         pool_type: Where several types would do, that of the leases; else None.
         next_grant_at: It is its turn and there is enough, but the pool's pace makes it wait until
             then, on the elapsed clock; None where it is anything else that it waits for.
+        impossible: Why what is in the pool can't meet it any more, a line for people. Until that
+            changes its ticket keeps nobody from anything; then it counts where it always was.
     """
 
     leases: tuple[Lease, ...] | None = None
@@ -67,6 +69,7 @@ class Outlook(NamedTuple):
     look_again_at: float | None = None
     pool_type: str | None = None
     next_grant_at: float | None = None
+    impossible: str | None = None
 
 
 class Waiter(Protocol):
@@ -87,12 +90,15 @@ class Waiter(Protocol):
             NotFound, InvalidRequest: As `enqueue`.
         """
 
-    def enqueue(self) -> None:
+    def enqueue(self, *, again: bool = False) -> None:
         """Put a ticket at the end of the queue of the type that is asked for.
+
+        Args:
+            again: It was in there before, so it may wait also where it can't be met now.
 
         Raises:
             NotFound: No such pool, or no such resource in it.
-            InvalidRequest: The pool could never satisfy the request.
+            InvalidRequest: What is in the pool can't meet it, as `possible` has it.
         """
 
     def claim(self) -> Outlook:
@@ -100,10 +106,10 @@ class Waiter(Protocol):
 
         A claim takes the ticket away. If there is none, whatever changes from here on for this
         ticket ends the next sleep. Tickets of the dead that are in its way are taken away. If it
-        was suspended, it isn't any more.
+        was suspended, it isn't any more, but for one that can't be met as it is: that is suspended.
 
         Raises:
-            NotFound, InvalidRequest: The request can't be met any more, however long it waits.
+            NotFound: The pool has gone.
             TicketGone, TicketExpired: The ticket isn't in the queue any more.
             BackendUnreachable: It may have been claimed; the next call finds that out.
         """

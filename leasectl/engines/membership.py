@@ -221,6 +221,14 @@ def after_lifetime(member: Member) -> Member:
     return member if member.pool is None else leave(member, member.pool)
 
 
+def pools_to_look_at(before: Member, after: Member) -> tuple[str, ...]:
+    """The pools that can meet other requests, as this has become of a name: fewer, or more."""
+    is_same = before.pool == after.pool and before.takes_holders == after.takes_holders
+    if is_same and before.properties == after.properties:
+        return ()
+    return tuple(each for each in dict.fromkeys((before.pool, after.pool)) if each is not None)
+
+
 def set_default(pools: Pools, pool_type: str | None, grace_seconds: float) -> Pools:
     """What becomes of the default pool: another, or none.
 

@@ -22,11 +22,14 @@ def no_resource(pool_type: str, name: str) -> NotFound:
     )
 
 
-def too_few(pool_type: str, capacity: int, count: int) -> InvalidRequest:
-    """The pool could never satisfy a request for so many."""
+def too_few(pool_type: str, capacity: int, count: int, *, closed: int = 0) -> InvalidRequest:
+    """The pool could not satisfy a request for so many, with some closed that take no holder."""
     resources = counted(capacity, "resource")
+    if closed:
+        resources += f", of which {closed} {'takes' if closed == 1 else 'take'} no new holder"
+    never = "can't be met" if closed else "can never be met"
     return InvalidRequest(
-        f'pool "{pool_type}" has {resources}, so --count {count} can never be met; '
+        f'pool "{pool_type}" has {resources}, so --count {count} {never}; '
         f"see: leasectl status -t {pool_type}"
     )
 

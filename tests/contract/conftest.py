@@ -23,12 +23,21 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
 SERVERS = ("etcd",)
 # Those that keep memberships so far.
 WITH_MEMBERS = ("memory",)
+# Those on which a request waits on that can't be met any more.
+WAITING_ON = ("memory", "local")
 
 
 @pytest.fixture(
     params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WORLDS]
 )
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    world = WORLDS[request.param](request, tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture(params=WAITING_ON)
+def waiting_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)
     yield world
     world.close()

@@ -166,15 +166,6 @@ class TestPoolsThatGo:
         a.free()
         assert names_of(pending.result()) == ["A--00"]
 
-    def test_it_goes_on_without_a_pool_that_is_emptied(self, world: World) -> None:
-        (_, b), client = both_held(world), world.client()
-        pending = client.begin(EITHER)
-        eventually(lambda: all(queues(world).values()))
-        world.pools.remove_resources("A", ["A--00"], force=True)
-        eventually(lambda: queues(world)["A"] == [])
-        b.free()
-        assert names_of(pending.result()) == ["B--00"]
-
     def test_it_begins_without_a_pool_that_is_empty(self, world: World) -> None:
         world.pools.remove_resources("A", ["A--00"], force=False)
         assert names_of(world.client().acquire(EITHER)) == ["B--00"]

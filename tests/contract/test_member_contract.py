@@ -25,7 +25,7 @@ from leasectl.engines.membership import (
     remove,
     set_default,
 )
-from leasectl.errors import LeaseError, NoLease, NotAllowed, NotFound
+from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.process import identify, this_process
 from tests.contract.world import World
@@ -241,7 +241,7 @@ class TestCordons:
     def test_keep_new_holders_off(self, world: World) -> None:
         make_pools(world)
         update(world, to_cordon(), "b-1")
-        with pytest.raises(NoLease):
+        with pytest.raises(InvalidRequest, match="takes no new holder"):
             world.client().acquire(Request("B"))
         assert names_of(world.client().acquire(Request("A"))) == ["a-1"]
 
@@ -249,9 +249,9 @@ class TestCordons:
         make_pools(world)
         holder = world.client()
         holder.acquire(Request("B"))
+        waiting = world.client().begin(Request("B"))
         update(world, to_cordon(), "b-1")
         assert holder.renew() == ("b-1",)
-        waiting = world.client().begin(Request("B"))
         holder.free()
         assert not waiting.done()
         update(world, to_cordon(is_cordoned=False), "b-1")

@@ -1179,24 +1179,6 @@ class TestPools:
         assert holder.free() == ()
         assert the_pool(world).capacity == 1
 
-    def test_a_waiter_for_more_than_is_left_is_refused(self, world: World) -> None:
-        make_pool(world, 3)
-        world.client().acquire(ONE)
-        group, single = world.client().begin(THREE), world.client().begin(TWO)
-        world.pools.remove_resources("T", ["T--02"], force=False)
-        with pytest.raises(InvalidRequest, match=r"2 resources.*--count 3"):
-            group.result()
-        assert not single.done()
-        assert len(the_pool(world).queue) == 1
-
-    def test_a_waiter_for_a_name_that_is_removed_is_refused(self, world: World) -> None:
-        make_pool(world, 2)
-        world.client().acquire(ONE)
-        pending = world.client().begin(Request("T", name="T--00"))
-        world.pools.remove_resources("T", ["T--00"], force=True)
-        with pytest.raises(NotFound, match="T--00"):
-            pending.result()
-
     def test_a_pool_in_use_is_not_deleted(self, world: World) -> None:
         make_pool(world, 1)
         client = world.client()

@@ -30,14 +30,13 @@ class _Place(NamedTuple):
 class EitherWaiter:
     """One request of which several types would do, as `Waiter`.
 
-    A pool that can't meet it any more is waited for no longer, as long as another can.
+    A pool that can't meet it, or that is deleted, is left out, as long as another can.
 
     Args:
         engine: The store.
         claimant: Who asks, for one resource.
         until: As `Engine.waiter` has it.
         warn: Called with a line for people, about a pool that is waited for no longer.
-        again: It was in the queues before: a pool that isn't there has been deleted since.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class EitherWaiter:
         *,
         until: float | None,
         warn: Callable[[str], None],
-        again: bool = False,
     ) -> None:
         request = claimant.request
         self._all = tuple(
@@ -61,7 +59,6 @@ class EitherWaiter:
             for pool_type in request.types
         )
         self._places = list(self._all)  # those that it still waits in
-        self._borne: tuple[type[LeaseError], ...] = (InvalidRequest, *([NotFound] * again))
         self._is_queued = False
         self._unsure: _Place | None = None  # whose claim may have been made, and nobody told us
         self._won: tuple[_Place, Outlook] | None = None
@@ -75,18 +72,15 @@ class EitherWaiter:
 
     def check(self) -> None:
         """As `Waiter.check`; that a pool is there and can't meet it is borne if another can."""
-        for place in tuple(self._places):
-            try:
-                place.waiter.check()
-            except self._borne as reason:
-                self._leave_out(place, reason)
+        self._check(InvalidRequest)
 
-    def enqueue(self) -> None:
-        self.check()  # of all, before anything is in a queue
+    def enqueue(self, *, again: bool = False) -> None:
+        # Of all, before anything is in a queue.
+        self._check(NotFound if again else InvalidRequest, waits_anyway=again)
         self._is_queued = True
         for place in tuple(self._places):
             try:
-                place.waiter.enqueue()
+                place.waiter.enqueue(again=again)
             except BackendUnreachable as error:
                 error.asked = error.asked or place is not self._places[0]
                 raise
@@ -173,12 +167,30 @@ class EitherWaiter:
                 return outlook
             outlooks.append(outlook)
         self._unsure = None
+        impossible = [each.impossible for each in outlooks if each.impossible is not None]
         return Outlook(
             is_head=any(each.is_head for each in outlooks),
             is_behind=any(each.is_behind for each in outlooks),
             look_again_at=earliest(*(each.look_again_at for each in outlooks)),
             next_grant_at=earliest(*(each.next_grant_at for each in outlooks)),
+            impossible="; ".join(impossible) or None,
         )
+
+    def _check(self, borne: type[LeaseError], *, waits_anyway: bool = False) -> None:
+        """Look whether the pools could meet it, and leave out those of which one thing is said.
+
+        Args:
+            borne: What that is; of the last pool it is raised.
+            waits_anyway: It waits also where it can't be met as things are.
+        """
+        for place in tuple(self._places):
+            try:
+                place.waiter.check()
+            except borne as reason:
+                self._leave_out(place, reason)
+            except InvalidRequest:
+                if not waits_anyway:
+                    raise
 
     def _leave_others(self) -> Outlook:
         """Get out of the other queues, and only then tell of the grant.

@@ -76,6 +76,7 @@ class PoolTurn:
         self._outage: BackendUnreachable | None = None  # why the store couldn't be asked just now
         self._witness: Process | None = None  # sees to it that those before it come
         self._look_for_witness_at = self._start + WITNESS_AFTER_SECONDS
+        self._impossible: str | None = None  # why it can't be met as things are
 
     def take(self) -> Turn:
         """Get the leases, of which the journal is told; yields each sleep that it needs.
@@ -83,8 +84,7 @@ class PoolTurn:
         Raises:
             NoLease: Not before the deadline.
             Withdrawn: Somebody took the ticket away.
-            NotFound, InvalidRequest: The request can't be met.
-            CanNeverBeMet: It can't any more.
+            NotFound, InvalidRequest: The request can't be met, or the pool was deleted meanwhile.
             BackendUnreachable: The store didn't answer for longer than it keeps the ticket.
         """
         self._waiter = self._new_waiter()
@@ -96,7 +96,7 @@ class PoolTurn:
         finally:
             self._waiter.close()
 
-    def _new_waiter(self, *, again: bool = False) -> Waiter:
+    def _new_waiter(self) -> Waiter:
         if not self._claimant.request.other_types:
             return self._engine.waiter(self._claimant, until=self._deadline)
         from leasectl.backends.pool.either import EitherWaiter
@@ -106,7 +106,6 @@ class PoolTurn:
             self._claimant,
             until=self._deadline,
             warn=self._patience.warn,
-            again=again,
         )
 
     # 1. The ticket
@@ -132,6 +131,7 @@ class PoolTurn:
         recovered = False
         while outlook.leases is None:
             self._check_deadline()
+            self._warn_of(outlook.impossible)
             self._report_when_due()
             self._see_to_witness(outlook)
             ended = yield from self._sleep(outlook, recovered=recovered)
@@ -179,9 +179,9 @@ class PoolTurn:
         )
         self._waiter.dequeue("its process didn't run for too long; it queues again")
         self._waiter.close()
-        self._waiter = self._new_waiter(again=True)
+        self._waiter = self._new_waiter()
         with self._engine.atomic():
-            self._waiter.enqueue()
+            self._waiter.enqueue(again=True)
 
     def _sleep(self, outlook: Outlook, *, recovered: bool) -> Generator[Sleep, set[int], bool]:
         """Sleep until something may have changed; returns whether a process has ended.
@@ -299,6 +299,16 @@ class PoolTurn:
         return left if left is not None and left > 0 else None
 
     # What is told on the way
+
+    def _warn_of(self, impossible: str | None) -> None:
+        """Tell when it can't be met any more as things are, and when it can again: once each."""
+        if impossible == self._impossible:
+            return
+        if impossible is None:
+            self._patience.warn("the request can be met again; it waits on, where it was")
+        else:
+            self._patience.warn(f"{impossible}; it waits on until that changes")
+        self._impossible = impossible
 
     def _report_when_due(self) -> None:
         now = self._clock.elapsed()

@@ -89,9 +89,10 @@ class EtcdQueues:
             error.asked = False
             raise
 
-    def enqueue(self, own: EtcdTicket) -> None:
+    def enqueue(self, own: EtcdTicket, *, again: bool = False) -> None:
         """As `Waiter.enqueue`."""
-        self.check(own)
+        if not again:
+            self.check(own)
         own.note_put(self._put_ticket(own))
 
     def claim(self, own: EtcdTicket) -> Outlook:

@@ -9,8 +9,9 @@ kernel wakes it whatever becomes of the waker. When it is its turn, and the pool
 a grant, it claims what is free, least recently acquired first, by the `store`, which also expires
 claims and gives fences. What was ended by force is kept by `early_ends` while its holder may use
 it; of a ticket that got nothing tells `giving_up`. The `witness`, for which the keeper looks, finds
-those who don't come when they could: they are `absent`, and others pass. How things stand is told
-by `standing`; `pools` makes, changes and shows pools, and before that takes away what is `over`.
-Beside leases it has other `sides`: `notes` at claims, and `values` under keys. `audit` finds what
-these tables and the records of handles say against each other, for `doctor`.
+those who don't come when they could: they are `absent`, and others pass; so they do with requests
+that are `unmet` by what is in the pool now. How things stand is told by `standing`; `pools` makes,
+changes and shows pools, and before that takes away what is `over`. Beside leases it has other
+`sides`: `notes` at claims, and `values` under keys. `audit` finds what these tables and the records
+of handles say against each other, for `doctor`.
 """

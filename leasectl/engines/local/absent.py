@@ -10,16 +10,13 @@ from contextlib import closing
 
 from leasectl.engines.event_words import WAITER_DIED
 from leasectl.engines.local.queues import LocalQueues, Waiting
+from leasectl.engines.local.unmet import pass_by
 from leasectl.state.database import unlink
 
 
 def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
     """Let others pass a ticket, and have it look itself as soon as it can."""
-    queues.state.db.execute(
-        "INSERT OR REPLACE INTO suspended (type, number, owner) VALUES (?, ?, ?)",
-        (pool_type, ticket.number, ticket.claim_key),
-    )
-    queues.wake_behind(pool_type, ticket)
+    pass_by(queues, pool_type, ticket)
     queues.wake([ticket.pipe])
 
 
@@ -32,6 +29,14 @@ def remove_dead(queues: LocalQueues, ticket: Waiting) -> None:
         unlink(queues.state.waiter_pipe(pipe))
     if found:
         queues.lost(ticket.claim_key, ())
+
+
+def remove_dead_among(queues: LocalQueues, tickets: Iterable[Waiting]) -> bool:
+    """Take away what the dead among some waiters left; returns whether there were any."""
+    dead = [each for each in tickets if each.is_dead]
+    for each in dead:
+        remove_dead(queues, each)
+    return bool(dead)
 
 
 def dead_ones(queues: LocalQueues, pool_type: str) -> list[Waiting]:

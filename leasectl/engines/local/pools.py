@@ -22,6 +22,7 @@ from leasectl.engines.local.over import remove_what_is_over
 from leasectl.engines.local.queues import RANKED_TICKETS
 from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
+from leasectl.engines.local.unmet import look_anew
 from leasectl.engines.ranking import effective_priority
 from leasectl.errors import StateUnwritable
 from leasectl.model import Lease, Process
@@ -131,12 +132,14 @@ class LocalPools:
             )
         self._resize(pool_type, len(names))
         self._store.queues.wake_for(pool_type, names)
+        self._store.queues.wake_suspended(pool_type)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         with self._state.transaction():
             self._store.pool(pool_type)
             names = list(dict.fromkeys(names))
             self._remove_resources(pool_type, names, force=force)
+            look_anew(self._store.queues, pool_type)
             self._note("pool changed", pool_type, names, resources_removed(len(names)))
 
     def _remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
@@ -165,8 +168,6 @@ class LocalPools:
         db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
         db.executemany("DELETE FROM ended WHERE name = ?", ((name,) for name in names))
         self._resize(pool_type, -len(names))
-        # A waiter's request may have become impossible, so all of them look again.
-        self._store.queues.wake_all(pool_type)
 
     def end_early(
         self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
@@ -186,6 +187,7 @@ class LocalPools:
                 raise refusals.pool_in_use(pool_type, pool.held, waiting)
             names = [r.name for r in pool.resources]
             self._remove_resources(pool_type, names, force=force)
+            self._store.queues.wake_all(pool_type)
             for entry in pool.queue:
                 note_given_up(
                     self._state, pool_type, entry.ticket, why=POOL_DELETED, clock=self._clock

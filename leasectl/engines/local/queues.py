@@ -297,6 +297,14 @@ class LocalQueues:
         rows = self.state.query("SELECT pipe FROM ticket WHERE type = ?", pool_type)
         self.call([row["pipe"] for row in rows])
 
+    def wake_suspended(self, pool_type: str) -> None:
+        """Wake those that others pass: perhaps their requests can be met again."""
+        rows = self.state.query(
+            "SELECT pipe FROM ticket JOIN suspended USING (type, number, owner) WHERE type = ?",
+            pool_type,
+        )
+        self.wake([row["pipe"] for row in rows])
+
     def wake(self, pipes: Iterable[str]) -> None:
         """Wake waiters by the names of their pipes."""
         for pipe in pipes:

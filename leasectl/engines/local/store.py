@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.model import Lease, ReleasedBy, Request
+from leasectl.model import Lease, ReleasedBy, Request, Ticket
 from leasectl.state.directory import State
 from leasectl.state.rows import encode_labels
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.local.queues import Waiting
+    from leasectl.engines.possible import Unmet
     from leasectl.state.event import EventKind
 
 # What the claim key of a claim begins with that was ended by force; no other does.
@@ -91,18 +92,25 @@ class LocalStore:
         return [row["type"] for row in rows]
 
     def possible(self, request: Request) -> sqlite3.Row:
-        """The pool that could satisfy a request, as `pool`; raises for what none ever could."""
-        return self.check(request, self.pool(request.type))
-
-    def check(self, request: Request, pool: sqlite3.Row) -> sqlite3.Row:
-        """Return a pool that could satisfy a request; raises for what none ever could."""
-        if request.count > pool["capacity"]:
-            raise refusals.too_few(request.type, pool["capacity"], request.count)
-        if request.name is not None and not self.state.query(
-            "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name, request.type
-        ):
-            raise refusals.no_resource(request.type, request.name)
+        """The pool that could meet a request, as `pool`; raises where it couldn't."""
+        pool = self.pool(request.type)
+        unmet = self.unmet(request, pool)
+        if unmet is not None:
+            raise unmet.refusal()
         return pool
+
+    def unmet(self, request: Request, pool: sqlite3.Row) -> Unmet | None:
+        """Why a pool, as `pool` has it, can't meet a request; None if it could."""
+        if request.count <= pool["capacity"] and (
+            request.name is None
+            or self.state.query(
+                "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name, request.type
+            )
+        ):
+            return None
+        from leasectl.engines.local.unmet import why_unmet
+
+        return why_unmet(self.state, request)
 
     def free_resources(self, request: Request, *, but: Collection[str | None]) -> list[sqlite3.Row]:
         """What could be claimed, least recently acquired first; one more than is asked for.
@@ -270,3 +278,21 @@ class LocalStore:
             self.note_end("lost", claim_key, claims, by="ttl")
             self._free(claim_key, claims, by="ttl")
             self._lost(claim_key, names)
+
+
+def lease_of(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:
+    """What a ticket becomes with a resource that was free, to be written as a claim."""
+    claimant = ticket.claimant
+    is_handed_on = resource["holder_identity"] not in (None, claimant.holder_identity)
+    return Lease(
+        name=resource["name"],
+        fence=fence,
+        ticket=ticket.number,
+        grant=grant,
+        holder_identity=claimant.holder_identity,
+        acquire_time=now,
+        renew_time=now,
+        lease_duration_seconds=claimant.request.ttl_seconds,
+        lease_transitions=resource["lease_transitions"] + is_handed_on,
+        labels=claimant.request.labels,
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.local.queues import LocalQueues, Waiting
-from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.store import LocalStore, lease_of
 from leasectl.engines.local.wait_pipes import WaitPipe
 from leasectl.model import Claimant, Lease, Process, Request, Ticket
 from leasectl.state.pipes import tidy
@@ -70,9 +70,9 @@ class LocalWaiter:
     def check(self) -> None:
         self._store.possible(self._request)
 
-    def enqueue(self) -> None:
+    def enqueue(self, *, again: bool = False) -> None:
         request = self._request
-        pool = self._store.possible(request)
+        pool = self._store.pool(request.type) if again else self._store.possible(request)
         self._number = pool["last_ticket"] + 1
         is_ranked = bool(pool["is_ranked"]) or request.priority != 0
         put_ticket(
@@ -93,6 +93,9 @@ class LocalWaiter:
             return outlook
         is_new, self._is_new = self._is_new, False
         self._pipe.open()
+        if outlook.impossible is not None:
+            self._watched = []
+            return outlook
         # Whoever is woken instead of us may be dead by then.
         self._watched = [each for each in (one.waiter for one in others) if each is not None]
         if mine.is_ranked:
@@ -152,12 +155,15 @@ class LocalWaiter:
         Returns:
             What came of it, its ticket, and those whose end may let it have its turn, or more.
         """
-        mine, blocker, named = self._ahead()
-        if blocker is not None:
-            return Outlook(is_behind=True), mine, (blocker,)
         pool = self._pool if self._pool_of == self._store.state.transactions else None
         if pool is None:
             pool = self._store.pool(self._request.type)
+        unmet = self._store.unmet(self._request, pool)
+        if unmet is not None:
+            return Outlook(impossible=str(unmet)), self._be_passed(), ()
+        mine, blocker, named = self._ahead()
+        if blocker is not None:
+            return Outlook(is_behind=True), mine, (blocker,)
         if self._request.name is not None and not pool["pace_seconds"]:
             named = ()
         return self._claim_free(mine, named, pool), mine, named
@@ -169,30 +175,38 @@ class LocalWaiter:
         """
         own = self._ticket()
         while True:
-            found = self._queues.up_to(self._request.type, own.number)
-            mine = found[0] if found else None
-            if mine is None or (mine.number, mine.claim_key) != (
-                own.number,
-                own.claimant.claim_key,
-            ):
-                raise TicketGone
+            mine, *better = self._up_to(own)
             if mine.suspended:
                 self._queues.resume(self._request.type, own.number)
                 self._queues.wake_behind(self._request.type, mine)
-            blocker, named = _ahead_of(self._request, found[1:])
+            blocker, named = _ahead_of(self._request, better)
             if blocker is None or not self._watch.is_dead(blocker.waiter):
                 return mine, blocker, named
             self._remove_dead([blocker])
 
+    def _up_to(self, own: Ticket) -> list[Waiting]:
+        """Its ticket and those before it, as `LocalQueues.up_to`; TicketGone if it isn't there."""
+        found = self._queues.up_to(self._request.type, own.number)
+        mine = found[0] if found else None
+        if mine is None or (mine.number, mine.claim_key) != (own.number, own.claimant.claim_key):
+            raise TicketGone
+        return found
+
+    def _be_passed(self) -> Waiting:
+        """Keep nobody from anything, as the request can't be met; returns its ticket."""
+        from leasectl.engines.local.unmet import pass_by
+
+        mine = self._up_to(self._ticket())[0]
+        pass_by(self._queues, self._request.type, mine)
+        return mine
+
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
         """Take away what the dead among some have left; returns whether there were any."""
-        dead = [each for each in tickets if each.is_dead]
-        if dead:
-            from leasectl.engines.local.absent import remove_dead
+        if not tickets:
+            return False
+        from leasectl.engines.local.absent import remove_dead_among
 
-            for each in dead:
-                remove_dead(self._queues, each)
-        return bool(dead)
+        return remove_dead_among(self._queues, tickets)
 
     def _claim_free(self, mine: Waiting, named: Sequence[Waiting], pool: sqlite3.Row) -> Outlook:
         """Claim what is asked for, if that much is free by now, and take the ticket away.
@@ -203,7 +217,6 @@ class LocalWaiter:
             pool: Its row.
         """
         request, own = self._request, self._ticket()
-        self._store.check(request, pool)
         expiry = pool["next_expiry"]
         if expiry is not None and expiry <= self._clock.elapsed():
             self._store.expire(request.type)
@@ -229,7 +242,7 @@ class LocalWaiter:
         fences = self._store.state.draw_fences(len(resources))
         now = self._clock.wall()
         leases = tuple(
-            _lease(own, resource, fence=fence, grant=grant, now=now)
+            lease_of(own, resource, fence=fence, grant=grant, now=now)
             for resource, fence in zip(resources, fences)
         )
         for lease in leases:
@@ -327,20 +340,3 @@ def _ahead_of(
             return each, ()
         named.append(each)
     return None, named
-
-
-def _lease(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:
-    claimant = ticket.claimant
-    is_handed_on = resource["holder_identity"] not in (None, claimant.holder_identity)
-    return Lease(
-        name=resource["name"],
-        fence=fence,
-        ticket=ticket.number,
-        grant=grant,
-        holder_identity=claimant.holder_identity,
-        acquire_time=now,
-        renew_time=now,
-        lease_duration_seconds=claimant.request.ttl_seconds,
-        lease_transitions=resource["lease_transitions"] + is_handed_on,
-        labels=claimant.request.labels,
-    )

@@ -45,7 +45,8 @@ class MemoryEngine:
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         with self._store.lock:
-            self._store.send_away(self._store.places_of(claim_key), why or WITHDRAWN)
+            tickets = self._store.tickets
+            tickets.send_away(tickets.places_of(claim_key), why or WITHDRAWN)
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"

@@ -11,6 +11,7 @@ from leasectl.engines.membership import (
     Properties,
     after_lifetime,
     after_release,
+    pools_to_look_at,
 )
 from leasectl.engines.memory.events import MemoryEvents
 from leasectl.engines.memory.stock import Stock, StockedPool
@@ -46,6 +47,9 @@ class Stocks(Protocol):
 
     def offer(self, stock: Stock) -> None:
         """Have a resource be had, if it may be."""
+
+    def look_anew(self, pool: StockedPool) -> None:
+        """Have all who wait look, as what is in a pool has changed."""
 
     def lose_if_over(self, stock: Stock) -> None:
         """Free a resource if the time of its claim is over."""
@@ -122,6 +126,14 @@ class Memberships:
         self._follow(before, after)
         if after.pool is not None and stock is not None:
             self._store.offer(stock)
+        for pool_type in pools_to_look_at(before, after):
+            self._store.look_anew(self._store.pools[pool_type])
+
+    def closed_in(self, pool: StockedPool) -> int:
+        """How many of a pool's resources take no new holder."""
+        return sum(
+            name in pool.stock and not self.member(name).takes_holders for name in self._facts
+        )
 
     def is_open(self, stock: Stock) -> bool:
         """Tell whether somebody may claim what nobody holds."""

@@ -66,6 +66,7 @@ class MemoryPools:
             pool = self._store.pool(pool_type)
             self._store.check_untaken(pool_type, names)
             self._store.add(pool, names)
+            self._store.tickets.look_anew(pool)
             self._store.events.changed("pool changed", pool, names, resources_added(len(names)))
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
@@ -81,8 +82,7 @@ class MemoryPools:
             names = list(dict.fromkeys(names))
             self._store.remove([pool.stock[name] for name in names])
             self._store.events.changed("pool changed", pool, names, resources_removed(len(names)))
-            # A waiter's request may have become impossible, so all of them look again.
-            pool.wake_all()
+            self._store.tickets.look_anew(pool)
 
     def end_early(
         self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
@@ -104,7 +104,7 @@ class MemoryPools:
                 raise refusals.pool_in_use(pool_type, held, waiting)
             names = list(pool.stock)
             self._store.remove(list(pool.stock.values()))
-            self._store.send_away(pool.queue, POOL_DELETED)
+            self._store.tickets.send_away(pool.queue, POOL_DELETED)
             del self._store.pools[pool_type]
             self._store.events.changed("pool deleted", pool, names)
 

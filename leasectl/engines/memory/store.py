@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Callable
 
 from leasectl.engines import refusals
-from leasectl.engines.contract import LostListener, TicketGone
+from leasectl.engines.contract import LostListener
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.memory.calls import Calls
 from leasectl.engines.memory.events import MemoryEvents
 from leasectl.engines.memory.memberships import Memberships
 from leasectl.engines.memory.queue import Place, Queue
 from leasectl.engines.memory.stock import Stock, StockedPool
+from leasectl.engines.memory.tickets import Tickets
 from leasectl.model import Claimant, Lease, ReleasedBy, Ticket
 from leasectl.system.clock import Clock
 
@@ -36,6 +36,7 @@ class MemoryStore:
         calls: Who of those in their queues was called to claim.
         events: What happened in them.
         memberships: What is so of the names in them.
+        tickets: Those in their queues.
     """
 
     def __init__(self, *, clock: Clock, lost: LostListener) -> None:
@@ -45,11 +46,11 @@ class MemoryStore:
         self.calls = Calls(clock)
         self.events = MemoryEvents(clock)
         self.memberships = Memberships(self)
+        self.tickets = Tickets(self.calls, self.events, self.memberships, clock)
         self._lost = lost
         self._last_fence = 0  # one counter for all pools, so that none repeats
         self._pool_of: dict[str, StockedPool] = {}  # by the names of resources
         self._claims: dict[str, dict[str, Stock]] = {}  # by claim key, then by name
-        self._waiting: dict[str, dict[Place, StockedPool]] = {}  # by claim key
 
     def wake_all(self) -> None:
         """Have every waiter look again, as after its clock was moved."""
@@ -66,21 +67,6 @@ class MemoryStore:
         if pool_type not in self.pools:
             raise refusals.no_pool(pool_type, list(self.pools))
         return self.pools[pool_type]
-
-    def possible(self, claimant: Claimant) -> StockedPool:
-        """The pool that could satisfy a request.
-
-        Raises:
-            NotFound: No such pool, or no such resource in it.
-            InvalidRequest: None ever could.
-        """
-        request = claimant.request
-        pool = self.pool(request.type)
-        if request.count > len(pool.stock):
-            raise refusals.too_few(request.type, len(pool.stock), request.count)
-        if request.name is not None and request.name not in pool.stock:
-            raise refusals.no_resource(request.type, request.name)
-        return pool
 
     # Resources
 
@@ -135,13 +121,12 @@ class MemoryStore:
         return stock
 
     def take_out(self, stock: Stock) -> None:
-        """Take a resource out of its pool; whoever holds it is told, and all who wait look again.
-
-        What they wait for may have become impossible.
-        """
-        pool = stock.pool
+        """Take a resource out of its pool; whoever holds it is told."""
         self.remove([stock])
-        pool.wake_all()
+
+    def look_anew(self, pool: StockedPool) -> None:
+        """Have all who wait look, as what is in a pool has changed."""
+        self.tickets.look_anew(pool)
 
     def offer(self, stock: Stock) -> None:
         """Have a resource be had by the best who waits for it, if nobody holds it and it may be."""
@@ -306,57 +291,3 @@ class MemoryStore:
         del stock.pool.held[stock.name]
         stock.pool.expiries.drop(stock.name)
         stock.claim_key = stock.expires_at = stock.ended = stock.note = None
-
-    # Tickets
-
-    def queue_up(self, claimant: Claimant, wake: Callable[[], object]) -> Place:
-        """Put a ticket at the end of the queue of the pool that could satisfy the request.
-
-        Raises:
-            NotFound, InvalidRequest: As `possible`.
-        """
-        pool = self.possible(claimant)
-        pool.last_ticket += 1
-        ticket = Ticket(pool.last_ticket, claimant)
-        place = Place(ticket, self.clock.wall(), self.clock.elapsed(), wake)
-        pool.queue.append(place)
-        self.calls.join(pool, place)
-        self._waiting.setdefault(claimant.claim_key, {})[place] = pool
-        self.events.queued(pool, place)
-        return place
-
-    def pool_of(self, place: Place) -> StockedPool:
-        """The pool in whose queue a place is; TicketGone when it is in none any more."""
-        try:
-            return self._waiting[place.ticket.claimant.claim_key][place]
-        except KeyError:
-            raise TicketGone from None
-
-    def leave(self, place: Place, why: str | None = None) -> None:
-        """Take a ticket out of the queue that it is in, and wake those whose turn that makes it.
-
-        Args:
-            place: Where it is.
-            why: It is given up; None for one that has become leases.
-        """
-        pool = self.pool_of(place)
-        if why is not None:
-            self.events.gave_up(pool, place, why)
-        pool.queue.remove(place)
-        self.calls.leave(pool, place)
-        claim_key = place.ticket.claimant.claim_key
-        of_key = self._waiting[claim_key]
-        del of_key[place]
-        if not of_key:
-            del self._waiting[claim_key]
-        self.calls.call_those_behind(pool, place)
-
-    def send_away(self, places: Iterable[Place], why: str) -> None:
-        """Take tickets out of their queues, and wake those who wait with them."""
-        for place in list(places):
-            self.leave(place, why)
-            place.wake()
-
-    def places_of(self, claim_key: str) -> Iterable[Place]:
-        """Where the tickets with a claim key are."""
-        return self._waiting.get(claim_key, ())

@@ -63,25 +63,29 @@ class MemoryWaiter:
 
     def check(self) -> None:
         with self._store.lock:
-            self._store.possible(self._claimant)
+            self._check()
 
-    def enqueue(self) -> None:
+    def enqueue(self, *, again: bool = False) -> None:
         with self._store.lock:
-            self._place = self._store.queue_up(self._claimant, self._wake)
+            pool = self._store.pool(self._claimant.request.type) if again else self._check()
+            self._place = self._store.tickets.queue_up(pool, self._claimant, self._wake)
 
     def claim(self) -> Outlook:
         assert self._place is not None, "enqueue() comes first"
         with self._store.lock:
-            pool = self._store.pool_of(self._place)
+            pool = self._store.tickets.pool_of(self._place)
             self._store.expire(pool)
+            unmet = self._store.tickets.pass_unmet(pool, self._place)
+            if unmet is not None:
+                self._listen()
+                return Outlook(impossible=str(unmet))
             self._store.calls.come(pool, self._place)
             self._pass_others(pool, self._place)
             is_head = pool.queue.is_turn_of(self._place)
             leases = self._claim_from(pool, self._place) if is_head else None
             if leases is not None:
                 return Outlook(leases)
-            if self._waker is None:
-                self._waker = self._new_waker()
+            self._listen()
             return self._outlook(pool, self._place, is_head=is_head)
 
     def standing(self) -> Standing:
@@ -121,13 +125,26 @@ class MemoryWaiter:
         with self._store.lock:
             if self._place is not None:
                 with contextlib.suppress(TicketGone):
-                    self._store.leave(self._place, why)
+                    self._store.tickets.leave(self._place, why)
                 self._free_claimed(self._place.ticket)
 
     def close(self) -> None:
         self._processes.close()
         if self._waker is not None:
             self._waker.close()
+
+    def _check(self) -> StockedPool:
+        """The pool that could meet the request; raises as `enqueue` where it couldn't."""
+        pool = self._store.pool(self._claimant.request.type)
+        self._store.expire(pool)
+        unmet = self._store.tickets.unmet(pool, self._claimant.request)
+        if unmet is not None:
+            raise unmet.refusal()
+        return pool
+
+    def _listen(self) -> None:
+        if self._waker is None:
+            self._waker = self._new_waker()
 
     def _pass_others(self, pool: StockedPool, place: Place) -> None:
         """Tell those whom it has passed by waiting, if it has: nobody else does."""
@@ -136,12 +153,11 @@ class MemoryWaiter:
             self._store.calls.join(pool, place)
 
     def _claim_from(self, pool: StockedPool, place: Place) -> tuple[Lease, ...] | None:
-        self._store.possible(self._claimant)
         chosen = self._store.take(pool, place)
         if chosen is None:
             return None
         pool.pay()
-        self._store.leave(place)
+        self._store.tickets.leave(place)
         pool.last_grant += 1
         leases = tuple(self._store.grant(each, place.ticket, pool.last_grant) for each in chosen)
         self._store.events.granted(pool, place, leases)

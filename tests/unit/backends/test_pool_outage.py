@@ -43,10 +43,10 @@ class Waiter(MemoryWaiter):
         self._engine = engine
         self.error: BaseException | None = None  # what its looking ends with
 
-    def enqueue(self) -> None:
+    def enqueue(self, *, again: bool = False) -> None:
         if self._engine.refusal is not None:
             raise self._engine.refusal
-        super().enqueue()
+        super().enqueue(again=again)
 
     def claim(self) -> Outlook:
         error = self._engine.error or self.error

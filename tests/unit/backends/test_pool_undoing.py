@@ -89,8 +89,8 @@ class WithdrawnAtOnce(MemoryEngine):
         waiter = super().waiter(claimant, until=until)
         put = waiter.enqueue
 
-        def put_for_a_moment() -> None:
-            put()
+        def put_for_a_moment(*, again: bool = False) -> None:
+            put(again=again)
             self.withdraw(claimant.claim_key)
 
         waiter.enqueue = put_for_a_moment  # type: ignore[method-assign]

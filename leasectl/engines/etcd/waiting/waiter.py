@@ -57,9 +57,9 @@ class EtcdWaiter:
         with self._limited():
             self._queues.check(self.ticket)
 
-    def enqueue(self) -> None:
+    def enqueue(self, *, again: bool = False) -> None:
         with self._limited():
-            self._queues.enqueue(self.ticket)
+            self._queues.enqueue(self.ticket, again=again)
 
     def claim(self) -> Outlook:
         with self._limited():

@@ -1,0 +1,121 @@
+"""Whether a pool could ever meet a request: a pure function of what is in it, for every store.
+
+What takes no new holder doesn't count, whoever holds it now. A request that can't be met is refused
+as it arrives; one that can't be met any more waits on, as that may change again, and keeps nobody
+from anything meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leasectl.engines import refusals
+from leasectl.engines.matching import Want, want_of
+from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.model import Request, Where
+from leasectl.text.wording import counted, listed
+
+if TYPE_CHECKING:
+    from leasectl.engines.membership import Member
+
+_LONGEST_VALUE = 40
+
+
+class Unmet(NamedTuple):
+    """Why a pool can't meet a request, however long it waits.
+
+    Args:
+        pool_type: The pool.
+        want: What would do.
+        count: How many are asked for.
+        capacity: How many resources there are.
+        usable: How many of them would do, and take holders.
+        named: The one that is asked for, if it is there.
+        there_is: What is so of the keys that are asked about, of what takes holders.
+    """
+
+    pool_type: str
+    want: Want
+    count: int  # type: ignore[assignment]  # as in Request
+    capacity: int
+    usable: int
+    named: Member | None = None
+    there_is: tuple[str, ...] = ()
+
+    def refusal(self) -> LeaseError:
+        """What is said of a request that arrives."""
+        if self.want.name is not None and self.named is None:
+            return refusals.no_resource(self.pool_type, self.want.name)
+        if self.want.is_particular:
+            return InvalidRequest(f"{self}; see: leasectl status -t {self.pool_type}")
+        closed = self.capacity - self.usable
+        return refusals.too_few(self.pool_type, self.capacity, self.count, closed=closed)
+
+    def __str__(self) -> str:
+        """What is said of it to whoever waits already."""
+        in_pool = f'pool "{self.pool_type}"'
+        if self.want.name is not None and self.named is None:
+            return f'resource "{self.want.name}" isn\'t in {in_pool} now'
+        if self.named is not None and not self.named.takes_holders:
+            why = why_closed(self.named)
+            return f'resource "{self.named.name}" in {in_pool} takes no new holder now: {why}'
+        if not self.want.where:
+            return f"{in_pool} has {_takers(self.usable)} now, so --count {self.count} can't be met"
+        wanted = " ".join(f"--where {each}" for each in conditions(self.want.where))
+        there_is = listed(self.there_is) or "nothing of which that is said"
+        if self.usable == 0:
+            return f"{in_pool} has no resource for {wanted}; there is: {there_is}"
+        few = f"{in_pool} has {counted(self.usable, 'resource')} for {wanted}"
+        return f"{few}, so --count {self.count} can't be met; there is: {there_is}"
+
+
+def unmet(request: Request, members: Collection[Member]) -> Unmet | None:
+    """Why a pool can't meet a request; None if it could.
+
+    Args:
+        request: What is asked for; of its types the first counts.
+        members: All that is in the pool.
+    """
+    want = want_of(request)
+    open_ones = [each for each in members if each.takes_holders]
+    fits = [each for each in open_ones if want.could_use(each.name, each.properties)]
+    if len(fits) >= request.count:
+        return None
+    named = next((each for each in members if each.name == want.name), None)
+    there_is = tuple(_values(want.where, open_ones))
+    return Unmet(
+        request.type, want, request.count, len(members), len(fits), named=named, there_is=there_is
+    )
+
+
+def conditions(where: Where) -> Sequence[str]:
+    """Conditions as they are asked for on the command line."""
+    return [f"{key}{'=' if is_equal else '!='}{_short(value)}" for key, value, is_equal in where]
+
+
+def why_closed(member: Member) -> str:
+    """Why something takes no new holder, for people."""
+    if member.cordoned:
+        return "it is cordoned"
+    return "it leaves when it is free" if member.leaves else f"it goes to {member.moves_to}"
+
+
+def _takers(number: int) -> str:
+    return f"{counted(number, 'resource')} that {'takes' if number == 1 else 'take'} holders"
+
+
+def _values(where: Where, members: Iterable[Member]) -> Iterable[str]:
+    """What is so of some keys: each value that there is, and of how many."""
+    found: dict[str, int] = {}
+    asked = {key for key, _, _ in where}
+    for member in members:
+        for key, value in member.properties:
+            if key in asked:
+                said = f"{key}={_short(value)}"
+                found[said] = found.get(said, 0) + 1
+    return [f"{said} ({found[said]})" for said in sorted(found)]
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}..."
