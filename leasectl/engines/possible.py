@@ -7,19 +7,19 @@ from anything meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.matching import Want, want_of
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.model import Request, Where
+from leasectl.text.printable import printable
+from leasectl.text.properties import written
 from leasectl.text.wording import counted, listed
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Member
-
-_LONGEST_VALUE = 40
 
 
 class Unmet(NamedTuple):
@@ -62,7 +62,7 @@ class Unmet(NamedTuple):
             return f'resource "{self.named.name}" in {in_pool} takes no new holder now: {why}'
         if not self.want.where:
             return f"{in_pool} has {_takers(self.usable)} now, so --count {self.count} can't be met"
-        wanted = " ".join(f"--where {each}" for each in conditions(self.want.where))
+        wanted = " ".join(f"--where {printable(each)}" for each in written(self.want.where))
         there_is = listed(self.there_is) or "nothing of which that is said"
         if self.usable == 0:
             return f"{in_pool} has no resource for {wanted}; there is: {there_is}"
@@ -89,11 +89,6 @@ def unmet(request: Request, members: Collection[Member]) -> Unmet | None:
     )
 
 
-def conditions(where: Where) -> Sequence[str]:
-    """Conditions as they are asked for on the command line."""
-    return [f"{key}{'=' if is_equal else '!='}{_short(value)}" for key, value, is_equal in where]
-
-
 def why_closed(member: Member) -> str:
     """Why something takes no new holder, for people."""
     if member.cordoned:
@@ -112,10 +107,6 @@ def _values(where: Where, members: Iterable[Member]) -> Iterable[str]:
     for member in members:
         for key, value in member.properties:
             if key in asked:
-                said = f"{key}={_short(value)}"
+                said = printable(f"{key}={value}")
                 found[said] = found.get(said, 0) + 1
     return [f"{said} ({found[said]})" for said in sorted(found)]
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}..."
