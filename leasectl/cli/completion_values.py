@@ -68,6 +68,22 @@ def known_types(backend: str | None = None) -> Sequence[str]:
     return []
 
 
+def known_names(backend: str | None = None) -> Sequence[str]:
+    """The names in the pools of this machine; none of other backends, which have too many.
+
+    Args:
+        backend: What ``--backend`` says.
+    """
+    from leasectl.errors import LeaseError
+    from leasectl.state import read_only
+
+    with contextlib.suppress(LeaseError):
+        kind = kind_of(choose_backend(backend).url)
+        if kind.has_pools and not kind.remote:
+            return read_only.resource_names(state_directory())
+    return []
+
+
 def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
     """Ids and holder identities of handles; none when they can't be read."""
     from leasectl.state import read_only

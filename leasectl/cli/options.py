@@ -29,6 +29,16 @@ def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return types_like(incomplete, ctx, param)
 
 
+def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the names that are in pools, of several with commas between them the last."""
+    from leasectl.cli.completion_values import known_names
+
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    found = (each for each in known_names(ctx.params.get("backend")) if each not in given)
+    return [f"{before}{comma}{each}" for each in found if each.startswith(last)]
+
+
 def complete_handles(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
+
+if TYPE_CHECKING:
+    from leasectl.pools.memberships import MembershipService
 
 pool_argument = click.argument(
     "pool_type", type=check_type, metavar="TYPE", shell_complete=options.complete_types
@@ -27,6 +31,14 @@ count = option(
     help="So many resources, named TYPE--00, TYPE--01 and so on.",
 )
 names = option("--names", metavar="A,B", help="Resources of these names, with commas between them.")
+needed_names = option(
+    "--names",
+    required=True,
+    metavar="A,B",
+    shell_complete=options.complete_names,
+    help="Which resources, with commas between them.",
+)
+name = option("--name", required=True, type=check_name, metavar="N", help="Which resource.")
 pace = option(
     "--pace",
     "pace_seconds",
@@ -88,6 +100,14 @@ def examples(names: Sequence[str]) -> str:
     """Show which, of some names: the first and the last."""
     between = " and " if len(names) == 2 else " … "
     return names[0] if len(names) == 1 else f"{names[0]}{between}{names[-1]}"
+
+
+def warn_of_unmet(memberships: MembershipService, *pool_types: str | None) -> None:
+    """Tell whoever has changed some pools whose requests can't be met as they are now."""
+    from leasectl.pools.unmet_waiters import described as said
+
+    for each in memberships.unmet(*pool_types):
+        note(said(each))
 
 
 def say_done(quiet: bool, text: str) -> None:

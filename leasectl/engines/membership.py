@@ -93,9 +93,14 @@ def belongs_to(member: Member, pools: Pools) -> str | None:
     """The type of the pool that a name is to be in; None where anybody may say."""
     if member.expected is not None:
         return member.expected
-    matching = [each for each in pools.patterns if fnmatchcase(member.name, each)]
-    longest = max(matching, key=lambda each: (len(each), each), default=None)
+    longest = matching_pattern(member.name, pools)
     return None if longest is None else pools.patterns[longest]
+
+
+def matching_pattern(name: str, pools: Pools) -> str | None:
+    """The pattern that says where a name belongs: the longest that matches; None for none."""
+    matching = [each for each in pools.patterns if fnmatchcase(name, each)]
+    return max(matching, key=lambda each: (len(each), each), default=None)
 
 
 def add(member: Member, to: str, pools: Pools) -> Member:

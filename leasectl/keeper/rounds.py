@@ -10,6 +10,7 @@ from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals, keeper_renews
 from leasectl.keeper.retries import key_meant, key_of
+from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.witness import Witness
 from leasectl.leases import recovery
 from leasectl.leases.caller import Caller
@@ -35,6 +36,7 @@ class Rounds:
         self._log = log
         self._releases = Releases(service, self._open_release, clock=clock, log=log)
         self._renewals = Renewals(service, clock=clock, log=log)
+        self._stays = KeptStays(service, self._open_service, clock=clock, log=log)
         self._witness = Witness(service, clock=clock, log=log)
 
     def go(self) -> float | None:
@@ -46,9 +48,11 @@ class Rounds:
         """
         self._releases.take_outcomes()
         self._renewals.take_outcomes()
+        self._stays.take_outcomes()
         times = [self._releases.release(target) for target in recovery.due(self._service)]
         handles = self._service.handles.watched()
         times += [self._renewals.renew(handle) for handle in handles if keeper_renews(handle)]
+        times += self._stays.go()
         under_way = self._releases.under_way()
         times += [
             timer.due_at
@@ -69,13 +73,12 @@ class Rounds:
         handles = self._service.handles.watched()
         some = [p for handle in handles for p in (handle.guard, handle.waiter, handle.runner)]
         found = [process for process in some if process is not None]
-        return [*found, *self._witness.processes()]
+        return [*found, *self._stays.processes(), *self._witness.processes()]
 
     def fds(self) -> list[int]:
         """What becomes readable when there is work for another reason."""
-        return [
-            fd for fd in (self._releases.fd, self._renewals.fd, self._witness.fd) if fd is not None
-        ]
+        asking = (self._releases, self._renewals, self._stays, self._witness)
+        return [each.fd for each in asking if each.fd is not None]
 
     def fire_timers(self) -> None:
         """Release now what was to be released later."""
@@ -83,10 +86,14 @@ class Rounds:
             self._releases.release_here(timer.target)
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
+        return functools.partial(release, self._open_service())
+
+    def _open_service(self) -> Service:
+        """For a thread that changes records."""
         state, events = State.open(self._service.state.directory), self._service.state.events
         state.events.kept_seconds = events.kept_seconds
         state.events.kept_number = events.kept_number
-        return functools.partial(release, open_service(state, self._clock, self._log))
+        return open_service(state, self._clock, self._log)
 
 
 def open_service(state: State, clock: Clock, log: Log) -> Service:

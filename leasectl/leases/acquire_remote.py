@@ -74,7 +74,7 @@ def _wait_for_grant(
         backend.acquire(claimant_of(journal), journal, patience)
     except BaseException as reason:
         has_lost_place = isinstance(reason, Withdrawn) and not journal.was_cancelled
-        _undo(service, journal, why=why_given_up(reason))
+        undo(service, journal, why=why_given_up(reason))
         if has_lost_place:
             raise BackendUnreachable(
                 f"{either(journal.handle.request.types)}: {backend.url} ended the request while it "
@@ -85,8 +85,14 @@ def _wait_for_grant(
         pipe.close()
 
 
-def _undo(service: Service, journal: RecordJournal, *, why: str) -> None:
-    """Give back what has arrived, if need be later."""
+def undo(service: Service, journal: RecordJournal, *, why: str) -> None:
+    """Give back what has arrived, if need be later.
+
+    Args:
+        service: On the state directory of the record.
+        journal: Of the acquisition that comes to nothing.
+        why: For people, for the record of events.
+    """
     try:
         release(service, whole(journal.handle))
     except (LeaseError, Interrupted):

@@ -16,6 +16,7 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
+    from leasectl.engines.members import Members
     from leasectl.engines.pool_admin import PoolAdmin
 
 
@@ -65,26 +66,32 @@ class Service:
     @property
     def pools(self) -> PoolAdmin:
         """The pools of the chosen backend; NotSupported when it has none."""
-        return self._backend_at(self.backend_url, self.settings).pools
+        return self.backend_at(self.backend_url, self.settings).pools
 
     @property
     def events(self) -> EventLog:
         """What happened on the chosen backend; NotSupported when nobody writes that down."""
-        return self._backend_at(self.backend_url, self.settings).events
+        return self.backend_at(self.backend_url, self.settings).events
+
+    @property
+    def members(self) -> Members:
+        """In which pool each name is, and may be; NotSupported where it has no pools."""
+        return self.backend_at(self.backend_url, self.settings).members
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, as far as the chosen backend can do that."""
-        return self._backend_at(self.backend_url, self.settings).atomic()
+        return self.backend_at(self.backend_url, self.settings).atomic()
 
     def backend_of(self, handle: Handle) -> Backend:
         """The backend that a handle's leases come from, whichever is chosen now."""
-        return self._backend_at(handle.backend, handle.settings)
+        return self.backend_at(handle.backend, handle.settings)
 
     def current(self, target: ReleaseTarget) -> Handle | None:
         """The handle that is meant, if it hasn't been released nor has moved on since."""
         return self.handles.current(target.handle_id, target.acquisition)
 
-    def _backend_at(self, url: str, settings: str) -> Backend:
+    def backend_at(self, url: str, settings: str) -> Backend:
+        """The backend of a URL, with settings as `encode_settings` wrote them."""
         key = (url, settings)
         if key not in self._backends:
             self._backends[key] = open_backend(

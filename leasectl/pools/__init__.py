@@ -7,6 +7,10 @@ compares what is to be with what is, and carries out the difference: what is hel
 
 How a pool grants, by options or by a file, is checked and put together in `settings`.
 
+Names that move, leave, are cordoned, or expected where they belong are `memberships`; those that
+come by themselves, perhaps held, `joining`. Where one is, and why, is its `whereabouts`. Whoever
+makes requests impossible by that hears whose: `unmet_waiters`.
+
 What is shown of pools are the facts in `shown`. `showing` makes them of what a store tells and of
 the records of this state directory, and `shown_json` writes and reads them as JSON.
 

@@ -148,6 +148,11 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
     )
     db.execute("CREATE TABLE default_pool (type TEXT NOT NULL, grace_seconds REAL NOT NULL)")
     db.execute(
+        "CREATE TABLE stay (backend TEXT NOT NULL, settings TEXT NOT NULL, name TEXT NOT NULL, "
+        "type TEXT NOT NULL, process TEXT NOT NULL, ttl_seconds REAL NOT NULL, "
+        "PRIMARY KEY (backend, name)) WITHOUT ROWID"
+    )
+    db.execute(
         "CREATE TABLE name_in_use (handle TEXT NOT NULL, acquisition INTEGER NOT NULL, "
         "name TEXT NOT NULL, PRIMARY KEY (handle, name)) WITHOUT ROWID"
     )

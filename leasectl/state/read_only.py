@@ -23,6 +23,11 @@ def pool_types(directory: str) -> list[str]:
     return [pool_type for (pool_type,) in _read(directory, "SELECT type FROM pool ORDER BY type")]
 
 
+def resource_names(directory: str) -> list[str]:
+    """The names in the embedded pools, in order."""
+    return [name for (name,) in _read(directory, "SELECT name FROM resource ORDER BY name")]
+
+
 def handle_ids(directory: str, *, released_too: bool) -> list[tuple[str, str]]:
     """Ids and holder identities of handles, in order."""
     where = "" if released_too else "WHERE state <> 'released'"

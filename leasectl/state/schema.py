@@ -166,6 +166,15 @@ CREATE TABLE default_pool (        -- one row, or none
   type TEXT NOT NULL,
   grace_seconds REAL NOT NULL
 );
+CREATE TABLE stay (                -- in a pool on a server for as long as a process lives
+  backend TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  name TEXT NOT NULL,
+  type TEXT NOT NULL,
+  process TEXT NOT NULL,
+  ttl_seconds REAL NOT NULL,       -- for which the server keeps it there without hearing of it
+  PRIMARY KEY (backend, name)
+) WITHOUT ROWID;
 CREATE TABLE name_in_use (         -- of what a handle holds: it can't be given back now
   handle TEXT NOT NULL,
   acquisition INTEGER NOT NULL,    -- void for any other

@@ -16,6 +16,7 @@ LONGEST_TYPE = 200
 LONGEST_NAME = 253
 MOST_AT_ONCE = 100_000  # resources, to make or take out by one command
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,250}", re.ASCII)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 
@@ -44,6 +45,21 @@ def _check(what: str, text: str, longest: int) -> str:
         raise InvalidRequest(
             f'{what} "{printable(text)}" is not allowed; use letters, digits, ".", "_" and "-", '
             "with a letter or digit first"
+        )
+    return text
+
+
+def check_pattern(text: str) -> str:
+    """Return a pattern of names, or raise InvalidRequest when none could be like it."""
+    if len(text) > LONGEST_NAME:
+        raise InvalidRequest(
+            f'pattern "{printable(text)}" has {len(text)} characters; at most {LONGEST_NAME} are '
+            "allowed"
+        )
+    if not _PATTERN.fullmatch(text):
+        raise InvalidRequest(
+            f'pattern "{printable(text)}" is not allowed; use what names are made of (letters, '
+            'digits, ".", "_" and "-"), "*" for any of them and "?" for one'
         )
     return text
 

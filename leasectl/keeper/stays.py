@@ -1,0 +1,116 @@
+"""Keeping names in their pools on servers for as long as processes of this machine live."""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple
+
+from leasectl.errors import LeaseError
+from leasectl.keeper.log import Log
+from leasectl.keeper.retries import Key, Retries
+from leasectl.leases.service import Service
+from leasectl.model import Process
+from leasectl.state.stays import Stay, Stays
+from leasectl.system.clock import Clock
+from leasectl.system.process import is_dead
+from leasectl.system.request_threads import Outcome, RequestThreads
+
+# Opens, in the thread that calls it, a service with records of its own.
+OpenService = Callable[[], Service]
+
+
+class _Server(NamedTuple):
+    url: str
+    settings: str
+
+
+class _Job(NamedTuple):
+    stay: Stay
+    has_ended: bool
+
+
+class KeptStays:
+    """Renews a membership three times a ttl while its process lives, and ends it after that.
+
+    Args:
+        service: On the state directory that is kept.
+        open_service: What a thread asks servers with.
+        clock: Where times come from.
+        log: Where events are written.
+    """
+
+    def __init__(
+        self, service: Service, open_service: OpenService, *, clock: Clock, log: Log
+    ) -> None:
+        self._stays = Stays(service.state)
+        self._state = service.state
+        self._open_service = open_service
+        self._clock = clock
+        self._log = log
+        self._retries = Retries(clock=clock, log=log)
+        self._renewed_at: dict[Stay, float] = {}
+        self._threads: RequestThreads[_Server, _Job] | None = None
+
+    @property
+    def fd(self) -> int | None:
+        """A descriptor that can be read when there are outcomes; None before the first thread."""
+        return None if self._threads is None else self._threads.fd
+
+    def processes(self) -> list[Process]:
+        """Whose end ends a membership."""
+        return [stay.process for stay in self._stays.all()]
+
+    def go(self) -> list[float | None]:
+        """Renew and end what is due, or have threads do it; returns when each is due next."""
+        stays = self._stays.all()
+        self._retries.keep_only({_key(stay) for stay in stays})
+        self._renewed_at = {s: at for s, at in self._renewed_at.items() if s in stays}
+        return [self._see_to(stay) for stay in stays]
+
+    def take_outcomes(self) -> None:
+        """Note what came of what threads were asked to do."""
+        for outcome in self._threads.outcomes() if self._threads else ():
+            self._note(outcome)
+
+    def _see_to(self, stay: Stay) -> float | None:
+        has_ended, now = is_dead(stay.process), self._clock.elapsed()
+        due = self._retries.at(_key(stay))
+        if due is None:
+            due = now if has_ended else self._renewed_at.get(stay, 0.0) + stay.ttl_seconds / 3
+        if now < due:
+            return due
+        if self._threads is None:
+            self._threads = RequestThreads(self._begin, clock=self._clock)
+        self._threads.send(_Server(stay.backend, stay.settings), _Job(stay, has_ended))
+        return None
+
+    def _begin(self, server: _Server) -> Callable[[_Job], tuple[str, ...]]:
+        from leasectl.pools.joining import end_stay, stay
+
+        members = self._open_service().backend_at(server.url, server.settings).members
+
+        def see_to(job: _Job) -> tuple[str, ...]:
+            is_as_joined = (end_stay if job.has_ended else stay)(members, job.stay)
+            return (job.stay.name,) if is_as_joined else ()
+
+        return see_to
+
+    def _note(self, outcome: Outcome[_Job]) -> None:
+        stay, has_ended = outcome.job
+        try:
+            is_as_joined = bool(outcome.result())
+        except LeaseError as error:
+            text = f"can't see to {stay.name} in {stay.type}: {error}"
+            self._retries.failed(_key(stay), text, longest_seconds=stay.ttl_seconds / 6)
+            return
+        self._retries.succeeded(_key(stay))
+        if is_as_joined and not has_ended:
+            self._renewed_at[stay] = outcome.sent_at
+            return
+        why = "its process has ended" if has_ended else "it isn't there as it has joined any more"
+        self._log.write(f"done with {stay.name} in {stay.type}: {why}")
+        with self._state.transaction():
+            self._stays.forget_this(stay)
+
+
+def _key(stay: Stay) -> Key:
+    return Key(f"{stay.backend} {stay.name}", 0)

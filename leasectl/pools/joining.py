@@ -1,0 +1,241 @@
+"""A name that comes to its pool by itself, perhaps as held by whoever brings it.
+
+Joined and held is one step, past the queue and the pace, so nobody else gets what isn't ready. Like
+every grant it is recorded under a handle that is to be announced (`leasectl.leases.announce`) and
+lives no longer than this process until then. If that ends first, the name is to leave the pool with
+the lease: it is marked so when it comes, and the mark goes with `settle`, after the announcement.
+
+On a server nobody sees the process for whose life a name has joined. There the membership has a
+ttl, and this state directory's keeper renews it for as long as the process lives (`stay`).
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from leasectl.backends.contract import Backend, why_given_up
+from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.engines import membership, refusals
+from leasectl.engines.members import Members, Updated
+from leasectl.engines.membership import Lifetime, Member, Pools
+from leasectl.errors import BackendUnreachable, Interrupted, LeaseError
+from leasectl.leases.acquire_remote import undo
+from leasectl.leases.announce import announce
+from leasectl.leases.journal import RecordJournal
+from leasectl.leases.renew import renew
+from leasectl.leases.request import check_ttl, claimant_of, ensure_kept, new_handle
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, Request, whole
+from leasectl.state import keeper_process
+from leasectl.state.handles import new_id
+from leasectl.state.stays import Stay, Stays
+
+
+def lifetime(
+    service: Service, *, ttl_seconds: float | None = None, process: Process | None = None
+) -> Lifetime | None:
+    """How long a name is to stay in its pool; None for good.
+
+    Args:
+        service: On the backend of the pool.
+        ttl_seconds: For so long after it has joined last.
+        process: As long as this lives.
+
+    Raises:
+        InvalidRequest: No store can keep that ttl.
+    """
+    if ttl_seconds is not None:
+        check_ttl(ttl_seconds)
+        return Lifetime(ttl_seconds=ttl_seconds)
+    if process is None:
+        return None
+    return Lifetime(process, kind_of(service.backend_url).default_ttl_seconds)
+
+
+def join(service: Service, pool_type: str, name: str, *, lives: Lifetime | None) -> Updated:
+    """Have a name join a pool; again, it stays for its whole time from now on.
+
+    Args:
+        service: On the backend of the pool.
+        pool_type: The pool.
+        name: The name.
+        lives: How long it stays; None for good.
+
+    Raises:
+        NotFound: No such type.
+        NotAllowed: It is in another pool, or belongs to one.
+    """
+
+    def joined(member: Member, pools: Pools) -> Member:
+        return membership.join(member, pool_type, pools, lifetime=lives)
+
+    updated = service.members.update([name], joined)
+    _see_to_stay(service, pool_type, name, lives)
+    return updated
+
+
+def join_held(
+    service: Service,
+    pool_type: str,
+    name: str,
+    *,
+    lives: Lifetime | None,
+    guard: Process | None = None,
+) -> Handle:
+    """Have a name join a pool as held by a new handle, which is then to be announced and settled.
+
+    Args:
+        service: On the backend of the pool.
+        pool_type: The pool.
+        name: The name.
+        lives: How long it stays; None for good.
+        guard: The process whose death releases the handle.
+
+    Raises:
+        NotFound: No such type.
+        NotAllowed: It is in another pool, or belongs to one, or somebody holds it.
+        LeaseError: It couldn't be recorded. Nothing has changed.
+    """
+
+    def joined(member: Member, pools: Pools) -> Member:
+        after = membership.join(member, pool_type, pools, lifetime=lives)
+        return after._replace(leaves=member.pool != pool_type)
+
+    handle = new_handle(service, Request(pool_type, name=name), new_id(pool_type))
+    handle = handle._replace(guard=guard)
+    backend = service.backend_of(handle)
+    journal = RecordJournal(service, handle)
+    if journal.needs_keeper:
+        keeper_process.ensure(service.state)
+    try:
+        with backend.atomic():
+            journal.enqueuing()
+            claimant = claimant_of(journal)
+            updated = backend.members.update([name], joined, claimant=claimant)
+            journal.granted(updated.leases, pool_type=pool_type)
+        _see_to_stay(service, pool_type, name, lives)
+    except BaseException as reason:
+        if backend.remote:
+            _give_back(service, backend, journal, reason)
+        raise
+    ensure_kept(service, journal)
+    return journal.handle
+
+
+def settle(service: Service, handle: Handle) -> None:
+    """Have a name stay in its pool when the handle that it has joined under is released.
+
+    Args:
+        service: On the backend of the pool.
+        handle: As returned by `join_held`, and announced.
+
+    Raises:
+        LeaseError: It couldn't be; it leaves with its release.
+    """
+
+    def settled(member: Member, _: Pools) -> Member:
+        is_ours = member.holder == handle.holder_identity
+        return member._replace(leaves=False) if is_ours else member
+
+    service.members.update(handle.names, settled)
+
+
+def join_again(
+    service: Service,
+    pool_type: str,
+    name: str,
+    *,
+    lives: Lifetime | None,
+    guard: Process | None = None,
+) -> Handle | None:
+    """Have a name that joined as held by a handle of this state directory join again so.
+
+    Args:
+        service: On the backend of the pool.
+        pool_type: The pool.
+        name: The name.
+        lives: How long it stays from now on; None for good.
+        guard: The process whose death releases the handle from now on; None for that which it has.
+
+    Returns:
+        The handle, which goes on; None where none here holds the name.
+
+    Raises:
+        NotFound, NotAllowed: As `join`.
+        LeaseLost: The lease is gone.
+    """
+    handle = service.handles.holding(name, prefer=service.backend_url)
+    if handle is None or handle.backend != service.backend_url or handle.waiter is not None:
+        return None
+
+    def joined(member: Member, pools: Pools) -> Member:
+        if member.holder is not None and member.holder != handle.holder_identity:
+            raise refusals.held_by_another(name, member.holder)
+        return membership.join(member, pool_type, pools, lifetime=lives)
+
+    service.members.update([name], joined)
+    _see_to_stay(service, pool_type, name, lives)
+    renew(service, whole(handle))
+    announce(service, handle, guard=guard, runner=handle.runner)
+    return service.handles.require(handle.id)
+
+
+def _give_back(
+    service: Service, backend: Backend, journal: RecordJournal, reason: BaseException
+) -> None:
+    """Leave nothing of a claim that a server may have made although nobody was told so."""
+    was_refused = isinstance(reason, LeaseError) and not isinstance(reason, BackendUnreachable)
+    if not was_refused:
+        try:
+            list(backend.release(claim_key_of(journal.handle), ()))
+        except (LeaseError, Interrupted):
+            journal.to_undo()
+    undo(service, journal, why=why_given_up(reason))
+
+
+# As long as a process lives, on a server
+
+
+def stay(members: Members, kept: Stay) -> bool:
+    """Renew a membership for a process that lives; returns whether it still is as it joined."""
+    return _update_if_same(members, kept, lambda each: each._replace(joined=each.joined + 1))
+
+
+def end_stay(members: Members, kept: Stay) -> bool:
+    """End a membership whose process has ended; returns whether it still was as it joined."""
+    return _update_if_same(members, kept, membership.after_lifetime)
+
+
+def forget_stay(service: Service, name: str) -> None:
+    """Have the keeper see no more to how long a name stays in its pool."""
+    if kind_of(service.backend_url).remote:
+        with service.state.transaction():
+            Stays(service.state).forget(service.backend_url, name)
+
+
+def _see_to_stay(service: Service, pool_type: str, name: str, lives: Lifetime | None) -> None:
+    """Have the keeper renew a membership on a server for as long as a process lives, if so."""
+    if not kind_of(service.backend_url).remote:
+        return  # its store looks at the process itself
+    if lives is None or lives.process is None or lives.ttl_seconds is None:
+        forget_stay(service, name)
+        return
+    url, settings = service.backend_url, service.settings
+    with service.state.transaction():
+        kept = Stay(url, settings, name, pool_type, lives.process, lives.ttl_seconds)
+        Stays(service.state).keep(kept)
+        is_kept = keeper_process.wake(service.state)
+    if not is_kept:
+        keeper_process.ensure(service.state)
+
+
+def _update_if_same(members: Members, kept: Stay, change: Callable[[Member], Member]) -> bool:
+    """Change what is so of a name that is still there as it has joined."""
+    lives = Lifetime(kept.process, kept.ttl_seconds)
+
+    def changed(member: Member, _: Pools) -> Member:
+        is_same = member.pool == kept.type and member.lifetime == lives
+        return change(member) if is_same else member
+
+    (before,), (after,), _ = members.update([kept.name], changed)
+    return before != after

@@ -1,0 +1,289 @@
+"""The use cases on memberships: names that come to a pool, move, go, and where they belong.
+
+What becomes of a name says `leasectl.engines.membership`; the store writes that in one step. Who
+comes by itself does so by `leasectl.pools.joining`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Callable
+
+from leasectl.backends.kinds import kind_of
+from leasectl.engines import membership, refusals
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.engines.members import Decide, Updated
+from leasectl.engines.membership import Member, Pools
+from leasectl.errors import InvalidRequest, LeaseError, NotFound
+from leasectl.leases.recovery import release_abandoned
+from leasectl.leases.service import Service
+from leasectl.pools.unmet_waiters import UnmetWaiter, unmet_waiters
+from leasectl.text.naming import next_names
+
+# How long nobody gets what came to the default pool, where nobody has said so.
+USUAL_GRACE_SECONDS = 120.0
+LONGEST_GRACE_SECONDS = 30 * 86400.0
+
+
+class MembershipService:
+    """The use cases on the names of a service's backend.
+
+    Args:
+        service: On the state directory and backend.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def create(
+        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
+    ) -> None:
+        """Make a pool of names that are in none, or came to one by default.
+
+        Raises:
+            InvalidRequest: There is a pool of that type.
+            NotAllowed: A name is in another pool, or belongs to one; nothing has changed.
+            NotSupported: The backend has no pools of its own.
+        """
+        members, pools = self._service.members, self._service.pools
+        with self._service.atomic():
+            coming = self._coming(pool_type, names)
+            new = [name for name in names if name not in coming]
+            try:
+                pools.create_pool(pool_type, new, settings=settings)
+            except InvalidRequest:
+                if pool_type not in members.belonging().types:
+                    self._coming(pool_type, names)  # somebody has just added one elsewhere
+                raise
+            if coming:
+                self._fill_new(pool_type, coming)
+
+    def _coming(self, pool_type: str, names: Sequence[str]) -> list[str]:
+        """Those of some names that have to leave a pool to be in a new one."""
+        members, belonging = self._service.members, self._service.members.belonging()
+        belonging = belonging._replace(types=belonging.types | {pool_type})
+        known = [membership.add(each, pool_type, belonging) for each in members.members(names)]
+        return [
+            before.name
+            for before, after in zip(members.members(names), known)
+            if before.pool is not None and before != after
+        ]
+
+    def _fill_new(self, pool_type: str, names: Sequence[str]) -> None:
+        try:
+            self._service.members.update(names, _to_add(pool_type))
+        except LeaseError:
+            if kind_of(self._service.backend_url).remote:  # else all of it is undone
+                self._service.pools.delete_pool(pool_type, force=False)
+            raise
+
+    def add(self, pool_type: str, names: Sequence[str]) -> Updated:
+        """Put names into a pool; those that are there already stay as they are.
+
+        Raises:
+            NotFound: No such type.
+            NotAllowed: A name is in another pool, or belongs to one; nothing has changed.
+        """
+        return self._service.members.update(names, _to_add(pool_type))
+
+    def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
+        """Add so many resources to a pool, named on from its highest number; returns the names.
+
+        Raises:
+            NotFound: No such type.
+            NotAllowed: A name is in another pool, or belongs to one.
+            InvalidRequest: A name would be too long.
+        """
+        while True:
+            with self._service.atomic():
+                (pool,) = self._service.pools.pools(pool_type)
+                names = next_names(pool_type, count, (each.name for each in pool.resources))
+                try:
+                    self._service.members.update(names, _to_add_new(pool_type))
+                    return names
+                except _JustAdded:
+                    continue  # by somebody else, since we looked
+
+    def move(self, names: Sequence[str], to: str, *, when_free: bool) -> Updated:
+        """Have names be in another pool: at once, or if they may, with their release.
+
+        Raises:
+            NotFound: No such type, or a name is in no pool.
+            NotAllowed: A name belongs to another pool, or is held. Where the store couldn't move
+                all of them in one step it says which are there.
+        """
+        release_abandoned(self._service)
+        before = self._service.members.members(names)
+
+        def to_move(member: Member, pools: Pools) -> Member:
+            return membership.move(member, to, pools, when_free=when_free)
+
+        try:
+            return self._service.members.update(names, to_move)
+        except LeaseError as error:
+            if kind_of(self._service.backend_url).remote and len(names) > 1:
+                self._say_what_moved(error, before, to)
+            raise
+
+    def _say_what_moved(self, error: LeaseError, before: Sequence[Member], to: str) -> None:
+        """Add to an error what has been moved all the same."""
+        try:
+            after = self._service.members.members([each.name for each in before])
+        except LeaseError:
+            return  # the server is gone
+        pairs = zip(before, after)
+        moved = [new.name for old, new in pairs if new != old and to in (new.pool, new.moves_to)]
+        if moved:
+            error.args = (f"{error}; moved all the same: {', '.join(moved)}",)
+
+    def leave(self, pool_type: str, name: str) -> Updated:
+        """Have a name go out of a pool: at once if it is free, else with its release.
+
+        Raises:
+            NotFound: It isn't there.
+        """
+        release_abandoned(self._service)
+        return self._service.members.update([name], lambda m, _: membership.leave(m, pool_type))
+
+    def cordon(self, names: Sequence[str], *, is_cordoned: bool) -> Updated:
+        """Have names take no new holder, or take one again.
+
+        Raises:
+            NotFound: One is in no pool; nothing has changed.
+        """
+        cordon = partial(membership.cordon, is_cordoned=is_cordoned)
+        return self._service.members.update(names, lambda member, _: cordon(member))
+
+    def expect(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
+        """Say that names, or all that patterns match, belong to a pool.
+
+        Raises:
+            NotFound: No such type.
+            NotAllowed: One is in another pool, or said to belong to one.
+        """
+        if names:
+            self._service.members.update(names, lambda m, p: membership.expect(m, pool_type, p))
+        if patterns:
+            self._change_patterns(patterns, pool_type)
+
+    def drop(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
+        """Say no more that names, or all that patterns match, belong to a pool; they stay.
+
+        Raises:
+            NotFound: Nobody has said that.
+        """
+
+        def dropped(member: Member, _: Pools) -> Member:
+            if member.expected != pool_type:
+                raise NotFound(
+                    f'nobody has said that "{member.name}" belongs to pool "{pool_type}"; see: '
+                    "leasectl pool expect --list"
+                )
+            return membership.expect_nothing(member)
+
+        if names:
+            self._service.members.update(names, dropped)
+        if patterns:
+            known = self._service.members.belonging().patterns
+            for each in patterns:
+                if known.get(each) != pool_type:
+                    raise refusals.no_pattern(each)
+            self._change_patterns(patterns, None)
+
+    def _change_patterns(self, patterns: Sequence[str], to: str | None) -> None:
+        def change(pools: Pools) -> Pools:
+            for each in patterns:
+                pools = membership.expect_pattern(pools, each, to)
+            return pools
+
+        self._service.members.change_belonging(change)
+
+    def set_default(self, pool_type: str, grace_seconds: float | None) -> tuple[Pools, Pools]:
+        """Have a pool take what nobody else claims; returns what was so before, and is now.
+
+        Args:
+            pool_type: Which.
+            grace_seconds: For how long it holds that back; None for as long as it does, or usual.
+
+        Raises:
+            NotFound: No such type.
+        """
+
+        def change(pools: Pools) -> Pools:
+            usual = pools.grace_seconds if pools.default == pool_type else USUAL_GRACE_SECONDS
+            grace = usual if grace_seconds is None else grace_seconds
+            return membership.set_default(pools, pool_type, grace)
+
+        return self._change_default(change)
+
+    def set_no_default(self, pool_type: str) -> tuple[Pools, Pools]:
+        """Have a pool take no more what nobody else claims; returns as `set_default`."""
+
+        def change(pools: Pools) -> Pools:
+            if pools.default != pool_type:
+                if pool_type not in pools.types:
+                    raise refusals.no_pool(pool_type, sorted(pools.types))
+                return pools
+            return membership.set_default(pools, None, 0.0)
+
+        return self._change_default(change)
+
+    def set_grace(self, pool_type: str, grace_seconds: float) -> tuple[Pools, Pools]:
+        """Have the default pool hold back what comes there for so long; returns as `set_default`.
+
+        Raises:
+            InvalidRequest: Another pool is the default, or none.
+        """
+
+        def change(pools: Pools) -> Pools:
+            if pools.default != pool_type:
+                raise InvalidRequest(
+                    f'pool "{pool_type}" isn\'t the default pool, so it holds nothing back; give '
+                    "--default, too"
+                )
+            return membership.set_default(pools, pool_type, grace_seconds)
+
+        return self._change_default(change)
+
+    def _change_default(self, change: Callable[[Pools], Pools]) -> tuple[Pools, Pools]:
+        seen: list[tuple[Pools, Pools]] = []
+
+        def noting(pools: Pools) -> Pools:
+            seen.append((pools, change(pools)))
+            return seen[-1][1]
+
+        self._service.members.change_belonging(noting)
+        return seen[-1]
+
+    def unmet(self, *pool_types: str | None) -> tuple[UnmetWaiter, ...]:
+        """Whose requests can't be met as some pools are now; they wait on.
+
+        Args:
+            pool_types: Which pools, those that are still there; None for none.
+        """
+        found: list[UnmetWaiter] = []
+        for pool_type in dict.fromkeys(each for each in pool_types if each is not None):
+            try:
+                (pool,) = self._service.pools.pools(pool_type)
+            except NotFound:
+                continue  # deleted by now
+            found += unmet_waiters(pool)
+        return tuple(found)
+
+
+class _JustAdded(Exception):
+    """A name that was to be new is there by now."""
+
+
+def _to_add(pool_type: str) -> Decide:
+    return lambda member, pools: membership.add(member, pool_type, pools)
+
+
+def _to_add_new(pool_type: str) -> Decide:
+    def add_new(member: Member, pools: Pools) -> Member:
+        if member.pool == pool_type:
+            raise _JustAdded
+        return membership.add(member, pool_type, pools)
+
+    return add_new

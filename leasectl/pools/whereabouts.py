@@ -1,0 +1,130 @@
+"""In which pool a name is, where it belongs, and who says so: for people and as JSON."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from leasectl.engines.membership import Member, belongs_to, matching_pattern
+from leasectl.errors import NotFound
+from leasectl.leases.recovery import release_abandoned
+from leasectl.leases.service import Service
+
+State = Literal["free", "held", "cordoned", "expected"]
+
+
+class Whereabouts(NamedTuple):
+    """All that is known of a name's membership.
+
+    Args:
+        member: What the store keeps of it.
+        belongs_to: The type of the pool that it is to be in, as somebody has said; else None.
+        pattern: By which that was said; None where it was said of the very name, or not at all.
+    """
+
+    member: Member
+    belongs_to: str | None
+    pattern: str | None
+
+    @property
+    def type(self) -> str | None:
+        """The type of the pool that it is in, or will be."""
+        return self.member.pool or self.belongs_to
+
+    @property
+    def state(self) -> State:
+        """What can be had of it now."""
+        if self.member.pool is None:
+            return "expected"
+        if self.member.holder is not None:
+            return "held"
+        return "cordoned" if self.member.cordoned else "free"
+
+
+class Expectation(NamedTuple):
+    """That a name, or all that a pattern matches, belong to a pool.
+
+    Args:
+        subject: The name or the pattern.
+        is_pattern: It is a pattern.
+        type: The pool's type.
+        pool: The type of the pool that the name is in now; None for none, and of a pattern.
+    """
+
+    subject: str
+    is_pattern: bool
+    type: str
+    pool: str | None = None
+
+
+def whereabouts(service: Service, name: str) -> Whereabouts:
+    """In which pool a name is, or will be once it is there.
+
+    Raises:
+        NotFound: Nobody knows it.
+        NotSupported: The backend has no pools of its own.
+    """
+    members = service.members
+    release_abandoned(service)
+    (member,) = members.members([name])
+    pools = members.belonging()
+    expected = belongs_to(member, pools)
+    if member.pool is None and expected is None:
+        raise NotFound(
+            f'nobody knows of "{name}": it is in no pool, and nobody has said where it belongs; '
+            f"say so with: leasectl pool expect TYPE --names {name}"
+        )
+    pattern = None if member.expected is not None else matching_pattern(name, pools)
+    return Whereabouts(member, expected, pattern)
+
+
+def expectations(service: Service, pool_type: str | None = None) -> tuple[Expectation, ...]:
+    """What was said of where names belong, by type; patterns come after names.
+
+    Args:
+        service: On the backend that is asked.
+        pool_type: Of names that belong to this pool; None for all.
+    """
+    named = [
+        Expectation(each.name, is_pattern=False, type=each.expected, pool=each.pool)
+        for each in service.members.members()
+        if each.expected is not None
+    ]
+    patterns = service.members.belonging().patterns
+    found = [
+        *named,
+        *(Expectation(each, is_pattern=True, type=patterns[each]) for each in patterns),
+    ]
+    wanted = (each for each in found if pool_type in (None, each.type))
+    return tuple(sorted(wanted, key=lambda each: (each.type, each.is_pattern, each.subject)))
+
+
+def whereabouts_fields(found: Whereabouts) -> dict[str, object]:
+    """What is known of a name, as JSON has it."""
+    member, lifetime = found.member, found.member.lifetime
+    process = None if lifetime is None else lifetime.process
+    return {
+        "name": member.name,
+        "type": found.type,
+        "pool": member.pool,
+        "belongs_to": found.belongs_to,
+        "pattern": found.pattern,
+        "by_default": member.by_default,
+        "state": found.state,
+        "holder_identity": member.holder,
+        "cordoned": member.cordoned,
+        "moves_to": member.moves_to,
+        "leaves": member.leaves,
+        "joined_for_seconds": None if lifetime is None else lifetime.ttl_seconds,
+        "joined_while_pid": None if process is None else process.pid,
+        "properties": dict(member.properties),
+    }
+
+
+def expectation_fields(each: Expectation) -> dict[str, object]:
+    """An expectation, as JSON has it."""
+    return {
+        "name": None if each.is_pattern else each.subject,
+        "pattern": each.subject if each.is_pattern else None,
+        "type": each.type,
+        "pool": each.pool,
+    }

@@ -1,0 +1,170 @@
+"""Names that join their pool, perhaps as held by whoever brings them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from leasectl.errors import LeaseError, NotAllowed
+from leasectl.leases.announce import announce, take_back
+from leasectl.leases.recovery import recover
+from leasectl.leases.release import release
+from leasectl.model import Handle, whole
+from leasectl.pools.joining import end_stay, join, join_again, join_held, lifetime, settle, stay
+from leasectl.pools.memberships import MembershipService
+from leasectl.state.stays import Stay
+from leasectl.system.process import identify
+from tests.kit.support import ManualClock
+from tests.unit.pools.conftest import MemoryService
+
+ME = identify(os.getpid())
+
+
+def names(service: MemoryService, pool_type: str = "A") -> list[str]:
+    (pool,) = service.pools.pools(pool_type)
+    return [each.name for each in pool.resources]
+
+
+def joined(service: MemoryService, name: str = "n") -> Handle:
+    handle = join_held(service, "A", name, lives=None)
+    announce(service, handle)
+    settle(service, handle)
+    return handle
+
+
+def test_it_is_there_for_good_or_for_a_time(
+    service: MemoryService, manual_clock: ManualClock
+) -> None:
+    join(service, "A", "n", lives=None)
+    join(service, "A", "m", lives=lifetime(service, ttl_seconds=60.0))
+    assert names(service) == ["a-1", "a-2", "m", "n"]
+    manual_clock.advance(61)
+    assert names(service) == ["a-1", "a-2", "n"]
+
+
+def test_as_held_it_is_on_record_like_any_lease(service: MemoryService) -> None:
+    handle = joined(service)
+    record = service.handles.require(handle.id)
+    assert (record.state, record.names, record.waiter) == ("held", ("n",), None)
+    assert record.leases[0].fence > 0
+    with open(service.state.names_path(handle.id)) as file:
+        assert file.read() == "n"
+    assert release(service, whole(handle)) == ("n",)
+    assert names(service) == ["a-1", "a-2", "n"]
+
+
+def test_as_held_goes_with_a_handle_that_was_never_announced(service: MemoryService) -> None:
+    take_back(service, join_held(service, "A", "n", lives=None))
+    assert names(service) == ["a-1", "a-2"]
+    assert service.handles.active() == []
+
+
+def test_what_was_there_before_stays_there(service: MemoryService) -> None:
+    take_back(service, join_held(service, "A", "a-1", lives=None))
+    assert names(service) == ["a-1", "a-2"]
+
+
+def test_of_a_process_that_died_before_the_announcement_nothing_is_left(
+    service: MemoryService,
+) -> None:
+    handle = join_held(service, "A", "n", lives=None)
+    dead = identify(fork_that_waits := os.fork() or _wait())
+    os.kill(fork_that_waits, 9)
+    os.waitpid(fork_that_waits, 0)
+    with service.state.transaction() as db:
+        db.execute("UPDATE handle SET waiter = ? WHERE id = ?", (dead.encode(), handle.id))
+    recover(service)
+    assert names(service) == ["a-1", "a-2"]
+
+
+def _wait() -> int:
+    while True:
+        os.sched_yield()
+
+
+def test_one_that_another_holds_is_refused_and_nothing_is_on_record(
+    service: MemoryService,
+) -> None:
+    joined(service)
+    with pytest.raises(NotAllowed, match="held by"):
+        join_held(service, "A", "n", lives=None)
+    assert len(service.handles.active()) == 1
+    with pytest.raises(NotAllowed, match='in pool "B"'):
+        join_held(service, "A", "b-1", lives=None)
+    assert len(service.handles.active()) == 1
+
+
+def test_again_it_is_the_same_handle_that_stays_on(
+    service: MemoryService, manual_clock: ManualClock
+) -> None:
+    lives = lifetime(service, ttl_seconds=60.0)
+    assert join_again(service, "A", "n", lives=lives) is None
+    handle = join_held(service, "A", "n", lives=lives)
+    assert join_again(service, "A", "n", lives=lives) is None  # nobody knows of it yet
+    announce(service, handle)
+    manual_clock.advance(50)
+    again = join_again(service, "A", "n", lives=lives, guard=ME)
+    assert again is not None
+    assert (again.id, again.guard) == (handle.id, ME)
+    manual_clock.advance(50)
+    release(service, whole(again))
+    assert names(service) == ["a-1", "a-2", "n"]
+    manual_clock.advance(20)
+    assert names(service) == ["a-1", "a-2"]
+
+
+def test_whose_time_is_over_while_it_is_held_goes_with_its_release(
+    service: MemoryService, manual_clock: ManualClock
+) -> None:
+    handle = join_held(service, "A", "n", lives=lifetime(service, ttl_seconds=60.0))
+    announce(service, handle)
+    settle(service, handle)
+    manual_clock.advance(61)
+    assert names(service) == ["a-1", "a-2", "n"]
+    release(service, whole(handle))
+    assert names(service) == ["a-1", "a-2"]
+
+
+def test_a_time_that_no_store_keeps_is_refused(service: MemoryService) -> None:
+    with pytest.raises(LeaseError, match="too short"):
+        lifetime(service, ttl_seconds=0.5)
+
+
+class TestStaying:
+    """What the keeper does, for names on servers."""
+
+    def kept(self) -> Stay:
+        return Stay("", "", "n", "A", ME, 60.0)
+
+    def join(self, service: MemoryService) -> None:
+        kept = self.kept()
+        lives = lifetime(service, process=kept.process)
+        assert lives is not None
+        join(service, "A", "n", lives=lives._replace(ttl_seconds=kept.ttl_seconds))
+
+    def test_renews_for_as_long_as_it_is_as_it_joined(
+        self, service: MemoryService, manual_clock: ManualClock
+    ) -> None:
+        self.join(service)
+        for _ in range(3):
+            manual_clock.advance(50)
+            assert stay(service.members, self.kept())
+        manual_clock.advance(61)
+        assert not stay(service.members, self.kept())
+        assert "n" not in names(service)
+
+    def test_ends_with_the_process_and_meets_no_other(self, service: MemoryService) -> None:
+        self.join(service)
+        other = self.kept()._replace(process=ME._replace(start_time=1))
+        assert not end_stay(service.members, other)
+        assert not stay(service.members, other)
+        assert end_stay(service.members, self.kept())
+        assert "n" not in names(service)
+
+    def test_is_over_with_a_move(self, service: MemoryService) -> None:
+        self.join(service)
+        MembershipService(service).move(["n"], "B", when_free=False)
+        assert not stay(service.members, self.kept())
+        assert not end_stay(service.members, self.kept())
+        assert "n" in names(service, "B")

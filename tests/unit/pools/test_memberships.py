@@ -1,0 +1,182 @@
+"""The verbs on memberships, over pools in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.engines.facts import PoolSettings
+from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
+from leasectl.leases.acquire import acquire
+from leasectl.leases.announce import announce
+from leasectl.model import Request
+from leasectl.pools.memberships import USUAL_GRACE_SECONDS, MembershipService
+from leasectl.pools.whereabouts import (
+    Expectation,
+    expectation_fields,
+    expectations,
+    whereabouts,
+    whereabouts_fields,
+)
+from tests.unit.pools.conftest import MemoryService
+
+
+@pytest.fixture
+def memberships(service: MemoryService) -> MembershipService:
+    return MembershipService(service)
+
+
+def names(service: MemoryService, pool_type: str) -> list[str]:
+    (pool,) = service.pools.pools(pool_type)
+    return [each.name for each in pool.resources]
+
+
+def hold(service: MemoryService, name: str, pool_type: str = "A") -> None:
+    request = Request(pool_type, name=name)
+    announce(service, acquire(service, request, patience=Patience(wait_seconds=0)))
+
+
+class TestCreating:
+    def test_makes_a_pool_of_names_that_are_in_none(
+        self, service: MemoryService, memberships: MembershipService
+    ) -> None:
+        memberships.create("N", ["n-1", "n-2"], settings=PoolSettings(20.0))
+        assert names(service, "N") == ["n-1", "n-2"]
+        assert service.pools.pools("N")[0].settings.pace_seconds == 20.0
+
+    @pytest.mark.parametrize(("name", "said"), [("a-1", 'in pool "A"'), ("x-1", 'to pool "B"')])
+    def test_of_a_name_that_is_or_belongs_elsewhere_is_refused_whole(
+        self, service: MemoryService, memberships: MembershipService, name: str, said: str
+    ) -> None:
+        memberships.expect("B", ["x-1"], [])
+        with pytest.raises(NotAllowed, match=said):
+            memberships.create("N", ["n-1", name])
+        assert [each.type for each in service.pools.pools()] == ["A", "B"]
+
+    def test_takes_over_what_came_by_default(
+        self, service: MemoryService, memberships: MembershipService
+    ) -> None:
+        memberships.set_default("B", 60.0)
+        memberships.add("B", ["n"])
+        memberships.create("N", ["n", "m"])
+        assert (names(service, "N"), names(service, "B")) == (["m", "n"], ["b-1"])
+
+    def test_of_a_pool_that_is_there_is_a_mistake(self, memberships: MembershipService) -> None:
+        with pytest.raises(InvalidRequest, match='a pool "A" already'):
+            memberships.create("A", ["a-1"])
+
+
+class TestAdding:
+    def test_numbers_go_on(self, service: MemoryService, memberships: MembershipService) -> None:
+        assert memberships.add_numbered("A", 2) == ("A--00", "A--01")
+        assert memberships.add_numbered("A", 1) == ("A--02",)
+
+    def test_a_number_that_another_pool_has_is_refused(
+        self, memberships: MembershipService
+    ) -> None:
+        memberships.add("B", ["A--00"])
+        with pytest.raises(NotAllowed, match='in pool "B"'):
+            memberships.add_numbered("A", 1)
+
+
+class TestMoving:
+    def test_says_what_became_of_each(
+        self, service: MemoryService, memberships: MembershipService
+    ) -> None:
+        hold(service, "a-2")
+        after = memberships.move(["a-1", "a-2", "b-1"], "B", when_free=True).after
+        assert [(each.pool, each.moves_to) for each in after] == [
+            ("B", None),
+            ("A", "B"),
+            ("B", None),
+        ]
+
+    def test_of_a_held_one_moves_none(
+        self, service: MemoryService, memberships: MembershipService
+    ) -> None:
+        hold(service, "a-2")
+        with pytest.raises(NotAllowed):
+            memberships.move(["a-1", "a-2"], "B", when_free=False)
+        assert names(service, "B") == ["b-1"]
+
+
+class TestTheDefaultPool:
+    def test_holds_back_for_the_usual_time_unless_told(
+        self, memberships: MembershipService
+    ) -> None:
+        before, after = memberships.set_default("B", None)
+        assert (before.default, after.default) == (None, "B")
+        assert after.grace_seconds == USUAL_GRACE_SECONDS
+        assert memberships.set_grace("B", 5.0)[1].grace_seconds == 5.0
+        assert memberships.set_default("B", None)[1].grace_seconds == 5.0
+
+    def test_is_none_again(self, memberships: MembershipService) -> None:
+        memberships.set_default("B", 5.0)
+        assert memberships.set_no_default("A")[1].default == "B"
+        assert memberships.set_no_default("B")[1].default is None
+        with pytest.raises(NotFound):
+            memberships.set_no_default("C")
+        with pytest.raises(InvalidRequest, match="--default"):
+            memberships.set_grace("B", 5.0)
+
+
+class TestExpectations:
+    def test_are_told_by_type_names_first(
+        self, service: MemoryService, memberships: MembershipService
+    ) -> None:
+        memberships.expect("B", ["x", "b-1"], ["x-*"])
+        memberships.expect("A", [], ["*"])
+        found = expectations(service)
+        assert found == (
+            Expectation("*", is_pattern=True, type="A"),
+            Expectation("b-1", is_pattern=False, type="B", pool="B"),
+            Expectation("x", is_pattern=False, type="B"),
+            Expectation("x-*", is_pattern=True, type="B"),
+        )
+        assert expectations(service, "A") == found[:1]
+        assert expectation_fields(found[0])["pattern"] == "*"
+
+    @pytest.mark.parametrize(("subjects", "patterns"), [(["x"], []), ([], ["y*"])])
+    def test_are_dropped_by_whom_they_are_said_of(
+        self,
+        service: MemoryService,
+        memberships: MembershipService,
+        subjects: list[str],
+        patterns: list[str],
+    ) -> None:
+        memberships.expect("B", subjects, patterns)
+        with pytest.raises(NotFound):
+            memberships.drop("A", subjects, patterns)
+        memberships.drop("B", subjects, patterns)
+        assert expectations(service) == ()
+        with pytest.raises(NotFound):
+            memberships.drop("B", subjects, patterns)
+
+    def test_answer_for_names_that_are_nowhere(
+        self, service: MemoryService, memberships: MembershipService
+    ) -> None:
+        memberships.expect("B", [], ["x*", "x-1*"])
+        memberships.expect("A", ["x-1"], [])
+        by_pattern, by_name = whereabouts(service, "x-12"), whereabouts(service, "x-1")
+        assert (by_pattern.type, by_pattern.pattern, by_pattern.state) == ("B", "x-1*", "expected")
+        assert (by_name.type, by_name.pattern) == ("A", None)
+        assert whereabouts_fields(by_name)["pool"] is None
+
+    def test_of_nothing_leave_a_name_unknown(self, service: MemoryService) -> None:
+        with pytest.raises(NotFound, match='nobody knows of "z"'):
+            whereabouts(service, "z")
+
+
+def test_where_a_name_is_tells_who_holds_it(service: MemoryService) -> None:
+    hold(service, "a-2")
+    found = whereabouts(service, "a-2")
+    assert (found.type, found.state) == ("A", "held")
+    assert str(found.member.holder).startswith("test@host/host/A-")
+
+
+def test_a_cordon_of_an_unknown_name_changes_none(
+    service: MemoryService, memberships: MembershipService
+) -> None:
+    with pytest.raises(LeaseError):
+        memberships.cordon(["a-1", "z"], is_cordoned=True)
+    assert not whereabouts(service, "a-1").member.cordoned
