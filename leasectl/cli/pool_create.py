@@ -6,6 +6,7 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.engines.facts import NO_SETTINGS
+from leasectl.pools.admin import PoolService
 from leasectl.pools.settings import SettingsChange, changed, describe
 from leasectl.text.naming import next_names
 
@@ -13,6 +14,7 @@ EXAMPLE = """\b
 Examples:
   leasectl pool create azure--install --count 2
   leasectl pool create lab --names rack-7,rack-8
+  leasectl pool create quota --count 3 --property region=us-east-1
   leasectl pool create azure--destroy --count 50 --pace 20s --aging 30m
 """
 
@@ -21,6 +23,7 @@ Examples:
 @pool_options.new_pool_argument
 @pool_options.count
 @pool_options.names
+@pool_options.properties
 @pool_options.pace
 @pool_options.burst
 @pool_options.aging
@@ -31,6 +34,7 @@ def command(
     pool_type: str,
     count: int | None,
     names: str | None,
+    properties: tuple[str, ...],
     pace_seconds: float | None,
     burst: int | None,
     aging_seconds: float | None,
@@ -39,12 +43,18 @@ def command(
 ) -> None:
     """Make a pool.
 
-    Its --pace, --burst and --aging can be changed later with: leasectl pool set TYPE
+    Its --pace, --burst and --aging, and what its resources are (--property), can be changed later
+    with: leasectl pool set TYPE
     """
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
+    change = pool_options.property_change(properties)
     settings = changed(NO_SETTINGS, SettingsChange(pace_seconds, burst, aging_seconds))
-    open_service(backend).pools.create_pool(pool_type, made, settings=settings)
     grants = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
     said = f'made pool "{pool_type}" of {pool_options.described(made)}{grants}'
+    if change is not None:
+        PoolService(open_service(backend)).create_with(pool_type, made, settings, change)
+        said = f"{said}; {change.describe()}"
+    else:
+        open_service(backend).pools.create_pool(pool_type, made, settings=settings)
     pool_options.say_done(quiet, said)

@@ -18,6 +18,7 @@ from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
     from leasectl.pools.memberships import MembershipService
+    from leasectl.pools.properties import PropertyChange
 
 pool_argument = click.argument(
     "pool_type", type=check_type, metavar="TYPE", shell_complete=options.complete_types
@@ -61,6 +62,14 @@ aging = option(
     help="Whoever has waited this long, like 30m (1s to 30d), counts as one --priority higher, so "
     "that nobody waits for ever; twice as long, two; 0: never.",
 )
+properties = option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="K=V",
+    help="What these resources are, for --where of acquire and run; may be repeated. K- takes it "
+    "away again. Everybody who sees the pool sees it: not for secrets.",
+)
 quiet = option("-q", "--quiet", is_flag=True, help="Don't say on stderr what was done.")
 
 
@@ -74,6 +83,15 @@ def wanted_resources(count: int | None, names: str | None) -> int | tuple[str, .
     if not 1 <= count <= MOST_AT_ONCE:
         raise InvalidRequest(f"--count {count}: it can be 1 to {MOST_AT_ONCE} at a time")
     return count
+
+
+def property_change(texts: tuple[str, ...]) -> PropertyChange | None:
+    """What ``--property`` asks for; None where it isn't given."""
+    if not texts:
+        return None
+    from leasectl.pools.properties import parse_change
+
+    return parse_change(texts)
 
 
 def distinct_names(text: str) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ in two steps: `documents` makes parts of its YAML or JSON that know their line, 
 them as pools, in the form of Boskos' resources, and refuses what can't be meant. `changes` then
 compares what is to be with what is, and carries out the difference: what is held stays.
 
-How a pool grants, by options or by a file, is checked and put together in `settings`.
+How a pool grants, by options or by a file, is checked and put together in `settings`, and so is in
+`properties` what its resources are.
 
 Names that move, leave, are cordoned, or expected where they belong are `memberships`; those that
 come by themselves, perhaps held, `joining`. Where one is, and why, is its `whereabouts`. Whoever

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
@@ -14,6 +15,12 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
 from leasectl.pools.definitions import Definition
+from leasectl.pools.properties import (
+    PropertyChange,
+    add_resources,
+    change_properties,
+    create_pool,
+)
 from leasectl.pools.settings import SettingsChange
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
@@ -85,19 +92,86 @@ class PoolService:
             NotFound: No such type.
             InvalidRequest: A name is taken, or would be too long.
         """
-        admin = self._service.pools
+        add = self._service.pools.add_resources
+        return self._add_numbered(pool_type, count, lambda names: add(pool_type, names))
+
+    def _add_numbered(
+        self, pool_type: str, count: int, add: Callable[[tuple[str, ...]], None]
+    ) -> tuple[str, ...]:
         names: tuple[str, ...] = ()
         while True:
             with self._service.atomic():
-                (pool,) = admin.pools(pool_type)
+                (pool,) = self._service.pools.pools(pool_type)
                 before = names
                 names = next_names(pool_type, count, (each.name for each in pool.resources))
                 try:
-                    admin.add_resources(pool_type, names)
+                    add(names)
                     return names
                 except InvalidRequest:
                     if names == before:
                         raise  # it isn't that somebody else has just added the same
+
+    def create_with(
+        self,
+        pool_type: str,
+        names: Sequence[str],
+        settings: PoolSettings,
+        change: PropertyChange,
+    ) -> None:
+        """Make a pool of resources with properties; as `properties.create_pool`."""
+        service = self._service
+        with service.atomic():
+            create_pool(service.pools, service.members, pool_type, names, change, settings=settings)
+
+    def add_with(
+        self, pool_type: str, wanted: int | tuple[str, ...], change: PropertyChange
+    ) -> tuple[str, ...]:
+        """Add resources with properties to a pool, of some names or as `add_numbered`.
+
+        Returns:
+            The names.
+
+        Raises:
+            LeaseError: As `properties.add_resources`.
+        """
+        if isinstance(wanted, int):
+            return self._add_numbered(
+                pool_type,
+                wanted,
+                lambda names: add_resources(
+                    self._service.members, pool_type, names, change, are_new=True
+                ),
+            )
+        add_resources(self._service.members, pool_type, wanted, change)
+        return wanted
+
+    def change_properties(
+        self, pool_type: str, names: Sequence[str] | None, change: PropertyChange
+    ) -> tuple[str, ...]:
+        """Have resources of a pool be something else, whoever holds them.
+
+        Args:
+            pool_type: The pool.
+            names: Which; None for all.
+            change: What is to be otherwise.
+
+        Returns:
+            The names of those that weren't so before.
+
+        Raises:
+            NotFound: There is no such pool, or one isn't in it.
+            InvalidRequest: One would have more properties than there may be.
+        """
+        with self._service.atomic():
+            (pool,) = self._service.pools.pools(pool_type)
+            all_names = tuple(each.name for each in pool.resources)
+            return change_properties(
+                self._service.members,
+                pool_type,
+                all_names if names is None else names,
+                change,
+                as_seen=names is None,
+            )
 
     def change_settings(
         self, pool_type: str, change: SettingsChange

@@ -1,0 +1,191 @@
+"""Properties as they are to be, and putting them at resources.
+
+A change says what to put and what to drop; what it doesn't name stays, unless it is all that is to
+be so. With names that come to a pool it is one step with their coming, so that nobody ever gets one
+that isn't yet what it is to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from leasectl.engines import refusals
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.engines.members import Members
+from leasectl.engines.membership import Member, Pools, Properties, add
+from leasectl.engines.pool_admin import PoolAdmin
+from leasectl.errors import InvalidRequest, LeaseError
+from leasectl.text.printable import printable
+from leasectl.text.properties import check_count, check_key, check_value
+
+
+class PropertyChange(NamedTuple):
+    """What is to be otherwise.
+
+    Args:
+        put: What is to be so.
+        dropped: The keys of what isn't to be so any more.
+        replaces: Nothing but what is put is to be so.
+    """
+
+    put: Properties = ()
+    dropped: frozenset[str] = frozenset()
+    replaces: bool = False
+
+    def of(self, name: str, before: Properties = ()) -> Properties:
+        """What is so of a resource after the change, sorted by the keys.
+
+        Raises:
+            InvalidRequest: It would be more than there may be.
+        """
+        kept = {} if self.replaces else {k: v for k, v in before if k not in self.dropped}
+        after = {**kept, **dict(self.put)}
+        check_count(f'"{name}" would have', len(after))
+        return tuple(sorted(after.items()))
+
+    def describe(self) -> str:
+        """Say it for people."""
+        put = [f"{key}={printable(value)}" for key, value in self.put]
+        return ", ".join([*put, *(f"no {key}" for key in sorted(self.dropped))])
+
+
+NO_CHANGE = PropertyChange()
+
+
+def parse_change(texts: Iterable[str]) -> PropertyChange:
+    """Read a change, each word ``K=V`` to put a property, or ``K-`` to drop one.
+
+    Raises:
+        InvalidRequest: One is neither, or a key is named twice.
+    """
+    put: dict[str, str] = {}
+    dropped: list[str] = []
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals and not key.endswith("-"):
+            raise InvalidRequest(
+                f'--property "{printable(text)}": write it as KEY=VALUE, or KEY- to take it away'
+            )
+        key = check_key(key if equals else key[:-1])
+        if key in put or key in dropped:
+            raise InvalidRequest(f'--property: "{key}" is named twice')
+        if equals:
+            put[key] = check_value(key, value)
+        else:
+            dropped.append(key)
+    check_count("--property puts", len(put))
+    return PropertyChange(tuple(sorted(put.items())), frozenset(dropped))
+
+
+def create_pool(
+    pools: PoolAdmin,
+    members: Members,
+    pool_type: str,
+    names: Sequence[str],
+    change: PropertyChange,
+    *,
+    settings: PoolSettings = NO_SETTINGS,
+) -> None:
+    """Make a pool of resources with properties.
+
+    Where the store can't do all of it at once, whoever is killed in between leaves a pool that
+    lacks some of them; each that is in it has its properties.
+
+    Raises:
+        LeaseError: As `PoolAdmin.create_pool` and `membership.add`; there is no pool then.
+    """
+    known = members.belonging()
+    for member in members.members(names):  # before anything is made
+        _coming(member, known._replace(types=known.types | {pool_type}), pool_type, change)
+    pools.create_pool(pool_type, (), settings=settings)
+    try:
+        add_resources(members, pool_type, names, change)
+    except LeaseError:
+        with contextlib.suppress(LeaseError):  # somebody uses it already
+            pools.delete_pool(pool_type, force=False)
+        raise
+
+
+def add_resources(
+    members: Members,
+    pool_type: str,
+    names: Sequence[str],
+    change: PropertyChange,
+    *,
+    are_new: bool = False,
+) -> None:
+    """Add resources to a pool and have them be something; those that are there become that, too.
+
+    Args:
+        members: Of the pool's store.
+        pool_type: The pool.
+        names: Which.
+        change: What they are to be.
+        are_new: None of them may be there.
+
+    Raises:
+        InvalidRequest: One is there that may not be, or would have too many properties.
+        LeaseError: As `membership.add`.
+    """
+
+    def decide(member: Member, known: Pools) -> Member:
+        if are_new and member.pool == pool_type:
+            raise refusals.name_taken(member.name, pool_type)
+        return _coming(member, known, pool_type, change)
+
+    members.update(names, decide)
+
+
+def _coming(member: Member, known: Pools, pool_type: str, change: PropertyChange) -> Member:
+    """What becomes of a name that somebody adds to a pool, and of its properties."""
+    added = add(member, pool_type, known)
+    return added._replace(properties=change.of(member.name, added.properties))
+
+
+def change_properties(
+    members: Members,
+    pool_type: str,
+    names: Sequence[str],
+    change: PropertyChange,
+    *,
+    as_seen: bool = False,
+) -> tuple[str, ...]:
+    """Have resources of a pool be something else, whoever holds them.
+
+    Args:
+        members: Of the pool's store.
+        pool_type: The pool.
+        names: Which.
+        change: What is to be otherwise.
+        as_seen: They were all that there were: who has gone since is left alone.
+
+    Returns:
+        The names of those that weren't so before.
+
+    Raises:
+        NotFound: One isn't in the pool.
+        InvalidRequest: One would have more properties than there may be.
+    """
+
+    def decide(member: Member, _: Pools) -> Member:
+        if member.pool != pool_type:
+            if as_seen:
+                return member
+            raise refusals.no_resource(pool_type, member.name)
+        return member._replace(properties=change.of(member.name, member.properties))
+
+    done = members.update(names, decide)
+    return tuple(a.name for b, a in zip(done.before, done.after) if a != b)
+
+
+def put_properties(members: Members, pool_type: str, properties: Mapping[str, Properties]) -> None:
+    """Have each of some names in a pool be that and nothing else; who has gone is left alone."""
+
+    def decide(member: Member, _: Pools) -> Member:
+        if member.pool != pool_type:
+            return member
+        return member._replace(properties=properties[member.name])
+
+    members.update(tuple(properties), decide)
