@@ -50,6 +50,7 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
       - type: azure--install    # this pool has these resources
         state: free
         names: [account-1, account-2]
+        properties: {region: us-east-1, account-2: {size: big}}   # ours
       - type: cluster           # this one 2 to 5, named cluster--00 and so on
         state: free
         min-count: 2
@@ -57,7 +58,8 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
         pace: 20s               # ours, as are burst and aging
 
     A pool's pace, burst and aging are as in pool set: what the file doesn't name stays as it is, so
-    a list of Boskos' takes no pace away; 0 does.
+    a list of Boskos' takes no pace away; 0 does. Properties, or userdata as Boskos has it, are all
+    that is so of an entry's resources, or by its name of one; an entry without them changes none.
 
     Missing resources are added, and free ones that it doesn't list removed. Held ones stay in
     any case; apply again to remove them once they are free. Pools that the file doesn't name stay
@@ -86,18 +88,24 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
 
 def _is_change(change: PoolChange) -> bool:
     changed = change.added + change.moved + change.removed
-    return change.new or bool(changed) or change.settings is not None
+    return change.new or bool(changed or change.properties) or change.settings is not None
 
 
 def _done(change: PoolChange) -> str:
     gained = change.added + change.moved
     grants = "" if change.settings is None else describe(change.settings)
+    others = tuple(change.properties)
     if change.new:
         made = f"created with {counted(len(gained), 'resource')}{_examples(gained)}"
-        return f"{made}; {grants}" if grants else made
+        are = f"{len(others)} with properties" if others else ""
+        return "; ".join(each for each in (made, grants, are) if each)
     parts = [
         f"{len(names)} {what}{_examples(names)}"
-        for what, names in (("added", gained), ("removed", change.removed))
+        for what, names in (
+            ("added", gained),
+            ("removed", change.removed),
+            ("with other properties", others),
+        )
         if names
     ]
     return ", ".join([*parts, *([grants] if grants else [])]) or "unchanged"

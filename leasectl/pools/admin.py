@@ -20,6 +20,7 @@ from leasectl.pools.properties import (
     add_resources,
     change_properties,
     create_pool,
+    put_properties,
 )
 from leasectl.pools.settings import SettingsChange
 from leasectl.pools.showing import Showing
@@ -208,4 +209,10 @@ class PoolService:
         admin = self._service.pools
         with self._service.atomic():
             changes = plan(definitions, admin.pools())
-            return changes if dry_run else carry_out(changes, admin)
+            if dry_run:
+                return changes
+            changes = carry_out(changes, admin)
+            for each in changes:
+                if each.properties:
+                    put_properties(self._service.members, each.type, each.properties)
+            return changes

@@ -5,10 +5,11 @@ A resource that is held stays whatever a definition says, and so does every pool
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
+from leasectl.engines.membership import Properties
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.pools.definitions import CountedPool, Definition, NamedPool
@@ -29,6 +30,8 @@ class PoolChange(NamedTuple):
         awaited: Resources that it is to have, but that are held in another pool.
         settings: How it is to grant; None where it does so already.
         wanted: What of that its definition says.
+        properties: What resources that it has or gets are to be, by their names; those that are
+            so already are left out.
     """
 
     type: str
@@ -40,6 +43,7 @@ class PoolChange(NamedTuple):
     awaited: tuple[str, ...] = ()
     settings: PoolSettings | None = None
     wanted: SettingsChange = NO_CHANGE
+    properties: Mapping[str, Properties] = {}
 
 
 def plan(definitions: Iterable[Definition], pools: Iterable[Pool]) -> tuple[PoolChange, ...]:
@@ -59,6 +63,12 @@ class _Plan:
         self._definitions = definitions
         self._pools = {pool.type: pool for pool in pools}
         self._pool_of = {each.name: pool.type for pool in pools for each in pool.resources}
+        self._properties_of = {
+            each.name: each.member.properties
+            for pool in pools
+            for each in pool.resources
+            if each.member is not None
+        }
         self._held = {each.name for pool in pools for each in pool.resources if each.lease}
         self._listed = {
             each.type: frozenset(each.names) for each in definitions if isinstance(each, NamedPool)
@@ -66,12 +76,26 @@ class _Plan:
         self._wanted_in = {name: t for t, names in self._listed.items() for name in names}
 
     def changes(self) -> tuple[PoolChange, ...]:
-        return tuple(
-            (self._named(each) if isinstance(each, NamedPool) else self._counted(each))._replace(
-                settings=self._settings(each), wanted=each.settings
-            )
-            for each in self._definitions
+        return tuple(map(self._change, self._definitions))
+
+    def _change(self, wanted: Definition) -> PoolChange:
+        change = self._named(wanted) if isinstance(wanted, NamedPool) else self._counted(wanted)
+        return change._replace(
+            settings=self._settings(wanted),
+            wanted=wanted.settings,
+            properties=self._other_properties(wanted, change),
         )
+
+    def _other_properties(self, wanted: Definition, change: PoolChange) -> dict[str, Properties]:
+        """What is to be so of the pool's resources, where it isn't so yet."""
+        if isinstance(wanted, NamedPool):
+            said = {n: each for n, each in wanted.properties.items() if n not in change.awaited}
+        elif wanted.properties is None:
+            said = {}
+        else:
+            there = {*self._names(wanted.type), *change.added} - {*change.removed, *change.staying}
+            said = dict.fromkeys(sorted(there), wanted.properties)
+        return {n: each for n, each in said.items() if each != self._properties_of.get(n, ())}
 
     def _settings(self, wanted: Definition) -> PoolSettings | None:
         pool = self._pools.get(wanted.type)

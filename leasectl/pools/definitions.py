@@ -11,6 +11,7 @@
       min-count: 1
       max-count: 4
       pace: 20s                 # of ours, as are burst and aging: what isn't there stays as it is
+      properties: {size: big}   # of ours: what the resources are; without it that stays as it is
 
 The form is that of ``ResourceEntry`` and ``ValidateConfig`` in kubernetes-sigs/boskos,
 common/common.go and common/config.go. What such a list asks of Boskos beyond pools (states,
@@ -24,7 +25,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Union
 
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.membership import Properties
 from leasectl.errors import InvalidRequest
+from leasectl.pools.defined_properties import KEYS, EntryProperties
 from leasectl.pools.documents import Fields, Items, Part, Scalar, parse_document, refusal
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed
 from leasectl.text.durations import parse_duration
@@ -34,7 +37,7 @@ from leasectl.text.wording import listed
 
 # Ours, which Boskos passes over.
 _SETTINGS = ("pace", "burst", "aging")
-_READ = ("type", "state", "names", "min-count", "max-count", *_SETTINGS)
+_READ = ("type", "state", "names", "min-count", "max-count", *_SETTINGS, *KEYS)
 _READ_OVER = ("lifespan", "config", "needs")
 _PACED = PoolSettings(pace_seconds=1.0)
 _COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -43,20 +46,29 @@ _RANGES = {"min-count": (0, MOST_AT_ONCE), "max-count": (1, 999_999_999)}
 
 
 class NamedPool(NamedTuple):
-    """A pool of exactly these resources."""
+    """A pool of exactly these resources.
+
+    Of those that ``properties`` has, that and nothing else is to be so; the others stay what they
+    are.
+    """
 
     type: str
     names: tuple[str, ...]
     settings: SettingsChange = NO_CHANGE
+    properties: Mapping[str, Properties] = {}
 
 
 class CountedPool(NamedTuple):
-    """A pool of at least and at most so many resources, whatever their names."""
+    """A pool of at least and at most so many resources, whatever their names.
+
+    Of all of them ``properties`` and nothing else is to be so; None: they stay what they are.
+    """
 
     type: str
     at_least: int
     at_most: int
     settings: SettingsChange = NO_CHANGE
+    properties: Properties | None = None
 
 
 Definition = Union[NamedPool, CountedPool]
@@ -92,6 +104,7 @@ class _Reader:
         self._counted: dict[str, CountedPool] = {}
         self._order: dict[str, None] = {}
         self._settings: dict[str, SettingsChange] = {}
+        self._properties: dict[str, dict[str, Properties]] = {}
         self._seen: dict[str, tuple[str, int | None]] = {}
         self._total = 0
         self._notes: dict[str, dict[int | None, None]] = {}  # the lines of each
@@ -109,7 +122,9 @@ class _Reader:
         pools: list[Definition] = [
             self._counted[each]._replace(settings=self._settings[each])
             if each in self._counted
-            else NamedPool(each, tuple(self._named[each]), self._settings[each])
+            else NamedPool(
+                each, tuple(self._named[each]), self._settings[each], self._properties[each]
+            )
             for each in self._order
         ]
         return Definitions(tuple(pools), self._notes_in_order())
@@ -138,10 +153,17 @@ class _Reader:
             )
         self._order[pool_type] = None
         self._add_settings(pool_type, fields, path)
-        if names is None:
-            self._counted[pool_type] = self._counts(pool_type, entry, fields, path)
+        listed = None if names is None else self._add_names(pool_type, names, path)
+        properties = None
+        if any(key in fields for key in KEYS):
+            properties = EntryProperties(fields, listed, path, self._refused)
+        if listed is None:
+            self._counted[pool_type] = self._counts(pool_type, entry, fields, path)._replace(
+                properties=None if properties is None else properties.of_all
+            )
         else:
-            self._add_names(pool_type, names, path)
+            said = self._properties.setdefault(pool_type, {})
+            said.update({} if properties is None else properties.by_name())
 
     def _type(self, entry: Fields, fields: Mapping[str, Part], path: str) -> str:
         if "type" not in fields:
@@ -152,7 +174,8 @@ class _Reader:
         except InvalidRequest as error:
             raise self._refused(value, f"{path}: {error}") from None
 
-    def _add_names(self, pool_type: str, names: Part, path: str) -> None:
+    def _add_names(self, pool_type: str, names: Part, path: str) -> tuple[str, ...]:
+        """Take in the names of an entry, which are returned."""
         if not isinstance(names, Items):
             raise self._refused(names, f"{path}.names must be a list")
         mine = self._named.setdefault(pool_type, [])
@@ -172,6 +195,7 @@ class _Reader:
             self._seen[name] = (pool_type, value.line)
             mine.append(name)
         self._count_in(len(names.items), names)
+        return tuple(mine[len(mine) - len(names.items) :])
 
     def _add_settings(self, pool_type: str, fields: Mapping[str, Part], path: str) -> None:
         """Take in how a pool is to grant; several entries of one pool may each say some of it."""

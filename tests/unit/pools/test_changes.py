@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from leasectl.engines.facts import Pool, PoolSettings, Resource
+from leasectl.engines.membership import Member
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
@@ -198,3 +199,52 @@ class TestCarryingOut:
         pools.remove_resources("T", ["b"], force=False)
         carry_out(changes, pools)
         assert self.names(pools) == {"T": ["a"]}
+
+
+class TestProperties:
+    EU = (("region", "eu"),)
+    US = (("region", "us"),)
+
+    def pool(self, pool_type: str, **regions: str) -> Pool:
+        """A pool of resources with a region each, or none."""
+        found = [
+            Resource(n, member=Member(n, pool_type, properties=(("region", r),)) if r else None)
+            for n, r in regions.items()
+        ]
+        return Pool(pool_type, tuple(found), ())
+
+    def test_that_are_so_already_are_left_alone(self) -> None:
+        wanted = NamedPool("T", ("a", "b", "c"), properties=dict.fromkeys("abc", self.EU))
+        change = planned(wanted, self.pool("T", a="eu", b="us"))
+        assert change == PoolChange("T", added=("c",), properties={"b": self.EU, "c": self.EU})
+
+    def test_go_where_none_are_to_be(self) -> None:
+        wanted = NamedPool("T", ("a", "b"), properties={"a": (), "b": ()})
+        assert planned(wanted, self.pool("T", a="eu", b="")).properties == {"a": ()}
+
+    def test_that_nobody_speaks_of_stay(self) -> None:
+        assert planned(NamedPool("T", ("a",)), self.pool("T", a="eu")) == PoolChange("T")
+
+    def test_of_what_comes_from_another_pool_are_compared_too(self) -> None:
+        wanted: list[Definition] = [
+            NamedPool("T", ("a", "b"), properties={"a": self.EU, "b": self.EU}),
+            NamedPool("U", ()),
+        ]
+        there, _ = plan(wanted, [self.pool("T"), self.pool("U", a="eu", b="us")])
+        assert (there.moved, there.properties) == (("a", "b"), {"b": self.EU})
+
+    def test_of_what_is_held_in_another_pool_wait(self) -> None:
+        wanted: list[Definition] = [
+            NamedPool("T", ("a",), properties={"a": self.EU}),
+            NamedPool("U", ()),
+        ]
+        there, _ = plan(wanted, [pool("U", "a", held=["a"]), pool("T")])
+        assert (there.awaited, there.properties) == (("a",), {})
+
+    def test_of_a_number_are_those_of_all_that_stay_or_come(self) -> None:
+        there = self.pool("T", **{"T--00": "eu", "T--01": "us", "T--02": ""})
+        more = planned(CountedPool("T", 4, 4, properties=self.EU), there)
+        assert more.added == ("T--03",)
+        assert more.properties == dict.fromkeys(["T--01", "T--02", "T--03"], self.EU)
+        less = planned(CountedPool("T", 0, 2, properties=self.US), there)
+        assert (less.removed, less.properties) == (("T--02",), {"T--00": self.US})

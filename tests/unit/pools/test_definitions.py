@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.pools.definitions import CountedPool, Definitions, NamedPool, parse_definitions
+from leasectl.pools.definitions import (
+    CountedPool,
+    Definition,
+    Definitions,
+    NamedPool,
+    parse_definitions,
+)
 from leasectl.pools.settings import SettingsChange
 
 LIST = """\
@@ -222,4 +229,78 @@ class TestSettings:
     def test_the_same_twice_is_refused(self) -> None:
         text = "resources:\n- {type: T, names: [a], pace: 1}\n- {type: T, names: [b], pace: 1}\n"
         with pytest.raises(InvalidRequest, match=r'f:3: .*pace of pool "T" is there twice'):
+            parse_definitions(text, "f")
+
+
+RS = (("r", "eu"), ("s", "1"))
+
+
+class TestProperties:
+    def read(self, entry: str) -> Definition:
+        (pool,) = parse_definitions(f'{{"resources": [{{"type": "T", {entry}}}]}}', "f").pools
+        return pool
+
+    @pytest.mark.parametrize(
+        ("said", "properties"),
+        [
+            ('"properties": {"r": "eu"}', {"a": [("r", "eu")], "b": [("r", "eu")]}),
+            ('"userdata": {"r": "eu", "n": 5}', {n: [("n", "5"), ("r", "eu")] for n in "ab"}),
+            ('"properties": {"b": {"r": "eu"}}', {"a": [], "b": [("r", "eu")]}),
+            (
+                '"properties": {"r": "eu", "b": {"r": "us", "s": ""}}',
+                {"a": [("r", "eu")], "b": [("r", "us"), ("s", "")]},
+            ),
+            ('"properties": {"r": "eu"}, "userdata": {"s": "1"}', {n: [*RS] for n in "ab"}),
+            ('"properties": {}', {"a": [], "b": []}),
+            ('"properties": null', {}),
+            ('"state": "free"', {}),
+        ],
+    )
+    def test_of_names_are_by_name(self, said: str, properties: dict[str, Any]) -> None:
+        pool = self.read(f'"names": ["a", "b"], {said}')
+        assert isinstance(pool, NamedPool)
+        assert pool.properties == {name: tuple(each) for name, each in properties.items()}
+
+    def test_of_a_number_are_of_all(self) -> None:
+        pool = self.read('"max-count": 2, "properties": {"r": "eu"}')
+        assert isinstance(pool, CountedPool)
+        assert pool.properties == (("r", "eu"),)
+        assert self.read('"max-count": 2') == CountedPool("T", 0, 2)
+
+    def test_of_several_entries_are_those_of_each(self) -> None:
+        text = "resources:\n" + "".join(
+            f"- {{type: T, names: [{name}]{said}}}\n"
+            for name, said in (("a", ", properties: {r: 1.10}"), ("b", ""), ("c", ", userdata: {}"))
+        )
+        (pool,) = parse_definitions(text, "f").pools
+        assert isinstance(pool, NamedPool)
+        assert pool.properties == {"a": (("r", "1.10"),), "c": ()}
+
+    @pytest.mark.parametrize(
+        ("said", "refused"),
+        [
+            ("properties: x", "f:4: .*properties must be a mapping"),
+            ("properties: {r: [x]}", r"resources\[0\].properties.r must be a word"),
+            ("properties: {r: }", "properties.r must be a word"),
+            ("properties: {x: {r: eu}}", '"x" is none of the entry\'s names'),
+            ("userdata: {a: {r: eu}}", "userdata.a must be a word"),
+            ("properties: {r: 1}\n  userdata: {r: 1}", 'f:5: .*"r" is there twice'),
+            ("properties: {-r: 1}", 'property "-r" is not allowed'),
+            ('properties: {r: "a\\nb"}', "one line of printable text"),
+            (f"properties: {{r: {'x' * 1025}}}", "1025 bytes"),
+            (f"properties: {{{', '.join(f'k{n}: 1' for n in range(33))}}}", "there are 33"),
+            (
+                f"properties: {{{', '.join(f'k{n}: 1' for n in range(32))}, a: {{more: 1}}}}",
+                '"a" has 33 properties',
+            ),
+        ],
+    )
+    def test_that_are_none_are_refused(self, said: str, refused: str) -> None:
+        text = f"resources:\n- type: T\n  names: [a]\n  {said}\n"
+        with pytest.raises(InvalidRequest, match=refused):
+            parse_definitions(text, "f")
+
+    def test_by_name_are_refused_where_no_names_are(self) -> None:
+        text = "resources:\n- {type: T, max-count: 2, properties: {T--00: {r: eu}}}\n"
+        with pytest.raises(InvalidRequest, match="names says only what is so of all"):
             parse_definitions(text, "f")
