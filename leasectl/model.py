@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 Labels = tuple[tuple[str, str], ...]
 # Of a resource's properties: a key, a value, and whether it is to have that, or not to.
 Where = tuple[tuple[str, str, bool], ...]
-OnReclaim = Literal["release", "keep"]
+# What is answered for a holder that is asked to give something back: that it can be had, unless it
+# is in use; that it can't; or nothing, as its script answers itself.
+OnReclaim = Literal["release", "keep", "answer"]
 
 
 class Process(NamedTuple):

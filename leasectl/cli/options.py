@@ -10,7 +10,7 @@ import click
 from leasectl.backends.kinds import KINDS, LOCAL
 from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, option, word
 from leasectl.errors import InvalidRequest
-from leasectl.model import HIGHEST_PRIORITY, Labels, Request, Scope, Where
+from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
 from leasectl.text.naming import check_name, check_type
 from leasectl.text.printable import printable
@@ -256,6 +256,15 @@ _request_options = (
         f"is renewed for you; else only leasectl renew does. Default: it doesn't expire"
         f"{_default_ttls()}.",
     ),
+    option(
+        "--on-reclaim",
+        group=ENDING,
+        type=click.Choice(["release", "keep", "answer"]),
+        default="keep",
+        show_default=True,
+        help="When a reclaim wants some of it back: release gives what isn't in use (leasectl "
+        "use), keep nothing; answer: your script says it (leasectl marks, leasectl answer).",
+    ),
 )
 
 
@@ -318,6 +327,7 @@ def make_request(
     ttl_seconds: float | None,
     labels: tuple[str, ...],
     priority: int,
+    on_reclaim: OnReclaim = "keep",
     scope: Scope = "step",
 ) -> Request:
     """Make a `Request` of the values of `request_options`."""
@@ -333,6 +343,7 @@ def make_request(
         priority=priority,
         release_between_seconds=drawn_between(release_after),
         where=_conditions(where) if where else (),
+        on_reclaim=on_reclaim,
     )
 
 

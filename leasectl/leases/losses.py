@@ -1,4 +1,7 @@
-"""Leases that went away without having been given back: what that means for their handles."""
+"""Leases that went away without having been given back: what that means for their handles.
+
+They are lost, but for those that were ready to be taken back, as `leasectl.leases.marks` has it.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ class Losses:
         self._state = state
         self._handles = Handles(state)
         self._clock = clock
+        self._to_unlist: list[tuple[Handle, frozenset[str]]] = []
 
     def tell(self, owner: str, names: Sequence[str]) -> None:
         """Told by a store of claims that went away, and of tickets of the dead."""
@@ -53,10 +57,32 @@ class Losses:
         if left is not None and returned:
             self._handles.drop(left, returned, now=self._clock.elapsed())
 
+    def unlist(self) -> None:
+        """Take what was taken back out of its list of scope ``test``; outside of a transaction."""
+        while self._to_unlist and not self._state.is_changing:
+            from leasectl.leases.scope_test import unlist_of
+
+            unlist_of(self._handles, *self._to_unlist.pop())
+
     def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
-        if names:
-            self._handles.drop(handle, names, now=self._clock.elapsed(), lost=True)
-            self._state.wake(self._state.runner_pipe(handle.id))
+        if not names:
+            return
+        taken_back = self._drop_taken_back(handle, names)
+        names = [name for name in names if name not in taken_back]
+        left = self._handles.current(handle.id, handle.acquisition) if taken_back else handle
+        if names and left is not None:
+            self._handles.drop(left, names, now=self._clock.elapsed(), lost=True)
+        self._state.wake(self._state.runner_pipe(handle.id))
+
+    def _drop_taken_back(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
+        """Drop what was ready to be taken back, which is no loss; returns which."""
+        from leasectl.state.uses import Uses
+
+        taken_back = Uses(self._state).ready(handle).intersection(names)
+        if taken_back:
+            self._handles.drop(handle, sorted(taken_back), now=self._clock.elapsed())
+            self._to_unlist += [(handle, taken_back)] if handle.shared_dir else []
+        return taken_back
 
     def _forget_dead_waiter(self, handle: Handle) -> None:
         if handle.acquisition == 1:

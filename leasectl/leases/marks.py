@@ -4,11 +4,11 @@ A mark is what is noted at a claim (`leasectl.engines.notes`), so it goes with t
 step is guarded by the claim's fence and by the very text that was there before::
 
     nothing -> marked           a reclaim asks; a second one adopts the mark that is there
-    marked  -> ready or keep    the holder answers; it may change its mind as long as the mark is
-                                there and it hasn't ended
+    marked  -> ready or keep    the holder answers
+    ready   -> keep             the holder changes its mind; a "keep" is its last word
     ready   -> the claim's end  the reclaim frees it (`Notes.free`)
-    any     -> nothing          a reclaim takes it off: not ready, enough freed, or ended
-    ready   -> nothing          the holder takes off what has ended, and only then uses it again
+    any     -> nothing          a reclaim takes it off: not ready, enough freed, or ended; the
+                                holder takes off what has ended, and only then uses it again
 
 No two marks have the same id, so no two texts are the same either: whoever acts on an older one
 changes nothing. A mark ends by itself `Mark.seconds` after it was made. As clocks of two hosts

@@ -141,7 +141,16 @@ class _Release:
                 self._events.lost(current, over, reason="its server didn't have it any more")
                 if current.state == "acquiring" and len(over) == len(current.names):
                     self._note_death(current)
-                self._handles.drop(current, over, now=now, lost=bool(over))
+                lost = bool(frozenset(over) - self._ready(current, over))
+                self._handles.drop(current, over, now=now, lost=lost)
+
+    def _ready(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
+        """What of that was ready to be taken back, so that it isn't lost."""
+        if not names:
+            return frozenset()
+        from leasectl.state.uses import Uses
+
+        return Uses(self._state).ready(handle)
 
     def _note_death(self, handle: Handle) -> None:
         """Who acquires tells itself what it has given up, if it can."""

@@ -131,6 +131,7 @@ def _record(service: Service, target: ReleaseTarget, held: Collection[str]) -> N
             record_renewal(service.state, current, service.clock.wall())
             gone = [name for name in current.names if name not in held]
             service.losses.note_gone(current, gone)
+    service.losses.unlist()
 
 
 def _require_held(service: Service, target: ReleaseTarget) -> Handle:

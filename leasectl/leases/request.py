@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from leasectl.backends import opening
-from leasectl.backends.kinds import claim_key_of, kind_of, one_type_only
+from leasectl.backends.kinds import claim_key_of, kind_of, no_pools, one_type_only
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
@@ -135,6 +135,8 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
         _check_name(request)
     if request.other_types:
         _check_types(backend_url, request)
+    if request.on_reclaim != "keep":
+        _check_on_reclaim(backend_url)
     ttl = request.ttl_seconds
     if ttl is not None:
         check_ttl(ttl)
@@ -157,6 +159,13 @@ def _check_name(request: Request) -> None:
         raise InvalidRequest("--name means that one resource; leave out --count")
     if request.where:
         raise InvalidRequest("--name means that one resource, whatever it is; leave out --where")
+
+
+def _check_on_reclaim(backend_url: str) -> None:
+    """Refuse to answer what nobody can ask there."""
+    kind = kind_of(backend_url)
+    if not kind.has_pools and not kind.grants_nothing:
+        raise no_pools(backend_url)
 
 
 def _check_types(backend_url: str, request: Request) -> None:

@@ -69,7 +69,8 @@ def change_ttl(state: State, handle: Handle, seconds: float, *, explicit: bool) 
     )
     state.db.execute(
         "UPDATE handle SET ttl_seconds = ?, explicit_ttl = ?, watched = ? OR "
-        "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) "
+        "EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) OR "
+        "EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) "
         "WHERE id = ? AND acquisition = ?",
         (seconds, explicit, is_watched(changed, remote=False), handle.id, handle.acquisition),
     )

@@ -157,6 +157,16 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
         "name TEXT NOT NULL, PRIMARY KEY (handle, name)) WITHOUT ROWID"
     )
     db.execute(
+        "CREATE TABLE mark_seen (handle TEXT NOT NULL, acquisition INTEGER NOT NULL, "
+        "name TEXT NOT NULL, id TEXT NOT NULL, asked_by TEXT NOT NULL, ends_at REAL NOT NULL, "
+        "is_ready INTEGER NOT NULL, PRIMARY KEY (handle, name)) WITHOUT ROWID"
+    )
+    db.execute(
+        "CREATE TRIGGER lease_ended AFTER DELETE ON lease BEGIN "
+        "DELETE FROM name_in_use WHERE handle = old.handle AND name = old.name; "
+        "DELETE FROM mark_seen WHERE handle = old.handle AND name = old.name; END"
+    )
+    db.execute(
         "CREATE TABLE note (name TEXT PRIMARY KEY, fence INTEGER NOT NULL, text TEXT NOT NULL) "
         "WITHOUT ROWID"
     )

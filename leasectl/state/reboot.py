@@ -15,6 +15,7 @@ _FORGET = (
     "UPDATE pool_setting SET paid_until = 0",
     "DELETE FROM ranked_ticket",
     "UPDATE member SET ends_at = 0 WHERE ends_at IS NOT NULL",
+    "UPDATE mark_seen SET ends_at = 0",
     "UPDATE member SET held_back_until = 0 WHERE held_back_until IS NOT NULL",
 )
 

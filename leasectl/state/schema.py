@@ -181,6 +181,16 @@ CREATE TABLE name_in_use (         -- of what a handle holds: it can't be given 
   name TEXT NOT NULL,
   PRIMARY KEY (handle, name)
 ) WITHOUT ROWID;
+CREATE TABLE mark_seen (           -- what others were seen to want back of what a handle holds
+  handle TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,    -- void for any other
+  name TEXT NOT NULL,
+  id TEXT NOT NULL,                -- of the mark
+  asked_by TEXT NOT NULL,
+  ends_at REAL NOT NULL,           -- CLOCK_BOOTTIME
+  is_ready INTEGER NOT NULL,       -- it was answered, or is about to be, that it can be freed
+  PRIMARY KEY (handle, name)
+) WITHOUT ROWID;
 CREATE TABLE value (               -- what is kept beside pools
   key TEXT PRIMARY KEY,
   content BLOB NOT NULL,
@@ -204,6 +214,11 @@ CREATE TABLE lease (
   lease_transitions INTEGER NOT NULL,
   PRIMARY KEY (handle, name)
 ) WITHOUT ROWID;
+-- Whichever version deletes it.
+CREATE TRIGGER lease_ended AFTER DELETE ON lease BEGIN
+  DELETE FROM name_in_use WHERE handle = old.handle AND name = old.name;
+  DELETE FROM mark_seen WHERE handle = old.handle AND name = old.name;
+END;
 CREATE TABLE timer (
   handle TEXT NOT NULL,
   name TEXT NOT NULL,              -- '' for all that the handle holds

@@ -1,7 +1,8 @@
 """Notes at the claims of the embedded pools, as `Notes`.
 
 A note is of the claim with its fence; one that is left of an earlier claim is none, and the next
-takes its place. So ending a claim has nothing to do with it.
+takes its place. So ending a claim has nothing to do with it. Whoever notes something wakes the
+keeper and the `run` of the handle, and whoever frees something for a note tells its record.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from leasectl.engines.contract import LostListener
 from leasectl.engines.local.store import ENDED_MARK, LocalStore
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
+from leasectl.state import keeper_process
 from leasectl.state.directory import State
+from leasectl.state.uses import Uses
 
 _NOTED = (
     "SELECT resource.type, resource.name, resource.fence, owner, text FROM resource "
@@ -27,11 +31,13 @@ class LocalNotes:
     Args:
         state: Where they are kept.
         store: The claims that they are at.
+        freed: Told, inside the transaction, of what was freed for a note.
     """
 
-    def __init__(self, state: State, store: LocalStore) -> None:
+    def __init__(self, state: State, store: LocalStore, *, freed: LostListener) -> None:
         self._state = state
         self._store = store
+        self._freed = freed
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         with self._state.transaction():
@@ -50,6 +56,8 @@ class LocalNotes:
         with self._state.transaction():
             done = tuple(map(self._change, changes))
             self._wake_watches()
+            if any(done):
+                keeper_process.wake(self._state)
             return done
 
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
@@ -59,6 +67,7 @@ class LocalNotes:
                 claim_key = self._claim_key(note.type, note.name, note.fence, note.text)
                 if claim_key is not None:
                     freed += self._store.free(claim_key, [note.name], by=by)
+                    self._freed(claim_key, [note.name])
             return tuple(freed)
 
     def watch(self, pool_type: str) -> NoteWatch:
@@ -72,8 +81,10 @@ class LocalNotes:
             self._state.wake(self._state.waiter_pipe(pipe))
 
     def _change(self, change: NoteChange) -> bool:
-        if self._claim_key(change.type, change.name, change.fence, change.before) is None:
+        claim_key = self._claim_key(change.type, change.name, change.fence, change.before)
+        if claim_key is None:
             return False
+        self._have_seen(claim_key)
         db = self._state.db
         if change.after is None:
             db.execute("DELETE FROM note WHERE name = ?", (change.name,))
@@ -83,6 +94,11 @@ class LocalNotes:
                 (change.name, change.fence, change.after),
             )
         return True
+
+    def _have_seen(self, handle_id: str) -> None:
+        """Have a note be seen by whoever answers for a handle."""
+        Uses(self._state).have_watched([handle_id])
+        self._state.wake(self._state.runner_pipe(handle_id))
 
     def _claim_key(self, pool_type: str, name: str, fence: int, text: str | None) -> str | None:
         """Whose claim that is, if it is good and that is noted at it."""

@@ -53,7 +53,7 @@ class LocalSides:
     def notes(self) -> LocalNotes:
         from leasectl.engines.local.notes import LocalNotes
 
-        return LocalNotes(self._state, self._store())
+        return LocalNotes(self._state, self._store(), freed=self._lost)
 
     @property
     def values(self) -> LocalValues:

@@ -1,0 +1,25 @@
+"""``leasectl unuse``: have a name be in use no more."""
+
+from __future__ import annotations
+
+from leasectl.cli import options
+from leasectl.cli.command import new_handle_command, option
+from leasectl.cli.context import open_service
+from leasectl.cli.held_handles import handle_with
+from leasectl.leases.use import unuse
+from leasectl.model import whole
+from leasectl.text.naming import check_name
+
+EXAMPLE = """\b
+Example:
+  leasectl unuse "$h" --name egress-ip--07
+"""
+
+
+@new_handle_command(epilog=EXAMPLE, options_metavar="H --name NAME")
+@options.handle
+@option("--name", required=True, type=check_name, metavar="NAME", help="Of what H holds.")
+def command(*, handle: str, name: str) -> None:
+    """End what leasectl use began. If it isn't in use, or not held any more, nothing happens."""
+    service = open_service(for_handles=True)
+    unuse(service, whole(handle_with(service, handle, name, "used")), name)

@@ -1,0 +1,162 @@
+"""What a handle has in use of what it holds, and what others were seen to want back of it.
+
+Both are decided here, under one lock: what is in use can't become ready to be given back, and what
+is ready can't be used. The rows go with the lease that they are of, and are void for any other
+acquisition. Every method that changes something belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from leasectl.model import Handle, ReleaseTarget
+from leasectl.state.directory import State
+from leasectl.state.rows import insert
+
+
+class SeenMark(NamedTuple):
+    """That somebody was seen to want a lease back.
+
+    Args:
+        id: Of the mark, which no other has.
+        asked_by: Who wants it, for people.
+        ends_at: When the mark ends, as counted from when it was seen first; CLOCK_BOOTTIME.
+        is_ready: It was answered, or is about to be, that the lease can be freed.
+    """
+
+    id: str
+    asked_by: str
+    ends_at: float
+    is_ready: bool
+
+
+class ReadyName(NamedTuple):
+    """A name that can't be used until its mark has gone.
+
+    Args:
+        target: The handle and the acquisition that hold it.
+        mark_id: Of the mark.
+        ends_at: When the mark ends, CLOCK_BOOTTIME.
+    """
+
+    target: ReleaseTarget
+    mark_id: str
+    ends_at: float
+
+
+class Uses:
+    """The names in use, and the marks seen, of one state directory.
+
+    Args:
+        state: The opened state directory.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def in_use(self, handle: Handle) -> frozenset[str]:
+        """What a handle has in use."""
+        rows = self._state.query(
+            "SELECT name FROM name_in_use WHERE handle = ? AND acquisition = ?",
+            handle.id,
+            handle.acquisition,
+        )
+        return frozenset(row["name"] for row in rows)
+
+    def begin(self, handle: Handle, name: str) -> None:
+        """Have a name be in use; it isn't ready."""
+        row = {"handle": handle.id, "acquisition": handle.acquisition, "name": name}
+        insert(self._state.db, "name_in_use", row, replace=True)
+
+    def end(self, handle_id: str, name: str) -> bool:
+        """Have a name be in use no more; returns whether it was."""
+        deleted = self._state.db.execute(
+            "DELETE FROM name_in_use WHERE handle = ? AND name = ?", (handle_id, name)
+        )
+        return deleted.rowcount > 0
+
+    def marks(self, handle: Handle) -> dict[str, SeenMark]:
+        """What was seen of a handle, by name."""
+        rows = self._state.query(
+            "SELECT name, id, asked_by, ends_at, is_ready FROM mark_seen "
+            "WHERE handle = ? AND acquisition = ?",
+            handle.id,
+            handle.acquisition,
+        )
+        return {
+            row["name"]: SeenMark(row["id"], row["asked_by"], row["ends_at"], bool(row["is_ready"]))
+            for row in rows
+        }
+
+    def ready(self, handle: Handle) -> frozenset[str]:
+        """What of a handle is ready to be given back."""
+        return frozenset(name for name, mark in self.marks(handle).items() if mark.is_ready)
+
+    def see(self, handle: Handle, name: str, mark: SeenMark) -> None:
+        """Record what was seen, instead of what was seen of that name before."""
+        row = {
+            "handle": handle.id,
+            "acquisition": handle.acquisition,
+            "name": name,
+            "id": mark.id,
+            "asked_by": mark.asked_by,
+            "ends_at": mark.ends_at,
+            "is_ready": int(mark.is_ready),
+        }
+        insert(self._state.db, "mark_seen", row, replace=True)
+
+    def decide(self, handle: Handle, name: str, mark_id: str, *, is_ready: bool) -> bool:
+        """Have a name that isn't in use be ready, or be ready no more.
+
+        Whoever has it be ready no more knows that the mark will never say so again.
+
+        Returns:
+            Whether it is so now: it isn't of another mark by now, nor in use.
+        """
+        if is_ready and name in self.in_use(handle):
+            return False
+        updated = self._state.db.execute(
+            "UPDATE mark_seen SET is_ready = ? WHERE handle = ? AND acquisition = ? AND name = ? "
+            "AND id = ?",
+            (is_ready, handle.id, handle.acquisition, name, mark_id),
+        )
+        return updated.rowcount == 1
+
+    def forget(self, handle: Handle, name: str, mark_id: str) -> None:
+        """Forget a mark that is gone for good."""
+        self._state.db.execute(
+            "DELETE FROM mark_seen WHERE handle = ? AND acquisition = ? AND name = ? AND id = ?",
+            (handle.id, handle.acquisition, name, mark_id),
+        )
+
+    def have_watched(self, handle_ids: Iterable[str]) -> None:
+        """Have the keeper see to handles as long as they aren't released."""
+        self._state.db.executemany(
+            "UPDATE handle SET watched = 1 WHERE id = ?", [(each,) for each in handle_ids]
+        )
+
+    def all_ready(self) -> list[ReadyName]:
+        """All names that are ready to be given back, by handle and name."""
+        rows = self._state.query(
+            "SELECT handle, acquisition, name, id, ends_at FROM mark_seen WHERE is_ready"
+        )
+        return [
+            ReadyName(
+                ReleaseTarget(row["handle"], row["acquisition"], (row["name"],)),
+                row["id"],
+                row["ends_at"],
+            )
+            for row in rows
+        ]
+
+    def of_nobody(self) -> list[str]:
+        """Ids that something is in use or marked for, and no handle holds that by now."""
+        rows = self._state.query(
+            "SELECT DISTINCT handle FROM (SELECT handle, acquisition, name FROM name_in_use "
+            "UNION SELECT handle, acquisition, name FROM mark_seen) AS said "
+            "WHERE NOT EXISTS (SELECT 1 FROM lease JOIN handle ON handle.id = lease.handle "
+            "WHERE lease.handle = said.handle AND lease.name = said.name "
+            "AND handle.acquisition = said.acquisition)"
+        )
+        return [row["handle"] for row in rows]

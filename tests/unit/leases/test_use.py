@@ -1,0 +1,303 @@
+"""In use and ready exclude each other, where the holder is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import LeaseLost, NotAllowed, NotFound
+from leasectl.leases.answer import answer
+from leasectl.leases.answers import answer_for_holder
+from leasectl.leases.asked import asked_of
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import finish, release
+from leasectl.leases.use import unuse, use
+from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.state.uses import Uses
+from tests.kit.desk import Desk
+from tests.kit.reclaiming import Operator
+
+TWO = Request("T", count=2)
+
+
+@pytest.fixture
+def operator(desk: Desk) -> Operator:
+    desk.pool(3)
+    return Operator(desk.service.backend_of(desk.acquire(Request("T", name="T--02"))).notes)
+
+
+def in_use(desk: Desk, handle: Handle) -> set[str]:
+    return set(Uses(desk.state).in_use(desk.record(handle)))
+
+
+def ready(desk: Desk, handle: Handle) -> set[str]:
+    return set(Uses(desk.state).ready(desk.record(handle)))
+
+
+class TestUse:
+    def test_is_of_what_is_held_and_isnt_counted(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        use(desk.service, whole(handle), "T--00")
+        use(desk.service, whole(handle), "T--00")
+        assert in_use(desk, handle) == {"T--00"}
+        assert unuse(desk.service, whole(handle), "T--00")
+        assert not unuse(desk.service, whole(handle), "T--00")
+        assert in_use(desk, handle) == set()
+
+    def test_of_what_isnt_held_is_refused(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        with pytest.raises(NotAllowed, match=r'doesn\'t hold "T--02"'):
+            use(desk.service, whole(handle), "T--02")
+        release(desk.service, whole(handle))
+        with pytest.raises(NotAllowed, match="doesn't hold"):
+            use(desk.service, whole(handle), "T--00")
+
+    def test_of_what_is_lost_says_so(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        desk.service.pools.end_early(handle.id, handle.names, guard=None, reason="an admin")
+        with pytest.raises(LeaseLost, match="reacquire"):
+            use(desk.service, whole(handle), "T--00")
+
+    def test_ends_with_a_release_of_its_name(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        for name in handle.names:
+            use(desk.service, whole(handle), name)
+        release(desk.service, ReleaseTarget(handle.id, handle.acquisition, ("T--00",)))
+        assert in_use(desk, handle) == {"T--01"}
+
+    def test_ends_with_the_acquisition(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        use(desk.service, whole(handle), "T--00")
+        again = desk.reacquire(handle)
+        assert in_use(desk, again) == set()
+        with pytest.raises(NotAllowed):
+            use(desk.service, whole(handle), "T--00")
+
+    def test_leaves_nothing_of_a_handle_that_is_forgotten(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO)
+        use(desk.service, whole(handle), "T--00")
+        operator.mark(handle)
+        asked_of(desk.service, whole(handle))
+        finish(desk.service, desk.record(handle))
+        assert desk.state.query("SELECT * FROM name_in_use") == []
+        assert desk.state.query("SELECT * FROM mark_seen") == []
+
+    def test_keeps_no_release_back(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        use(desk.service, whole(handle), "T--00")
+        assert release(desk.service, whole(handle)) == handle.names
+
+
+class TestAMark:
+    def test_alone_keeps_nobody_from_using(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        use(desk.service, whole(handle), "T--00")
+        assert in_use(desk, handle) == {"T--00"}
+
+    def test_that_was_answered_ready_keeps_from_using(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle, ["T--00"])
+        assert answer(desk.service, whole(handle), "ready") == ("T--00",)
+        assert operator.states() == {"T--00": "ready"}
+        with pytest.raises(NotAllowed, match=r"ops@desk wants it back.*in 1m40s"):
+            use(desk.service, whole(handle), "T--00")
+        use(desk.service, whole(handle), "T--01")
+
+    def test_of_what_is_in_use_cant_be_answered_ready(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        use(desk.service, whole(handle), "T--00")
+        with pytest.raises(NotAllowed, match="T--00 can't be ready"):
+            answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
+        assert operator.states() == {"T--00": "marked", "T--01": "marked"}
+        assert answer(desk.service, whole(handle), "ready") == ("T--01",)
+        assert operator.states() == {"T--00": "marked", "T--01": "ready"}
+
+    def test_that_was_answered_may_still_be_kept(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        answer(desk.service, whole(handle), "ready")
+        assert answer(desk.service, whole(handle), "keep", ["T--00"]) == ("T--00",)
+        assert operator.free() == ("T--01",)
+        use(desk.service, whole(handle), "T--00")
+
+    def test_keep_is_the_last_word(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        answer(desk.service, whole(handle), "keep")
+        with pytest.raises(NotAllowed, match="final"):
+            answer(desk.service, whole(handle), "ready", ["T--00"])
+        assert answer(desk.service, whole(handle), "ready") == ()
+        assert operator.free() == ()
+
+    def test_that_nobody_made_cant_be_answered(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle, ["T--00"])
+        with pytest.raises(NotFound, match="T--01"):
+            answer(desk.service, whole(handle), "ready", ["T--00", "T--01"])
+        assert operator.states() == {"T--00": "marked"}
+
+    def test_that_was_taken_off_lets_it_be_used_again(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        answer(desk.service, whole(handle), "ready")
+        operator.take_off()
+        with pytest.raises(NotAllowed):
+            use(desk.service, whole(handle), "T--00")  # nobody has looked
+        assert asked_of(desk.service, whole(handle)) == ()
+        use(desk.service, whole(handle), "T--00")
+
+    def test_of_an_older_round_frees_nothing(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        answer(desk.service, whole(handle), "ready")
+        before = operator.in_state("ready")
+        operator.take_off()
+        operator.mark(handle)
+        answer(desk.service, whole(handle), "ready")
+        assert operator.notes.free(before, by="command") == ()
+
+
+class TestWhatWasTakenBack:
+    def test_leaves_the_handle_and_is_no_loss(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle, ["T--00"])
+        answer(desk.service, whole(handle), "ready")
+        assert operator.free() == ("T--00",)
+        record = desk.record(handle)
+        assert (record.names, record.state, record.lost) == (("T--01",), "held", False)
+        assert desk.names_file(handle) == "T--01"
+        with pytest.raises(NotAllowed, match="doesn't hold"):
+            use(desk.service, whole(handle), "T--00")
+        assert desk.reacquire(handle).request.count == 2
+
+    def test_all_of_it_leaves_a_released_handle(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        answer(desk.service, whole(handle), "ready")
+        assert operator.free() == handle.names
+        record = desk.record(handle)
+        assert (record.names, record.state, record.lost) == ((), "released", False)
+        assert len(desk.reacquire(handle).names) == 2
+
+    def test_without_an_answer_is_lost(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+        operator.notes.free(operator.in_state("marked"), by="command")
+        assert desk.record(handle).lost
+
+    def test_leaves_the_list_of_scope_test(
+        self, desk: Desk, operator: Operator, tmp_path: Path
+    ) -> None:
+        service = desk.as_caller(Caller("job/1", "host", str(tmp_path)))
+        desk.service = service
+        handle = desk.acquire(TWO._replace(scope="test"))
+        listed = tmp_path / "leases"
+        assert listed.read_text().split() == ["T--00", "T--01"]
+        ours = Operator(service.backend_of(handle).notes)
+        ours.mark(handle, ["T--00"])
+        answer(service, whole(handle), "ready")
+        assert ours.free() == ("T--00",)
+        service.losses.unlist()
+        assert listed.read_text().split() == ["T--01"]
+
+
+class TestAnAnswerForTheHolder:
+    @pytest.mark.parametrize(("on_reclaim", "said"), [("keep", "keep"), ("release", "ready")])
+    def test_is_as_its_request_has_it(
+        self, desk: Desk, operator: Operator, on_reclaim: str, said: str
+    ) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim=on_reclaim))  # type: ignore[arg-type]
+        operator.mark(handle)
+        answer_for_holder(desk.service, whole(handle))
+        assert operator.states() == {"T--00": said, "T--01": said}
+
+    def test_is_left_to_its_script(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="answer"))
+        operator.mark(handle)
+        ends = answer_for_holder(desk.service, whole(handle))
+        assert ends == desk.time.clock.elapsed() + 100
+        assert operator.states() == {"T--00": "marked", "T--01": "marked"}
+
+    def test_keeps_what_is_in_use(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="release"))
+        use(desk.service, whole(handle), "T--00")
+        operator.mark(handle)
+        answer_for_holder(desk.service, whole(handle))
+        assert operator.states() == {"T--00": "keep", "T--01": "ready"}
+
+    def test_keeps_what_comes_into_use_while_it_is_decided(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle)
+
+        def decide(names: object) -> list[str]:
+            use(desk.service, whole(handle), "T--00")
+            return ["T--00", "T--01"]
+
+        answer_for_holder(desk.service, whole(handle), decide)
+        assert operator.states() == {"T--00": "keep", "T--01": "ready"}
+
+    def test_takes_off_what_has_ended_and_then_it_can_be_used(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="release"))
+        operator.mark(handle, ["T--00"])
+        ends = answer_for_holder(desk.service, whole(handle))
+        assert ends is not None
+        desk.time.advance(99)
+        answer_for_holder(desk.service, whole(handle))
+        assert operator.states() == {"T--00": "ready"}
+        desk.time.advance(1)
+        with pytest.raises(NotAllowed, match="any moment"):
+            use(desk.service, whole(handle), "T--00")
+        assert answer_for_holder(desk.service, whole(handle)) is None
+        assert operator.states() == {}
+        use(desk.service, whole(handle), "T--00")
+
+    def test_isnt_given_to_what_has_ended(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="answer"))
+        operator.mark(handle)
+        answer_for_holder(desk.service, whole(handle))
+        desk.time.advance(100)
+        with pytest.raises(NotFound):
+            answer(desk.service, whole(handle), "ready", ["T--00"])
+        assert operator.states() == {}
+
+    def test_goes_on_where_somebody_was_killed_before_he_sent_it(
+        self, desk: Desk, operator: Operator
+    ) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="keep"))
+        (mark,) = operator.mark(handle, ["T--00"])
+        asked_of(desk.service, whole(handle))
+        with desk.state.transaction():
+            Uses(desk.state).decide(desk.record(handle), "T--00", mark.id, is_ready=True)
+        answer_for_holder(desk.service, whole(handle))
+        assert operator.states() == {"T--00": "ready"}
+        assert ready(desk, handle) == {"T--00"}
+
+    def test_heeds_no_note_that_is_no_mark(self, desk: Desk, operator: Operator) -> None:
+        handle = desk.acquire(TWO._replace(on_reclaim="release"))
+        operator.mark(handle)
+        for note in operator.notes.of_pool("T"):
+            change = (note.type, note.name, note.fence, note.text, "\x1b[2J{")
+            from leasectl.engines.notes import NoteChange
+
+            operator.notes.change([NoteChange(*change)])
+        answer_for_holder(desk.service, whole(handle))
+        assert [note.text for note in operator.notes.of_pool("T")] == ["\x1b[2J{"] * 2
+
+    def test_a_timer_releases_whatever_was_answered(self, desk: Desk, operator: Operator) -> None:
+        request = TWO._replace(on_reclaim="keep", release_after_seconds=50.0)
+        handle = desk.acquire(request)
+        operator.mark(handle)
+        answer_for_holder(desk.service, whole(handle))
+        assert desk.release_due() == []
+        desk.time.advance(50)
+        assert desk.release_due() == [handle.names]
+        assert operator.states() == {}
