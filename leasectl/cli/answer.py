@@ -14,7 +14,7 @@ from leasectl.model import whole
 
 EXAMPLE = """\b
 Example:
-  leasectl answer "$h" --ready --names egress-ip--07,egress-ip--08
+  leasectl answer "$h" --ready
 """
 
 
@@ -33,7 +33,7 @@ Example:
 def command(
     *, handle: str, ready: bool, keep: bool, names: tuple[str, ...] | None, as_json: bool
 ) -> None:
-    """Answer a reclaim that wants something back, and print the names that it is answered of.
+    """Answer a reclaim that asks, and print the names answered.
 
     For scripts that decide for themselves: acquire with --on-reclaim answer, see what is asked for
     with leasectl marks. What is in use can't be ready (77).

@@ -32,7 +32,7 @@ _COLUMNS = (
 @options.handle
 @options.json_output
 def command(*, handle: str, as_json: bool) -> None:
-    """Show what a reclaim wants back of what a handle holds, and what was answered.
+    """Show what a reclaim wants back of what a handle holds.
 
     marked: it waits for an answer; ready: it can be taken, and not be used any more; keep: it
     isn't taken. A mark ends by itself: what was ready can be used again then.

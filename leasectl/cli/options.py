@@ -107,8 +107,7 @@ wait = option(
     group=WAITING,
     type=parse_duration,
     metavar="WAIT",
-    help="Wait for at most this long, like 90s or 1h30m; 0: don't wait. Default: as long as it "
-    "takes.",
+    help="Wait at most this long, like 90s or 1h30m; 0: don't wait. Default: as long as it takes.",
 )
 conflict_exit_code = option(
     "-E",
@@ -176,7 +175,6 @@ def _default_ttls() -> str:
     )
 
 
-_handle_options = (_handle_option, _handle_word)
 _request_options = (
     option(
         "-t",
@@ -261,16 +259,14 @@ _request_options = (
         group=ENDING,
         type=click.Choice(["release", "keep", "answer"]),
         default="keep",
-        show_default=True,
-        help="When a reclaim wants some of it back: release gives what isn't in use (leasectl "
-        "use), keep nothing; answer: your script says it (leasectl marks, leasectl answer).",
+        help="If a reclaim asks, give it what isn't in use, nothing, or what leasectl answer says.",
     ),
 )
 
 
 def handle(function: Function) -> Function:
     """Add ``--handle``, and the word that may stand for it."""
-    return _with(_handle_options, function)
+    return _with((_handle_option, _handle_word), function)
 
 
 def one_type(help: str, *, group: str | None = None) -> Callable[[Function], Function]:

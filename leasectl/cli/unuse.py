@@ -12,7 +12,7 @@ from leasectl.text.naming import check_name
 
 EXAMPLE = """\b
 Example:
-  leasectl unuse "$h" --name egress-ip--07
+  leasectl unuse "$h" --name "$(leasectl cat "$h")"
 """
 
 

@@ -12,7 +12,7 @@ from leasectl.text.naming import check_name
 
 EXAMPLE = """\b
 Example:
-  leasectl use "$h" --name egress-ip--07 && hand-out egress-ip--07
+  leasectl use "$h" --name "$(leasectl cat "$h")"
 """
 
 
@@ -20,7 +20,7 @@ Example:
 @options.handle
 @option("--name", required=True, type=check_name, metavar="NAME", help="Of what H holds.")
 def command(*, handle: str, name: str) -> None:
-    """Have something that a handle holds be in use, until leasectl unuse.
+    """Have something that a handle holds be in use, until unuse.
 
     What is in use isn't given back when a reclaim asks for it; what was answered to be ready can't
     be used (77) until it is taken or its mark has gone. No server is asked. It isn't counted: to

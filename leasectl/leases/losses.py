@@ -5,9 +5,11 @@ They are lost, but for those that were ready to be taken back, as `leasectl.leas
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
+from leasectl.errors import LeaseError
 from leasectl.model import Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
@@ -27,7 +29,7 @@ class Losses:
         self._state = state
         self._handles = Handles(state)
         self._clock = clock
-        self._to_unlist: list[tuple[Handle, frozenset[str]]] = []
+        self._to_unlist: list[tuple[str, frozenset[str]]] = []
 
     def tell(self, owner: str, names: Sequence[str]) -> None:
         """Told by a store of claims that went away, and of tickets of the dead."""
@@ -60,9 +62,17 @@ class Losses:
     def unlist(self) -> None:
         """Take what was taken back out of its list of scope ``test``; outside of a transaction."""
         while self._to_unlist and not self._state.is_changing:
-            from leasectl.leases.scope_test import unlist_of
+            self._unlist(*self._to_unlist.pop())
 
-            unlist_of(self._handles, *self._to_unlist.pop())
+    def _unlist(self, shared_dir: str, names: frozenset[str]) -> None:
+        from leasectl.state import shared_leases
+
+        def is_held(name: str) -> bool:
+            holder = self._handles.holding(name)
+            return holder is not None and holder.shared_dir == shared_dir
+
+        with contextlib.suppress(LeaseError):  # it is known then to be out of date
+            shared_leases.remove(shared_dir, names, unless=is_held)
 
     def _drop_lost(self, handle: Handle, names: Sequence[str]) -> None:
         if not names:
@@ -81,7 +91,7 @@ class Losses:
         taken_back = Uses(self._state).ready(handle).intersection(names)
         if taken_back:
             self._handles.drop(handle, sorted(taken_back), now=self._clock.elapsed())
-            self._to_unlist += [(handle, taken_back)] if handle.shared_dir else []
+            self._to_unlist += [(handle.shared_dir, taken_back)] if handle.shared_dir else []
         return taken_back
 
     def _forget_dead_waiter(self, handle: Handle) -> None:

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from leasectl.errors import LeaseError
+from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.state import shared_leases
-
-if TYPE_CHECKING:
-    from leasectl.leases.service import Service
-    from leasectl.state.handles import Handles
 
 
 def enlist(handle: Handle) -> None:
@@ -33,14 +29,7 @@ def unlist(service: Service, handle: Handle, names: Collection[str]) -> None:
     """Take names that a handle has given back out of its list, if that can be written."""
     if handle.shared_dir is not None and names:
         with contextlib.suppress(LeaseError):
-            _take_out(service.handles, handle.shared_dir, names, prefer=service.backend_url)
-
-
-def unlist_of(handles: Handles, handle: Handle, names: Collection[str]) -> None:
-    """As `unlist`, where only the records are at hand."""
-    if handle.shared_dir is not None and names:
-        with contextlib.suppress(LeaseError):
-            _take_out(handles, handle.shared_dir, names, prefer=handle.backend)
+            _take_out(service, handle.shared_dir, names)
 
 
 def unlist_stale(service: Service, names: Collection[str]) -> None:
@@ -50,13 +39,12 @@ def unlist_stale(service: Service, names: Collection[str]) -> None:
         StateUnwritable: The list can't be written.
     """
     if names:
-        shared_dir = service.caller.require_shared_dir()
-        _take_out(service.handles, shared_dir, names, prefer=service.backend_url)
+        _take_out(service, service.caller.require_shared_dir(), names)
 
 
-def _take_out(handles: Handles, shared_dir: str, names: Collection[str], *, prefer: str) -> None:
+def _take_out(service: Service, shared_dir: str, names: Collection[str]) -> None:
     def is_held(name: str) -> bool:
-        holder = handles.holding(name, prefer=prefer)
+        holder = service.handles.holding(name, prefer=service.backend_url)
         return holder is not None and holder.shared_dir == shared_dir
 
     shared_leases.remove(shared_dir, names, unless=is_held)
