@@ -44,7 +44,13 @@ def command(
     is the process whose end releases the lease; an unguarded one stays until it is released or
     ENDS; one elsewhere was got with another state directory, perhaps on another machine: HOST.
     An unconfirmed one was granted by serve, which doesn't know that its client has heard of it.
-    ASKS FOR is how many, or which, a waiter wants; a suspended one doesn't run, and is passed.
+    ASKS FOR is how many, or which, a waiter wants, and WHERE what it has to be; a suspended one
+    doesn't run, and is passed.
+
+    CLOSED ones are free and nobody gets them: they are cordoned (leasectl pool cordon), or came to
+    the DEFAULT pool just now and are held back for its grace. NOTES tell where a resource goes with
+    its release, for how long it has joined, and whether its lease was asked back (leasectl reclaim)
+    and what its holder said. PROPERTIES are what it is: leasectl pool set TYPE --property K=V
 
     A terminal shows as many columns as it has room for, and what is the same in all rows once;
     --wide, a file or a pipe gets all, names in full. --json has the same facts, times in RFC 3339

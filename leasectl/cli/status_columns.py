@@ -6,17 +6,25 @@ from the right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Callable, NamedTuple
 
 from leasectl.cli.table import GREEN, YELLOW, Colour, Column
 from leasectl.model import Labels
-from leasectl.pools.shown import Holder, ShownLease, ShownResource, ShownWaiter
+from leasectl.pools.shown import (
+    Holder,
+    ShownLease,
+    ShownMark,
+    ShownMembership,
+    ShownResource,
+    ShownWaiter,
+)
 from leasectl.text.durations import format_duration
 from leasectl.text.printable import printable
+from leasectl.text.properties import described, written
 
 NOTHING = "-"
-_FREE = "free"
+_FREE, _CORDONED, _HELD_BACK = "free", "cordoned", "held back"
 # Names are for copying: all else is cut before they are.
 NAME_AT_LEAST = 253
 
@@ -58,6 +66,13 @@ class Wording(NamedTuple):
         """How long ago a time was."""
         return _between(earlier, self.at)
 
+    def ends_of(self, resource: ShownResource) -> str:
+        """When a resource that is held, or held back, can be had again."""
+        if resource.lease is not None:
+            return self.ends(resource.lease)
+        left = resource.membership.held_back_seconds
+        return "" if left is None else f"in {format_duration(max(0.0, left))}"
+
     def ends(self, shown: ShownLease) -> str:
         """When a lease ends, by itself or by a release; what comes first is all that is short."""
         if shown.ended is not None:
@@ -69,6 +84,48 @@ class Wording(NamedTuple):
         if shown.expires_in_seconds is not None:
             parts.append(self._expires(shown, max(0.0, shown.expires_in_seconds)))
         return ", ".join(parts[: None if self.full else 1]) or NOTHING
+
+    def held_for(self, resource: ShownResource) -> str:
+        """For how long it is held, or why it isn't."""
+        if resource.lease is not None:
+            return self.since(resource.lease.lease.acquire_time)
+        if not resource.is_closed:
+            return _FREE
+        return _CORDONED if resource.membership.cordoned else _HELD_BACK
+
+    def notes(self, resource: ShownResource) -> str:
+        """What becomes of a resource, or of its lease, beside what times tell."""
+        is_told = resource.lease is None and resource.is_closed
+        return ", ".join(
+            [
+                *([] if resource.mark is None else [self._mark(resource.mark)]),
+                *([_CORDONED] if resource.membership.cordoned and not is_told else []),
+                *self._stay(resource.membership),
+            ]
+        )
+
+    def _mark(self, mark: ShownMark) -> str:
+        by = f" by {_shown(mark.asked_by)}" if self.full else ""
+        if mark.state == "marked":
+            return f"asked back{by}"
+        answer = "ready" if mark.state == "ready" else "kept"
+        return f"asked back{by}: {answer}"
+
+    def _stay(self, membership: ShownMembership) -> Iterator[str]:
+        """For how long a name is where it is, and where it goes then."""
+        if membership.moves_to is not None:
+            yield f"moves to {membership.moves_to}"
+        if membership.leaves:
+            yield "leaves"
+        if membership.pid is not None:
+            yield f"joined with pid {membership.pid}"
+        if membership.ttl_seconds is not None:
+            left = membership.leaves_in_seconds
+            ttl = f"joined, ttl {format_duration(membership.ttl_seconds)}"
+            in_time = self.full and left is not None
+            yield f"{ttl}: {format_duration(max(0.0, left or 0.0))} left" if in_time else ttl
+        if membership.by_default:
+            yield "by default"
 
     def _ended(self, shown: ShownLease, why: str) -> str:
         left = shown.expires_in_seconds
@@ -95,13 +152,16 @@ def resource_facts(resources: Sequence[ShownResource], wording: Wording) -> list
     def facts(column: Column, read: Callable[[ShownLease], str]) -> Facts:
         return Facts(column, tuple(read(r.lease) if r.lease else "" for r in resources))
 
-    held_for = tuple(
-        wording.since(each.lease.lease.acquire_time) if each.lease else _FREE for each in resources
-    )
+    def own_facts(column: Column, read: Callable[[ShownResource], str]) -> Facts:
+        return Facts(column, tuple(map(read, resources)))
+
+    notes, properties = own_facts(_NOTES, wording.notes), own_facts(_PROPERTIES, _properties)
     return [
-        Facts(_RESOURCE, tuple(wording.name(each.name) for each in resources)),
-        Facts(_HELD_FOR, held_for),
-        facts(_ENDS, wording.ends),
+        own_facts(_RESOURCE, lambda each: wording.name(each.name)),
+        own_facts(_HELD_FOR, wording.held_for),
+        own_facts(_ENDS, wording.ends_of),
+        *_if_any(notes),
+        *_if_any(properties),
         *_holder_facts(
             [each.lease.holder if each.lease else None for each in resources],
             wording,
@@ -118,6 +178,7 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
         return Facts(column, tuple(map(read, waiters)))
 
     priorities = facts(_PRIORITY, _priority_text)
+    wheres = facts(_WHERE, lambda waiter: _shown(" ".join(written(waiter.where))))
     return [
         facts(_PLACE, _place_text),
         facts(_WAITED, lambda waiter: wording.since(waiter.since)),
@@ -126,6 +187,7 @@ def waiter_facts(waiters: Sequence[ShownWaiter], wording: Wording) -> list[Facts
             _ASKS_FOR,
             lambda waiter: wording.name(waiter.name) if waiter.name else str(waiter.count),
         ),
+        *_if_any(wheres),
         *_holder_facts(
             [each.holder for each in waiters],
             wording,
@@ -151,6 +213,15 @@ def _holder_facts(
         process,
         facts(JOB, lambda holder: holder.job or holder.owner),
     ]
+
+
+def _if_any(facts: Facts) -> list[Facts]:
+    """A column that few pools have anything for."""
+    return [facts] if any(facts.texts) else []
+
+
+def _properties(resource: ShownResource) -> str:
+    return described(resource.properties)
 
 
 def _place_text(waiter: ShownWaiter) -> str:
@@ -186,7 +257,7 @@ def _between(earlier: float, later: float) -> str:
 
 
 def _colour_of_free(text: str) -> Colour | None:
-    return GREEN if text == _FREE else None
+    return GREEN if text == _FREE else YELLOW if text in (_CORDONED, _HELD_BACK) else None
 
 
 def _colour_of_guard(text: str) -> Colour | None:
@@ -196,10 +267,13 @@ def _colour_of_guard(text: str) -> Colour | None:
 _RESOURCE = Column("RESOURCE", shrinks=7, at_least=NAME_AT_LEAST)
 _HELD_FOR = Column("HELD FOR", right=True, colour=_colour_of_free)
 _ENDS = Column("ENDS", shrinks=6, at_least=8, cut="end")
+_NOTES = Column("NOTES", shrinks=4, at_least=10, cut="end", goes=7)
+_PROPERTIES = Column("PROPERTIES", shrinks=2, at_least=12, cut="end", goes=6)
 _PLACE = Column("PLACE", right=True, colour=lambda text: None if text.isdecimal() else YELLOW)
 _WAITED = Column("WAITED", right=True)
 _PRIORITY = Column("PRIORITY", right=True)
 _ASKS_FOR = Column("ASKS FOR", shrinks=7, at_least=NAME_AT_LEAST)
+_WHERE = Column("WHERE", shrinks=6, at_least=12, cut="end", goes=6)
 BUILD = Column("BUILD", shrinks=4, at_least=19)
 _HANDLE = Column("HANDLE", shrinks=5, at_least=12)
 HOST = Column("HOST", shrinks=3, at_least=14, goes=5)

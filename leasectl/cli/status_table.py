@@ -25,9 +25,11 @@ from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import pool_counts
 from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.printable import printable
+from leasectl.text.properties import described
 from leasectl.text.width import Cut, shorten
 
 _INDENT = "  "
+_MOST_VALUES = 4  # of a property in a pool
 
 
 class Look(NamedTuple):
@@ -63,30 +65,65 @@ class _Section(NamedTuple):
 
 
 def pools_table(pools: Sequence[ShownPool], look: Look) -> str:
-    """One line a pool."""
-    summary = _summary(pools, look)
+    """One line a pool, what its resources are included."""
+    summary = _summary(pools, look, with_properties=True)
     return summary.text + _hint(summary.left_out, look, "pool list")
 
 
-def _summary(pools: Sequence[ShownPool], look: Look) -> Table:
+def _summary(pools: Sequence[ShownPool], look: Look, *, with_properties: bool = False) -> Table:
     columns = [
-        Column("POOL", shrinks=1, at_least=NAME_AT_LEAST),
+        Column("POOL", shrinks=2, at_least=NAME_AT_LEAST),
         Column("CAPACITY", right=True),
         Column("FREE", right=True, colour=lambda text: None if text == "0" else GREEN),
         Column("HELD", right=True),
-        Column("WAITING", right=True, colour=lambda text: None if text == "0" else YELLOW),
+        Column("WAITING", right=True, colour=_yellow_if_any),
     ]
     rows = [
         [printable(pool.type, longest=200), *map(str, pool_counts(pool).values())] for pool in pools
     ]
+
+    def add(column: Column, texts: Sequence[str]) -> None:
+        columns.append(column)
+        for row, text in zip(rows, texts):
+            row.append(text)
+
+    if any(pool.closed for pool in pools):
+        closed = Column("CLOSED", right=True, goes=3, colour=_yellow_if_any)
+        add(closed, [str(pool.closed) for pool in pools])
     if any(pool.settings != NO_SETTINGS for pool in pools):
-        columns += [
-            Column("PACE", right=True, goes=2),
-            Column("BURST", right=True, goes=1),
-            Column("AGING", right=True, goes=1),
-        ]
-        rows = [[*row, *_settings_texts(pool.settings)] for row, pool in zip(rows, pools)]
+        settings = zip(*(_settings_texts(pool.settings) for pool in pools))
+        for title, goes, texts in zip(("PACE", "BURST", "AGING"), (2, 1, 1), settings):
+            add(Column(title, right=True, goes=goes), texts)
+    if any(pool.default_grace_seconds is not None for pool in pools):
+        add(Column("DEFAULT", goes=2), list(map(_default_text, pools)))
+    if with_properties and any(each.properties for pool in pools for each in pool.resources):
+        properties = Column("PROPERTIES", shrinks=1, at_least=16, cut="end", goes=2)
+        add(properties, list(map(_properties_text, pools)))
     return table(columns, rows, look.room, colour=look.colour)
+
+
+def _yellow_if_any(text: str) -> Colour | None:
+    return None if text == "0" else YELLOW
+
+
+def _default_text(pool: ShownPool) -> str:
+    seconds = pool.default_grace_seconds
+    if seconds is None:
+        return NOTHING
+    return f"grace {format_seconds(seconds)}" if seconds else "yes"
+
+
+def _properties_text(pool: ShownPool) -> str:
+    """What there is in a pool: of each key the values that its resources have."""
+    values: dict[str, set[str]] = {}
+    for key, value in (pair for each in pool.resources for pair in each.properties):
+        values.setdefault(key, set()).add(value)
+    return described((key, _some_of(found)) for key, found in sorted(values.items()))
+
+
+def _some_of(values: set[str]) -> str:
+    more = ["…"] if len(values) > _MOST_VALUES else []
+    return "|".join([*sorted(values)[:_MOST_VALUES], *more])
 
 
 def _settings_texts(settings: PoolSettings) -> tuple[str, str, str]:
@@ -134,7 +171,7 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
 def _section(pool: ShownPool, at: float, look: Look) -> _Section:
     """Who holds what of a pool, and who waits for it."""
     wording = Wording(pool.type, at, full=look.wide)
-    shown = [each for each in pool.resources if each.lease is not None or look.free]
+    shown = [each for each in pool.resources if each.lease or each.is_closed or look.free]
     shown.sort(key=lambda each: _by_number(each.name))
     held, queue = resource_facts(shown, wording), waiter_facts(pool.queue, wording)
     section = _tables(held, queue, look)

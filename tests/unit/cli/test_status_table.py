@@ -13,6 +13,8 @@ from leasectl.model import Labels, Lease
 from leasectl.pools.shown import (
     Overview,
     ShownLease,
+    ShownMark,
+    ShownMembership,
     ShownPool,
     ShownResource,
     ShownWaiter,
@@ -214,3 +216,100 @@ def test_how_much_is_free_stands_before_all_else() -> None:
         "POOL                                              CAPACITY  FREE  HELD  WAITING",
         f"{TYPE}         4     1     3        2",
     ]
+
+
+EU = (("region", "eu-central-1"), ("size", "big"))
+MOVING = ShownPool(
+    TYPE,
+    (
+        held(0, UPGRADE, "aB3xYz", 723, guard="here", guard_pid=4711)._replace(
+            membership=ShownMembership(moves_to="azure--gpu"),
+            mark=ShownMark("marked", "me@host"),
+        ),
+        held(1, VPC, "Qw8rTy", 4320, ttl=60.0, expires_in_seconds=48.0)._replace(
+            membership=ShownMembership(leaves=True), mark=ShownMark("keep", "me@host")
+        ),
+        held(2, VPC, "zU7mNb", 47)._replace(
+            membership=ShownMembership(cordoned=True), mark=ShownMark("ready", "me@host")
+        ),
+        ShownResource(f"{TYPE}--03", None, ShownMembership(cordoned=True), EU),
+        ShownResource(
+            f"{TYPE}--04", None, ShownMembership(by_default=True, held_back_seconds=75.0)
+        ),
+        ShownResource(
+            "rack-7",
+            None,
+            ShownMembership(ttl_seconds=60.0, leaves_in_seconds=12.0),
+            (("region", "us"),),
+        ),
+        ShownResource("rack-8", None, ShownMembership(pid=123)),
+    ),
+    (
+        waiter(1, DUALSTACK, "k3mN0p", 192, count=2, pid=8123)._replace(
+            where=(("region", "eu-central-1", True), ("size", "small", False))
+        ),
+        waiter(2, UPGRADE, "Zz0aA1", 47, name=f"{TYPE}--01", pid=91234),
+    ),
+    default_grace_seconds=120.0,
+)
+
+
+class TestMemberships:
+    @pytest.mark.parametrize("free", [False, True])
+    @pytest.mark.parametrize("width", [40, 80, 120])
+    def test_fit_every_terminal(self, width: int, free: bool) -> None:
+        lines = shown(MOVING, width=width, free=free).splitlines()
+        assert max(map(cells, lines)) <= width
+
+    def test_are_told_in_80_columns_before_where_a_holder_is(self) -> None:
+        text = shown(MOVING, width=80)
+        assert "  --00          12m3s  -         asked back, moves…" in text
+        assert "  --03       cordoned\n" in text
+        assert "  --04      held back  in 1m15s  by default\n" in text
+        assert "rack-7" not in text
+        assert "region=eu-centra…" in text
+
+    def test_are_told_in_full_where_there_is_room(self) -> None:
+        rows = {
+            line.split()[0].removeprefix(TYPE): " ".join(line.split()[1:])
+            for line in shown(MOVING, width=None, free=True).splitlines()
+            if line.startswith("  ")
+        }
+        assert "asked back by me@host, moves to azure--gpu" in rows["--00"]
+        assert "asked back by me@host: kept, leaves" in rows["--01"]
+        assert "asked back by me@host: ready, cordoned" in rows["--02"]
+        assert rows["--03"] == "cordoned region=eu-central-1 size=big"
+        assert rows["--04"] == "held back in 1m15s by default"
+        assert rows["rack-7"] == "free joined, ttl 1m: 12s left region=us"
+        assert rows["rack-8"] == "free joined with pid 123"
+        assert rows["1"].startswith("3m12s 2 region=eu-central-1 size!=small 1894761002348400640")
+
+    def test_are_summed_up(self) -> None:
+        plain = MOVING._replace(
+            type="U", resources=MOVING.resources[:1], default_grace_seconds=None
+        )
+        heading, *rows = pools_table([MOVING, plain], Look(None)).splitlines()
+        assert heading.split()[1:] == [
+            *("CAPACITY", "FREE", "HELD", "WAITING", "CLOSED", "DEFAULT", "PROPERTIES")
+        ]
+        assert [row.split()[1:] for row in rows] == [
+            [*"72322", "grace", "2m", "region=eu-central-1|us", "size=big"],
+            [*"10120", "-"],
+        ]
+
+    def test_are_no_columns_where_there_are_none(self) -> None:
+        text = shown(MIXED, width=None, free=True)
+        assert not [each for each in ("NOTES", "PROPERTIES", "WHERE", "CLOSED") if each in text]
+
+    def test_with_hostile_text_are_safe_to_show(self) -> None:
+        hostile = (("k", "\x1b[2J\u202e" * 99),)
+        resource = ShownResource("a", None, ShownMembership(cordoned=True), hostile)
+        text = shown(ShownPool("T", (resource,), ()), width=None)
+        assert all(line.isprintable() for line in text.splitlines())
+
+    def test_values_of_many_are_not_all_listed(self) -> None:
+        resources = tuple(
+            ShownResource(f"T--{n}", properties=(("n", str(n)),)) for n in range(1, 10)
+        )
+        text = pools_table([ShownPool("T", resources, ())], Look(None))
+        assert text.splitlines()[1].endswith("  n=1|2|3|4|…")
