@@ -53,8 +53,14 @@ class Child:
         environ: Its environment.
         signals: Whose signal mask on entry the command gets.
         ends_with_us: Whenever this process ends, so does all that the command has started; else
-            that lives on, once it has begun.
+            that lives on, once it has begun. Such a child is there until `let_go`, so that it can
+            be a guard until what has come of the command is recorded.
+        stdin: What the command reads from; None for what this process reads from.
         stdout: What the command writes to; None for what this process writes to.
+
+    Attributes:
+        pidfd: Of the child.
+        end_fd: Readable when the command has ended.
     """
 
     def __init__(
@@ -65,12 +71,16 @@ class Child:
         signals: SignalDescriptor,
         *,
         ends_with_us: bool = False,
+        stdin: int | None = None,
         stdout: int | None = None,
     ) -> None:
         go_read, self._go = os.pipe()
         life_read, self._life = os.pipe() if ends_with_us else (-1, -1)
+        self._told, told_write = os.pipe() if ends_with_us else (-1, -1)
         self._failure, failure_write = os.pipe()
         self._argv = argv
+        self._deadline: float | None = None
+        self._is_there = False  # although the command has ended
         self.pid = os.fork()
         if self.pid == 0:
             started = False
@@ -79,11 +89,12 @@ class Child:
                 started = bool(os.read(go_read, 1))
                 if started:
                     become = partial(_become, path, argv, environ, signals.mask_before)
-                    if stdout is not None:
-                        os.dup2(stdout, 1)
+                    for fd, number in ((stdin, 0), (stdout, 1)):
+                        if fd is not None:
+                            os.dup2(fd, number)
                     if ends_with_us:
                         os.close(self._life)
-                        _have_watched_over(become, life_read, failure_write, signals)
+                        _have_watched_over(become, life_read, told_write, failure_write, signals)
                     become()
             except OSError as error:
                 os.write(failure_write, str(error.errno).encode())
@@ -91,9 +102,11 @@ class Child:
                 os._exit(126 if started else 0)
         os.close(go_read)
         os.close(failure_write)
+        self.pidfd = self.end_fd = os.pidfd_open(self.pid)
         if ends_with_us:
             os.close(life_read)
-        self.pidfd = os.pidfd_open(self.pid)
+            os.close(told_write)
+            self.end_fd = self._told
 
     def start(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # killed already, which is about to be noticed
@@ -104,35 +117,76 @@ class Child:
         """End the process before it has become the command."""
         os.close(self._go)
         os.close(self._failure)
-        os.close(self.pidfd)
-        self._let_go()
+        self._forget()
         os.waitpid(self.pid, 0)
 
     def signal(self, signum: int) -> None:
         if signum == signal.SIGKILL and self._life != -1:
-            self._let_go()  # all of it is killed, and not just who would do that
+            self._want(b"kill")  # all of it, and not just who would do that
             return
         with contextlib.suppress(ProcessLookupError):  # ended, which is about to be noticed
             signal.pidfd_send_signal(self.pidfd, signum)
 
+    def kill_at(self, deadline: float | None) -> None:
+        """Have one that ends with us be killed at some time, also if we are stopped by then.
+
+        Args:
+            deadline: When, CLOCK_BOOTTIME; None for never.
+        """
+        if self._life != -1 and deadline != self._deadline:
+            self._deadline = deadline
+            self._want(b"-" if deadline is None else b"%.3f" % deadline)
+
     def reap(self) -> Ending:
         """Collect how it ended; CommandNotFound or CannotExecute when it never became anything."""
-        _, status = os.waitpid(self.pid, 0)
-        os.close(self.pidfd)
-        self._let_go()
+        line = self._read_line() if self._told != -1 else b""
+        status = int(line) if line else os.waitpid(self.pid, 0)[1]
+        self._is_there = bool(line)
         failure = os.read(self._failure, 16)
         os.close(self._failure)
+        if not line:
+            self._forget()
         if failure:
             raise _cannot(self._argv[0], int(failure))
         if os.WIFSIGNALED(status):
             return Ending(None, os.WTERMSIG(status))
         return Ending(os.WEXITSTATUS(status))
 
-    def _let_go(self) -> None:
-        """Have all end that is to end with us, if any of it is left."""
-        if self._life != -1:
-            os.close(self._life)
-            self._life = -1
+    def kill_rest(self) -> None:
+        """Kill what a command has left behind that has ended."""
+        if self._is_there:
+            self._want(b"kill")
+            while self._read_line() not in (b"kill", b""):
+                pass
+
+    def let_go(self) -> None:
+        """After the command's end: have what looks after one that ends with us be gone, too."""
+        if self._is_there:
+            self._is_there = False
+            self._want(b"go")
+            self._forget()
+            os.waitpid(self.pid, 0)
+
+    def _want(self, line: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # killed already
+            os.write(self._life, line + b"\n")
+
+    def _read_line(self) -> bytes:
+        """A line; nothing if who would write it has been killed."""
+        line = b""
+        while not line.endswith(b"\n"):
+            got = os.read(self._told, 1)
+            if not got:
+                return b""
+            line += got
+        return line.strip()
+
+    def _forget(self) -> None:
+        """Close what is open; all end that is to end with us, if any of it is left."""
+        for fd in (self.pidfd, self._told, self._life):
+            if fd != -1:
+                os.close(fd)
+        self._told = self._life = -1
 
 
 def find_command(name: str, search_path: str) -> str:
@@ -181,11 +235,11 @@ def _become(
 
 
 def _have_watched_over(
-    become: Callable[[], NoReturn], life: int, failure: int, signals: SignalDescriptor
+    become: Callable[[], NoReturn], life: int, told: int, failure: int, signals: SignalDescriptor
 ) -> NoReturn:
     from leasectl.run.warden import watch_over  # which few commands need
 
-    watch_over(become, life=life, failure=failure, signals=signals)
+    watch_over(become, life=life, told=told, failure=failure, signals=signals)
 
 
 def _cannot(name: str, number: int) -> LeaseError:

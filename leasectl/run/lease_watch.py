@@ -21,6 +21,8 @@ from leasectl.system.clock import Clock, earliest
 from leasectl.system.lock_wait import lock_limit
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
+from leasectl.text.naming import work_in
+from leasectl.text.wording import listed
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch
@@ -76,14 +78,21 @@ class LeaseWatch:
         return record.lost_reason if record is not None else ""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Of what was leased."""
-        return self._handle.names
+    def held(self) -> str:
+        """What was leased, for people: its names, or of which work it is."""
+        return work_in(self._handle.request.labels) or listed(self._handle.names)
 
     @property
-    def pool_type(self) -> str | None:
-        """Of what was leased."""
-        return self._handle.type
+    def subject(self) -> str:
+        """What it was leased of, for people: a pool, or a work."""
+        return work_in(self._handle.request.labels) or self._handle.type or ""
+
+    @property
+    def last_moment(self) -> float | None:
+        """When the command has to have ended, if nothing renews the lease meanwhile."""
+        if self._deadline is None:
+            return None
+        return self._deadline - self._margin / 4
 
     # ---- what the supervisor asks
 
@@ -130,9 +139,8 @@ class LeaseWatch:
 
     def kill_at(self, now: float) -> float:
         """When a command that doesn't heed TERM is killed."""
-        deadline = None if self._deadline is None else self._deadline - self._margin / 4
         grace = now + GRACE_AFTER_LOSS_SECONDS if self._was_taken else None
-        return earliest(deadline, grace) or now + GRACE_AFTER_LOSS_SECONDS
+        return earliest(self.last_moment, grace) or now + GRACE_AFTER_LOSS_SECONDS
 
     def go_on_without(self) -> None:
         """Nobody ends the command for its lease; so that it isn't kept, where it has no ttl."""

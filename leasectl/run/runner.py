@@ -1,8 +1,4 @@
-"""Run a command under a lease, and end as it ended.
-
-The command is forked first and waits on a pipe until it is recorded as the handle's guard. So
-whenever this process is killed, either the command never starts, or the lease follows it.
-"""
+"""Run a command under a lease, and end as it ended; again, if that is wanted."""
 
 from __future__ import annotations
 
@@ -12,36 +8,25 @@ from typing import Callable
 
 from leasectl.backends.contract import Patience
 from leasectl.errors import (
-    Cancelled,
     LeaseError,
     LeaseLost,
-    NotAllowed,
-    NotFound,
     spares_optional,
 )
 from leasectl.leases.acquire import acquire
-from leasectl.leases.announce import announce
-from leasectl.leases.release import finish
-from leasectl.leases.renew import renew
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
-from leasectl.model import Handle, Process, whole
+from leasectl.model import Handle
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
-from leasectl.run.lease_watch import LeaseWatch
+from leasectl.run.leased_command import LeasedCommand
 from leasectl.run.plan import Plan
-from leasectl.run.start_delay import wait_to_start
-from leasectl.run.supervision import ENDING, FORWARDED, Supervisor
+from leasectl.run.supervision import FORWARDED, Supervisor
 from leasectl.system.clock import Clock
-from leasectl.system.lock_wait import lock_limit, wait_limit
-from leasectl.system.poll import READABLE, Interrupt
-from leasectl.system.process import identify, this_process
+from leasectl.system.lock_wait import wait_limit
+from leasectl.system.poll import Interrupt
 from leasectl.system.signals import SignalDescriptor
 
 # What says how an attempt itself ended, so that how the one before ended no longer counts.
 _OF_THIS_ATTEMPT = (LeaseLost, CommandNotFound, CannotExecute)
-
-# The command has ended: how, is not to wait for long for whoever holds the lock and is stopped.
-_GIVE_BACK_SECONDS = 5.0
 
 
 class Runner:
@@ -125,16 +110,26 @@ class Runner:
         if handle is None:
             environ = self._plan.environ_of(attempt)
             return self._supervisor.supervise(self._fork(path, environ))
+        leased = LeasedCommand(
+            self._service, handle, self._supervisor, warn=self._warn, clock=self._clock
+        )
         try:
             got(handle, start_delay)
-            return self._run_under(handle, path, attempt, patience, start_delay)
+            names_path = self._service.state.names_path(handle.id)
+            child = self._fork(path, self._plan.environ_under(handle, names_path, attempt))
+            return leased.run(
+                child,
+                self._plan.name,
+                wait_seconds=patience.wait_seconds,
+                start_delay_seconds=start_delay,
+            )
         finally:
-            self._give_back(handle)
+            leased.give_back()
 
     def _acquire(self, patience: Patience, start_delay: float) -> Handle | None:
-        interrupt = self._interrupt()
+        interrupt = self._supervisor.interrupt()
         try:
-            self._raise_if_ending()
+            self._supervisor.check()
             self._before_acquire([interrupt])
             with wait_limit(patience.wait_seconds):
                 return acquire(
@@ -150,76 +145,6 @@ class Runner:
             self._warn(f"{error}; going on without a lease, as it is optional")
             return None
 
-    def _run_under(
-        self, handle: Handle, path: str, attempt: int, patience: Patience, start_delay: float
-    ) -> Ending:
-        names_path = self._service.state.names_path(handle.id)
-        child = self._fork(path, self._plan.environ_under(handle, names_path, attempt))
-        try:
-            guard = identify(child.pid)
-        except NotFound:
-            return self._supervisor.supervise(child)  # killed already; says so
-        try:
-            with wait_limit(patience.wait_seconds):
-                watch = self._have_it_follow(handle, guard)
-        except BaseException:
-            child.abandon()
-            raise
-        try:
-            if start_delay:
-                self._hold_back(handle, child, watch, start_delay)
-            return self._supervisor.supervise(child, watch)
-        finally:
-            watch.close()
-
-    def _hold_back(self, handle: Handle, child: Child, watch: LeaseWatch, seconds: float) -> None:
-        """Let some time pass before the command begins, unless the lease or the child goes."""
-        try:
-            ends = (self._interrupt(),)
-            wait_to_start(
-                self._service,
-                handle,
-                watch,
-                seconds,
-                ends,
-                ended_by=child.pidfd,
-                clock=self._clock,
-            )
-        except BaseException:
-            child.abandon()
-            raise
-
-    def _have_it_follow(self, handle: Handle, guard: Process) -> LeaseWatch:
-        """Have a lease follow its guard from now on, and watch it.
-
-        Raises:
-            Cancelled: The handle was released meanwhile.
-            LeaseLost: The lease has run out, or is about to.
-        """
-        sent_at = self._clock.elapsed()
-        try:
-            if handle.request.ttl_seconds is not None:
-                renew(self._service, whole(handle))  # it may have been granted long ago
-            announce(self._service, handle, guard=guard, runner=this_process())
-        except NotAllowed:
-            raise Cancelled(f"handle {handle.id} was released before it could be used") from None
-        watch = LeaseWatch(self._service, handle, renewed_at=sent_at, clock=self._clock)
-        if watch.is_lost(self._clock.elapsed()):
-            watch.close()
-            raise LeaseLost(
-                f"the lease of {handle.type} was lost before "
-                f"{self._plan.name} could be started; nothing was run"
-            )
-        return watch
-
-    def _give_back(self, handle: Handle) -> None:
-        try:
-            with lock_limit(_GIVE_BACK_SECONDS):
-                finish(self._service, handle, by="run")
-        except LeaseError as error:
-            # How the command ended is what counts; its death is known to the keeper too.
-            self._warn(f"{error}; the keeper goes on trying to release it")
-
     def _prepare_retry(self, attempt: int) -> bool:
         """Run what is to be run before a further attempt; tell whether there is to be one."""
         if self._plan.before_retry is None:
@@ -233,14 +158,6 @@ class Runner:
 
     def _fork(self, path: str, environ: dict[str, str]) -> Child:
         return Child(path, self._plan.command, environ, self._signals)
-
-    def _interrupt(self) -> Interrupt:
-        return Interrupt(self._signals.fd, READABLE, self._raise_if_ending)
-
-    def _raise_if_ending(self) -> None:
-        for signum, _ in self._signals.read():
-            if signum in ENDING:
-                self._signals.interrupt(signum)
 
     @property
     def _service(self) -> Service:

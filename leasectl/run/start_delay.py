@@ -102,7 +102,7 @@ def _why_gone(service: Service, handle: Handle, watch: LeaseWatch, now: float) -
     if watch.is_lost(now):
         why = f" ({watch.reason})" if watch.reason else ""
         return LeaseLost(
-            f"the lease of {watch.pool_type} was lost{why} before anything was started under it"
+            f"the lease of {watch.subject} was lost{why} before anything was started under it"
         )
     return _released(handle) if service.current(whole(handle)) is None else None
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Callable
+from typing import Callable, Protocol
 
 from leasectl.errors import LeaseLost
 from leasectl.run.child import Child, Ending
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import OnLost, Plan
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import sleep
+from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalDescriptor
-from leasectl.text.wording import listed
 
 FORWARDED = (
     signal.SIGHUP,
@@ -43,6 +42,19 @@ class _Loss:
     kill_at: float | None = None
 
 
+class Beside(Protocol):
+    """What is looked after beside a command; its lease is."""
+
+    def fds(self) -> list[int]:
+        """What becomes readable when there is something to look at."""
+
+    def until(self, now: float) -> float | None:
+        """When there is something to look at again at the latest, CLOCK_BOOTTIME."""
+
+    def look(self, woken: Collection[int]) -> None:
+        """Do what the descriptors that have something to say, and the time, ask for."""
+
+
 class Supervisor:
     """Follows one command after the other.
 
@@ -65,12 +77,25 @@ class Supervisor:
         self._clock = clock
         self.asked_to_end = False
 
-    def supervise(self, child: Child, watch: LeaseWatch | None = None) -> Ending:
+    def interrupt(self) -> Interrupt:
+        """What ends a wait while there is no command: a signal by which all is to end."""
+        return Interrupt(self._signals.fd, READABLE, self.check)
+
+    def check(self) -> None:
+        """Raise Interrupted if such a signal has come."""
+        for signum, _ in self._signals.read():
+            if signum in ENDING:
+                self._signals.interrupt(signum)
+
+    def supervise(
+        self, child: Child, watch: LeaseWatch | None = None, beside: Sequence[Beside] = ()
+    ) -> Ending:
         """Let a child become its command, and follow that to its end.
 
         Args:
             child: Forked, and not yet started.
             watch: Of the lease that it runs under, if it does.
+            beside: What else is to be looked after meanwhile.
 
         Returns:
             How it ended.
@@ -80,13 +105,15 @@ class Supervisor:
             LeaseLost: The lease was lost, and the command has ended for it.
             Interrupted: A signal arrived before there was a command to forward it to.
         """
+        if watch is not None:
+            child.kill_at(watch.last_moment)
         self._begin(child)
         loss = _Loss()
-        self._wait_for_end(child, watch, loss)
+        self._wait_for_end(child, watch, loss, beside)
         ending = child.reap()
         if watch is not None and loss.at is not None and self._plan.on_lost != "ignore":
             raise LeaseLost(
-                f"the lease of {watch.pool_type} was lost while "
+                f"the lease of {watch.subject} was lost while "
                 f"{self._plan.name} ran, which was ended ({ending.describe()})"
             )
         return ending
@@ -101,21 +128,30 @@ class Supervisor:
         child.start()
         self._forward_to(child, arrived)
 
-    def _wait_for_end(self, child: Child, watch: LeaseWatch | None, loss: _Loss) -> None:
+    def _wait_for_end(
+        self, child: Child, watch: LeaseWatch | None, loss: _Loss, beside: Sequence[Beside]
+    ) -> None:
+        looked_after: tuple[Beside, ...] = (*([watch] if watch else []), *beside)
         while True:
             now = self._clock.elapsed()
             woken = sleep(
-                wake_fds=(child.pidfd, self._signals.fd, *(watch.fds() if watch else ())),
+                wake_fds=(
+                    child.end_fd,
+                    self._signals.fd,
+                    *(fd for each in looked_after for fd in each.fds()),
+                ),
                 interrupts=(),
-                until=earliest(watch.until(now), loss.kill_at) if watch else None,
+                until=earliest(loss.kill_at, *(each.until(now) for each in looked_after)),
                 now=self._clock.elapsed,
             )
             if self._signals.fd in woken:
                 self._forward_to(child, self._signals.read())
-            if child.pidfd in woken:
+            if child.end_fd in woken:
                 return
+            for each in looked_after:
+                each.look(woken)
             if watch is not None:
-                watch.look(woken)
+                child.kill_at(watch.last_moment)
                 self._act_on_loss(child, watch, loss)
 
     def _forward_to(self, child: Child, arrived: Sequence[tuple[int, bool]]) -> None:
@@ -139,9 +175,7 @@ class Supervisor:
         loss.at = now
         loss.kill_at = watch.kill_at(now) if on_lost == "term" else None
         why = f" ({watch.reason})" if watch.reason else ""
-        self._warn(
-            f"lost the lease on {listed(watch.names)}{why}: {self._plan.name} {_BECOMES[on_lost]}"
-        )
+        self._warn(f"lost the lease on {watch.held}{why}: {self._plan.name} {_BECOMES[on_lost]}")
         if on_lost == "ignore":
             watch.go_on_without()
         else:

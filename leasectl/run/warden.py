@@ -3,7 +3,9 @@
 Nobody else could: who is killed ends nothing, and what a command has started is known to the kernel
 alone. So the warden adopts all that its command leaves behind (PR_SET_CHILD_SUBREAPER), waits for
 the end of a pipe that only we hold open, and then kills until nothing is left. As long as it lives
-somebody of the command's may; that makes it the guard of the lease.
+somebody of the command's may; that makes it the guard of the lease. Until it is let go it stays,
+for what the command has come to is recorded only after its end. Should we be stopped it kills all
+the same, when the lease that the command runs under may be another's: it is told until when not.
 """
 
 from __future__ import annotations
@@ -12,25 +14,36 @@ import contextlib
 import ctypes
 import os
 import signal
-import time
 from typing import Callable, NoReturn
 
+from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import sleep
 from leasectl.system.signals import SignalDescriptor
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+
+# What is wanted of it, a line each: a time of CLOCK_BOOTTIME at which all is killed, or none; all
+# be killed now, which is answered; be gone, and leave what the command has left behind.
+FOR_GOOD = b"-"
+KILL = b"kill"
+LET_GO = b"go"
 
 
 def watch_over(
-    become: Callable[[], NoReturn], *, life: int, failure: int, signals: SignalDescriptor
+    become: Callable[[], NoReturn],
+    *,
+    life: int,
+    told: int,
+    failure: int,
+    signals: SignalDescriptor,
 ) -> NoReturn:
-    """In a forked process: fork the command, follow it to its end, and end as it did.
+    """In a forked process: fork the command, follow it to its end, tell it, and stay until let go.
 
     Args:
         become: Makes the command of the process that calls it; raises OSError if it can't.
-        life: A pipe at whose end all of the command's is to end.
+        life: A pipe that brings what is wanted, and at whose end all of the command's is to end.
+        told: Where it is written how the command ended.
         failure: Where the number of that error is written.
         signals: Of which those that a process sent are passed on to the command.
     """
@@ -39,20 +52,90 @@ def watch_over(
     if pid == 0:
         _begin(become, failure)
     os.close(failure)
-    pidfd = os.pidfd_open(pid)
-    while True:
-        ready = sleep(
-            wake_fds=(life, pidfd, signals.fd), interrupts=(), until=None, now=time.monotonic
-        )
-        if life in ready:
-            _kill_all()
+    # Whoever stops, or kills, the process group of the command leaves this process as it is.
+    os.setpgid(0, 0)
+    _Warden(pid, life, told, signals).watch()
+
+
+class _Warden:
+    """What this process is, once the command has been forked.
+
+    Args:
+        pid: Of the command.
+        life, told, signals: As `watch_over` has them.
+    """
+
+    def __init__(self, pid: int, life: int, told: int, signals: SignalDescriptor) -> None:
+        self._pid = pid
+        self._pidfd = os.pidfd_open(pid)
+        self._life = life
+        self._told = told
+        self._signals = signals
+        self._has_ended = False
+        self._deadline: float | None = None
+        self._wanted = b""
+
+    def watch(self) -> NoReturn:
+        while True:
+            ended = () if self._has_ended else (self._pidfd,)
+            woken = sleep(
+                wake_fds=(self._life, self._signals.fd, *ended),
+                interrupts=(),
+                until=self._deadline,
+                now=boottime_seconds,
+            )
+            if self._signals.fd in woken:
+                self._pass_on()
+            if self._pidfd in woken:
+                self._tell_end()
+            if self._deadline is not None and boottime_seconds() >= self._deadline:
+                self._deadline = None
+                self._kill_all()
+            if self._life in woken:
+                self._obey()
+
+    def _pass_on(self) -> None:
+        for signum, sent_by_a_process in self._signals.read():
+            if sent_by_a_process and not self._has_ended:
+                signal.pidfd_send_signal(self._pidfd, signum)
+
+    def _obey(self) -> None:
+        got = os.read(self._life, 4096)
+        if not got:
+            self._kill_all()
             os._exit(0)  # nobody asks how
-        if signals.fd in ready:
-            for signum, sent_by_a_process in signals.read():
-                if sent_by_a_process:
-                    signal.pidfd_send_signal(pidfd, signum)
-        if pidfd in ready:
-            _end_as(os.waitpid(pid, 0)[1])
+        *wanted, self._wanted = (self._wanted + got).split(b"\n")
+        for each in wanted:
+            if each == LET_GO:
+                os._exit(0)
+            if each == KILL:
+                self._kill_all()
+                self._tell(KILL)
+            else:
+                self._deadline = float(each) if each != FOR_GOOD else None
+
+    def _kill_all(self) -> None:
+        """Kill all children and whatever these leave behind, until there are none."""
+        while True:
+            for pid in _children():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not self._has_ended:
+                self._tell_end()
+                continue  # what it has left behind is known by now
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                return
+
+    def _tell_end(self) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._tell(str(os.waitpid(self._pid, 0)[1]).encode())
+
+    def _tell(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):  # who is dead needn't know
+            os.write(self._told, line + b"\n")
 
 
 def _begin(become: Callable[[], NoReturn], failure: int) -> NoReturn:
@@ -64,18 +147,6 @@ def _begin(become: Callable[[], NoReturn], failure: int) -> NoReturn:
         os.write(failure, str(error.errno).encode())
     finally:
         os._exit(126)
-
-
-def _kill_all() -> None:
-    """Kill all children and whatever these leave behind, until there are none."""
-    while True:
-        for pid in _children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
 
 
 def _children() -> list[int]:
@@ -94,19 +165,6 @@ def _parent_of(pid: str) -> int | None:
             return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return None
-
-
-def _end_as(status: int) -> NoReturn:
-    """End as the command did."""
-    if not os.WIFSIGNALED(status):
-        os._exit(os.WEXITSTATUS(status))
-    signum = os.WTERMSIG(status)
-    if signum != signal.SIGKILL:
-        signal.signal(signum, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})
-    _prctl(_PR_SET_DUMPABLE, 0)  # the command has left a core dump, if there is to be one
-    os.kill(os.getpid(), signum)
-    os._exit(128 + signum)  # it ended by a signal that ends nobody else
 
 
 def _prctl(option: int, value: int) -> None:

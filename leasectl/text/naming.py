@@ -18,6 +18,8 @@ MOST_AT_ONCE = 100_000  # resources, to make or take out by one command
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,250}", re.ASCII)
+_RESERVED = re.compile(r"once\.[0-9a-f]{64}", re.ASCII)
+_WORK_LABEL = "once"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 
 
@@ -34,6 +36,55 @@ def check_type(text: str) -> str:
 def check_name(text: str) -> str:
     """Return the resource name, or raise InvalidRequest when it isn't well-formed."""
     return _check("resource name", text, LONGEST_NAME)
+
+
+def check_own_type(text: str) -> str:
+    """The same, of a type that people name, which is none of those that work is done under."""
+    return _check_own("type", check_type(text))
+
+
+def check_own_name(text: str) -> str:
+    """Return the resource name that people give, or raise InvalidRequest as `check_own_type`."""
+    return _check_own("resource name", check_name(text))
+
+
+def check_key(text: str) -> str:
+    """Return what a work is called, or raise InvalidRequest when it isn't well-formed."""
+    return _check("key", text, LONGEST_TYPE)
+
+
+def is_reserved(text: str) -> bool:
+    """Tell whether a type, or a name, is one of those that work is done under (`once`)."""
+    return text.startswith("once.") and _RESERVED.match(text) is not None
+
+
+def reserved_type(digest: str) -> str:
+    """The type of the pool that a work is done under, and the name of its one resource."""
+    return f"once.{digest}"
+
+
+def digest_in(reserved: str) -> str:
+    """What `reserved_type` was made of."""
+    return reserved[len("once.") :]
+
+
+def work_label(key: str) -> tuple[str, str]:
+    """The label by which who does a work, or waits for it, says which one."""
+    return _WORK_LABEL, key
+
+
+def work_in(labels: Iterable[tuple[str, str]]) -> str:
+    """What to call the work that labels tell of; nothing where they tell of none."""
+    return next((f"work {key}" for name, key in labels if name == _WORK_LABEL), "")
+
+
+def _check_own(what: str, text: str) -> str:
+    if is_reserved(text):
+        raise InvalidRequest(
+            f'{what} "{text}" is one that leasectl once does work under; see that with: '
+            "leasectl once --list"
+        )
+    return text
 
 
 def _check(what: str, text: str, longest: int) -> str:

@@ -12,7 +12,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseLost
 from leasectl.model import Process, Request
-from leasectl.run import runner as module
+from leasectl.run import leased_command as module
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import Plan
 from leasectl.run.runner import Runner

@@ -458,7 +458,7 @@ def later(*args, **kwargs):
 setattr(owner, name, later)
 main()
 """
-ANNOUNCE = "leasectl.run.runner:announce"
+ANNOUNCE = "leasectl.run.leased_command:announce"
 
 
 class PausingRun:
@@ -499,7 +499,7 @@ def test_term_before_the_command_has_started_reaches_it(cli: Cli, pool: str) -> 
     assert nothing_is_left(cli)
 
 
-@pytest.mark.parametrize("before", ["leasectl.run.runner:identify", ANNOUNCE])
+@pytest.mark.parametrize("before", ["leasectl.run.leased_command:identify", ANNOUNCE])
 def test_kill_before_the_command_has_started_is_how_it_ended(
     cli: Cli, pool: str, before: str
 ) -> None:

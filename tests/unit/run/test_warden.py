@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasectl.run.child import Child, CommandNotFound, Ending
+from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor
 from tests.kit.support import eventually
 
@@ -58,7 +59,9 @@ def pids_in(file: Path, count: int) -> list[int]:
     ],
 )
 def test_it_ends_as_the_command_did(signals: SignalDescriptor, script: str, ending: Ending) -> None:
-    assert child_of(signals, script).reap() == ending
+    child = child_of(signals, script)
+    assert child.reap() == ending
+    child.let_go()
 
 
 def test_what_can_not_be_executed_is_told(signals: SignalDescriptor, tmp_path: Path) -> None:
@@ -69,6 +72,7 @@ def test_what_can_not_be_executed_is_told(signals: SignalDescriptor, tmp_path: P
     child.start()
     with pytest.raises(CommandNotFound, match="no"):
         child.reap()
+    child.let_go()
 
 
 def test_a_signal_reaches_the_command(signals: SignalDescriptor, tmp_path: Path) -> None:
@@ -77,6 +81,7 @@ def test_a_signal_reaches_the_command(signals: SignalDescriptor, tmp_path: Path)
     pids_in(tmp_path / "pid", 1)
     child.signal(signal.SIGUSR1)
     assert child.reap() == Ending(5)
+    child.let_go()
 
 
 def test_what_it_writes_goes_where_it_is_to(signals: SignalDescriptor) -> None:
@@ -85,7 +90,20 @@ def test_what_it_writes_goes_where_it_is_to(signals: SignalDescriptor) -> None:
     os.close(write)
     assert os.read(read, 100) == b"a\x00b"
     assert child.reap() == Ending(0)
+    child.let_go()
     os.close(read)
+
+
+def test_it_reads_what_it_is_to(signals: SignalDescriptor) -> None:
+    read, write = os.pipe()
+    argv = (SHELL, "-c", "read line; exit $line")
+    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True, stdin=read)
+    os.close(read)
+    os.write(write, b"6\n")
+    os.close(write)
+    child.start()
+    assert child.reap() == Ending(6)
+    child.let_go()
 
 
 LEAVES_OTHERS = (
@@ -100,13 +118,62 @@ def test_to_kill_it_kills_all_that_it_has_started(
     child = child_of(signals, LEAVES_OTHERS.format(tmp_path / "pids"))
     pids = pids_in(tmp_path / "pids", 3)
     child.signal(signal.SIGKILL)
-    os.waitpid(child.pid, 0)
+    assert child.reap() == Ending(None, signal.SIGKILL)
+    child.kill_rest()
     assert not any(map(is_running, pids))
+    child.let_go()
+
+
+def test_its_time_is_over_also_when_nobody_looks(signals: SignalDescriptor, tmp_path: Path) -> None:
+    child = child_of(signals, LEAVES_OTHERS.format(tmp_path / "pids"))
+    child.kill_at(boottime_seconds() + 1000)
+    pids = pids_in(tmp_path / "pids", 3)
+    child.kill_at(boottime_seconds() + 0.05)
+    assert child.reap() == Ending(None, signal.SIGKILL)
+    child.kill_rest()
+    assert not any(map(is_running, pids))
+    child.let_go()
+
+
+def test_a_time_that_was_put_off_has_no_effect(signals: SignalDescriptor) -> None:
+    read, write = os.pipe()
+    argv = (SHELL, "-c", "read line; exit 3")
+    child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True, stdin=read)
+    child.kill_at(boottime_seconds() + 0.01)
+    child.kill_at(None)
+    child.start()
+    time.sleep(0.03)
+    os.write(write, b"\n")
+    assert child.reap() == Ending(3)
+    child.let_go()
+    os.close(read)
+    os.close(write)
+
+
+def test_what_a_command_leaves_behind_lives_on_unless_it_is_killed(
+    signals: SignalDescriptor, tmp_path: Path
+) -> None:
+    script = "sleep 1000 & echo $! >{}"
+    child = child_of(signals, script.format(tmp_path / "left"))
+    assert child.reap() == Ending(0)
+    child.let_go()
+    (left,) = pids_in(tmp_path / "left", 1)
+    assert is_running(left)
+    os.kill(left, signal.SIGKILL)
+    child = child_of(signals, script.format(tmp_path / "killed"))
+    assert child.reap() == Ending(0)
+    child.kill_rest()
+    (killed,) = pids_in(tmp_path / "killed", 1)
+    assert not is_running(killed)
+    assert is_running(child.pid)  # it is the guard as long as it isn't let go
+    child.let_go()
+    assert not is_running(child.pid)
 
 
 STARTS = """
 import os, signal, sys, time
 from leasectl.run.child import Child
+from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor
 argv = ("/bin/sh", "-c", sys.argv[1])
 signals = SignalDescriptor((signal.SIGTERM,))

@@ -1,0 +1,147 @@
+"""A command under the lease of a handle, which follows it from before it begins to its end.
+
+It was forked before and waits on a pipe until it is recorded as the handle's guard. So whenever
+this process is killed, either the command never starts, or the lease follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Callable
+
+from leasectl.errors import Cancelled, LeaseError, LeaseLost, NotAllowed, NotFound
+from leasectl.leases.announce import announce
+from leasectl.leases.release import finish
+from leasectl.leases.renew import renew
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Process, whole
+from leasectl.run.child import Child, Ending
+from leasectl.run.lease_watch import LeaseWatch
+from leasectl.run.start_delay import wait_to_start
+from leasectl.run.supervision import Beside, Supervisor
+from leasectl.system.clock import Clock
+from leasectl.system.lock_wait import lock_limit, wait_limit
+from leasectl.system.process import identify, this_process
+
+# The command has ended: how, is not to wait for long for whoever holds the lock and is stopped.
+_GIVE_BACK_SECONDS = 5.0
+
+
+class LeasedCommand:
+    """Runs a command under what a handle holds.
+
+    Args:
+        service: Where the lease comes from.
+        handle: As `acquire` returned it, with this process for its runner.
+        supervisor: Who follows the command.
+        warn: Called with a line for people.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        handle: Handle,
+        supervisor: Supervisor,
+        *,
+        warn: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._service = service
+        self._handle = handle
+        self._supervisor = supervisor
+        self._warn = warn
+        self._clock = clock
+
+    def run(
+        self,
+        child: Child,
+        name: str,
+        *,
+        wait_seconds: float | None,
+        start_delay_seconds: float = 0.0,
+        beside: Sequence[Beside] = (),
+    ) -> Ending:
+        """Let a child become its command, and follow that to its end.
+
+        Args:
+            child: Forked, and not yet started.
+            name: What messages call the command.
+            wait_seconds: How long the lock of the records may be waited for; None for no limit.
+            start_delay_seconds: How long the command is held back.
+            beside: What else is to be looked after meanwhile.
+
+        Returns:
+            How it ended; the lease hasn't been given back yet.
+
+        Raises:
+            CommandNotFound, CannotExecute: It never became the command.
+            Cancelled: The handle was released meanwhile.
+            LeaseLost: The lease was lost, and the command, if it had begun, has ended for it.
+            Interrupted: A signal arrived before there was a command to forward it to.
+        """
+        try:
+            guard = identify(child.pid)
+        except NotFound:
+            return self._supervisor.supervise(child)  # killed already; says so
+        try:
+            with wait_limit(wait_seconds):
+                watch = self._have_it_follow(guard, name)
+        except BaseException:
+            child.abandon()
+            raise
+        try:
+            if start_delay_seconds:
+                self._hold_back(child, watch, start_delay_seconds)
+            return self._supervisor.supervise(child, watch, beside)
+        finally:
+            watch.close()
+
+    def give_back(self) -> None:
+        """Release the handle, and forget it."""
+        try:
+            with lock_limit(_GIVE_BACK_SECONDS):
+                finish(self._service, self._handle, by="run")
+        except LeaseError as error:
+            # How the command ended is what counts; its death is known to the keeper too.
+            self._warn(f"{error}; the keeper goes on trying to release it")
+
+    def _hold_back(self, child: Child, watch: LeaseWatch, seconds: float) -> None:
+        """Let some time pass before the command begins, unless the lease or the child goes."""
+        try:
+            ends = (self._supervisor.interrupt(),)
+            wait_to_start(
+                self._service,
+                self._handle,
+                watch,
+                seconds,
+                ends,
+                ended_by=child.pidfd,
+                clock=self._clock,
+            )
+        except BaseException:
+            child.abandon()
+            raise
+
+    def _have_it_follow(self, guard: Process, name: str) -> LeaseWatch:
+        """Have the lease follow its guard from now on, and watch it.
+
+        Raises:
+            Cancelled: The handle was released meanwhile.
+            LeaseLost: The lease has run out, or is about to.
+        """
+        handle, sent_at = self._handle, self._clock.elapsed()
+        try:
+            if handle.request.ttl_seconds is not None:
+                renew(self._service, whole(handle))  # it may have been granted long ago
+            announce(self._service, handle, guard=guard, runner=this_process())
+        except NotAllowed:
+            raise Cancelled(f"handle {handle.id} was released before it could be used") from None
+        watch = LeaseWatch(self._service, handle, renewed_at=sent_at, clock=self._clock)
+        if watch.is_lost(self._clock.elapsed()):
+            subject = watch.subject
+            watch.close()
+            raise LeaseLost(
+                f"the lease of {subject} was lost before {name} could be started; nothing was run"
+            )
+        return watch
