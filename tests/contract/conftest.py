@@ -24,7 +24,7 @@ SERVERS = ("etcd",)
 # Those that keep memberships so far.
 WITH_MEMBERS = ("memory",)
 # Those on which a request waits on that can't be met any more.
-WAITING_ON = ("memory", "local")
+WAITING_ON = ("memory", "local", "etcd")
 
 
 @pytest.fixture(

@@ -1,18 +1,18 @@
 """Pools in etcd, v3 over its JSON gateway.
 
 Everything is below one prefix (`keys`; `records` is what is written there, `key_values` how it is
-read), and `engine` is what all goes through. An acquisition: `queues` puts a ticket on an etcd
-lease of its own, of which its process keeps what it knows in a `ticket`; `look` reads who is before
-it, by `rank`, and what is free; while there is too little the session in `waiting` keeps the etcd
-lease alive and has a watch wake the waiter; at the head of the queue, once the pool's `pace` allows
-a grant, `claims` makes of the ticket, in one transaction (`claim_making`), a claim. `renewals`
-gives that its full time again (`ttl_changes` another ttl), `claims` gives it back, or frees what
-has run out, and `early_ends` keeps what etcd ended too early for as long as its holder may believe
-in it, which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that
-become nothing. `pools` makes and changes pools, `settings` says how they grant, `pool_removals`
-takes them away, `shown` tells what is in them. `member_records` says which name is in which pool,
-and `stock` what that is to who waits there. `notes` are left at claims, and `values` kept beside
-pools.
+read), and `engine` is what all goes through. An acquisition: if it is `possible`, `queues` puts a
+ticket on an etcd lease of its own, of which its process keeps what it knows in a `ticket`; `look`
+reads who is before it, by `rank`, and what is free and left to it by others (`competing`); while
+there is too little the session in `waiting` keeps the etcd lease alive and has a watch wake the
+waiter; at the head of the queue, once the pool's `pace` allows a grant, `claims` makes of the
+ticket, in one transaction (`claim_making`), a claim. `renewals` gives that its full time again
+(`ttl_changes` another ttl), `claims` gives it back, or frees what has run out, and `early_ends`
+keeps what, by a `claim_view`, etcd ended too early for as long as its holder may believe in it,
+which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that become
+nothing. `pools` makes and changes pools, `settings` says how they grant, `pool_removals` takes them
+away, `shown` tells what is in them. `member_records` says which name is in which pool, and `stock`
+what that is to who waits there. `notes` are left at claims, and `values` kept beside pools.
 
 Each step writes what it did with what it does: `event_facts` says it, `events` adds it to the
 transaction as `event_records` has it, in one of the `event_buckets` that go one by one. When such a

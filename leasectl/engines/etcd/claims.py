@@ -15,6 +15,7 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.claim_ends import Along, ClaimEnds
 from leasectl.engines.etcd.claim_making import making
+from leasectl.engines.etcd.claim_view import ClaimView, claim_reads, parse_claim_view
 from leasectl.engines.etcd.early_ends import EarlyEnds
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -25,7 +26,7 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.look import ClaimView, QueueView, claim_reads, parse_claim_view
+from leasectl.engines.etcd.look import QueueView
 from leasectl.engines.etcd.records import Claim, Free, parse_claim
 from leasectl.model import ReleasedBy, Ticket
 from leasectl.system.clock import Clock, earliest

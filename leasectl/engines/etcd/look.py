@@ -1,14 +1,16 @@
-"""What is seen of a queue in etcd, and of a claim, each as it is at one revision.
+"""What is seen of a queue in etcd, as it is at one revision.
 
-A ticket looks whether it is its turn, and what there is to take; both take one request. Where
-tickets count with priorities a look has to see all of them, which the first finds out by a second.
+A ticket looks whether it is its turn, and what there is to take; both take one request. Where that
+doesn't tell, as tickets count with priorities, or wait for some of the resources only, a look reads
+more, which the first finds out by a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from leasectl.engines.etcd.competing import Leave, Rival, Supply, compete, leave, rival
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     Found,
@@ -21,11 +23,47 @@ from leasectl.engines.etcd.gateway.requests import (
     read_last_created,
 )
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in
-from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.rank import in_order, precedes, priorities
-from leasectl.engines.etcd.records import parse_settings, parse_ticket
-from leasectl.errors import CorruptState
+from leasectl.engines.etcd.records import parse_settings
+from leasectl.engines.matching import want_of
 from leasectl.model import Request, Ticket
+
+
+class Needs(NamedTuple):
+    """What has to be read to tell what a ticket may have, beside what is read for each.
+
+    Args:
+        better: All better tickets, not the nearest alone.
+        is_ranked: Some ticket doesn't count with 0, so those that came later may be better.
+        named: How many of them wait for a name each: as much more of what is free.
+        free: The names of all that is free.
+        stock: What there is in the pool.
+        may_change: Who is better and keeps nothing from it now may do so later.
+    """
+
+    better: bool = False
+    is_ranked: bool = False
+    named: int = 0
+    free: bool = False
+    stock: bool = False
+    may_change: bool = False
+
+    def and_also(self, more: Needs) -> Needs:
+        """What these and others need."""
+        return Needs(
+            better=self.better or more.better,
+            is_ranked=self.is_ranked or more.is_ranked,
+            named=max(self.named, more.named),
+            free=self.free or more.free,
+            stock=self.stock or more.stock,
+            may_change=self.may_change or more.may_change,
+        )
+
+
+NO_NEEDS = Needs()
+# Once it is its turn and these have told that, nobody can come before it any more.
+_SURE = (NO_NEEDS, Needs(better=True))
 
 
 class QueueView(NamedTuple):
@@ -34,18 +72,22 @@ class QueueView(NamedTuple):
     Args:
         revision: Etcd's.
         own: The ticket, if it is still there.
-        before: The nearest ticket before it that could use all that it could; where the pool has a
-            pace also one that could use that, as the resource it waits for is free.
+        before: The nearest ticket before it that keeps all from it that it could use; where the
+            pool has a pace also one that waits for that alone.
         pool: The pool, if there is one.
         grants: The number of its last grant, if there was one.
         resources: How many there are.
         expired: How many claims have run out and are still written down.
         died: How many tickets have gone by themselves, of which nobody has told.
-        page: What is free, as far as the ticket wants it and in the order in which it is taken; or
-            the named resource, free or not, if it wants that.
-        named: If no ticket is before it in that sense, those that are and wait for a name each,
-            which it can't have.
-        others: Likewise, but whatever it wants itself: all that are before it.
+        page: What is free, as far as the ticket may have it and in the order in which it is taken;
+            or the named resource, free or not, if it wants that.
+        is_for_time: That ticket keeps nothing but the pool's time from it.
+        others: If no ticket is before it in that sense, the better ones: each keeps from it what
+            it could use itself, as long as it can be met at all.
+        leave: What these leave to it.
+        needs: What had to be read for that.
+        closed: How many resources take no new holder.
+        is_closed: The named resource is one of those.
         rank: The key that says what the ticket counts with; None for one that counts with 0.
         priority: What it counts with.
         is_ranked: Some ticket has such a key.
@@ -61,8 +103,12 @@ class QueueView(NamedTuple):
     resources: int
     expired: int
     page: tuple[KeyValue, ...]
-    named: tuple[KeyValue, ...] = ()
-    others: tuple[KeyValue, ...] = ()
+    is_for_time: bool = False
+    others: tuple[Rival, ...] = ()
+    leave: Leave = Leave()
+    needs: Needs = NO_NEEDS
+    closed: int = 0
+    is_closed: bool = False
     died: int = 0
     rank: KeyValue | None = None
     priority: int = 0
@@ -75,11 +121,19 @@ class QueueView(NamedTuple):
         """Whether the pool has a pace."""
         return self.settings is not None and parse_settings(self.settings).pace_seconds > 0
 
+    def could_meet(self, request: Request) -> bool:
+        """Tell whether what is in the pool could meet the ticket's request, held or not."""
+        want, supply = want_of(request), self.leave.supply
+        if request.name is not None:
+            is_open = bool(self.page) and not self.is_closed
+            return is_open and supply.could_use(want, request.name)
+        return supply.could_meet(want, request.count)
+
     def with_freed(self, freed: Sequence[KeyValue]) -> QueueView:
         """The same after resources have become free."""
         newer = [kv for kv in freed if kv.mod_revision > self.revision]
         # By name: what was free may have been taken in between, and goes by another key now.
-        page = {name_in(kv): kv for kv in (*self.page, *_without(newer, self.named))}
+        page = {name_in(kv): kv for kv in (*self.page, *newer) if self.leave.has(name_in(kv))}
         return self._replace(page=tuple(sorted(page.values(), key=lambda kv: kv.key)))
 
 
@@ -100,8 +154,7 @@ def look(
     etcd_lease_id: int,
     *,
     is_turn: bool = False,
-    named: int = 0,
-    is_ranked: bool = False,
+    needs: Needs = NO_NEEDS,
     change: Change = NO_CHANGE,
 ) -> QueueView:
     """Look for a ticket that is attached to an etcd lease, mostly with one request.
@@ -112,60 +165,24 @@ def look(
         ticket: Its own.
         etcd_lease_id: Of that etcd lease.
         is_turn: It was its turn before, as it stays where all count the same.
-        named: How many tickets that wait for a name each were before it then.
-        is_ranked: Some ticket didn't count with 0 when it last looked.
+        needs: What it had to read when it last looked.
         change: What is written before, in the same transaction.
 
     Raises:
         EtcdLeaseGone: That etcd lease has gone, to which the change would attach something.
     """
-    if not named and not is_ranked:
-        better = _last(keys, ticket)
-        view, found = _look(gateway, keys, ticket, etcd_lease_id, better, change=change)
-        if not view.is_ranked:
-            if is_turn and not (found and view.is_paced):
-                return view._replace(before=None, named=())
-            if not found or view.before is not None:
-                return view
-        is_ranked, change = view.is_ranked, NO_CHANGE
-    # Some of those before it don't count: all have to be looked at to tell who does.
-    is_paced = False
+    request = ticket.claimant.request
+    if request.where:
+        needs = needs.and_also(Needs(better=True, stock=True))
+    elif is_turn and request.name is not None and needs in _SURE:
+        needs = NO_NEEDS
     while True:
-        view, _ = _look(
-            gateway,
-            keys,
-            ticket,
-            etcd_lease_id,
-            _all(keys, ticket, is_ranked=is_ranked),
-            more=named,
-            is_paced=is_paced,
-            change=change,
-        )
-        uses_pace = view.is_paced and bool(view.others)
-        if len(view.named) <= named and view.is_ranked <= is_ranked and uses_pace <= is_paced:
-            return view._replace(page=_without(view.page, view.named))
-        named, is_ranked, is_paced = max(named, len(view.named)), view.is_ranked, view.is_paced
-        change = NO_CHANGE
-
-
-def name_wanted(kv: KeyValue) -> str | None:
-    """The one resource that a ticket waits for; None where it could use any.
-
-    That is also what those of a version before say, and any that can't be read.
-    """
-    try:
-        return parse_ticket(kv).name
-    except CorruptState:
-        return None
-
-
-def _last(keys: Keys, ticket: Ticket) -> Json:
-    return read_last_created(keys.tickets(ticket.claimant.request.type), before=ticket.number)
-
-
-def _all(keys: Keys, ticket: Ticket, *, is_ranked: bool) -> Json:
-    tickets = keys.tickets(ticket.claimant.request.type)
-    return read_all(tickets) if is_ranked else read_created_before(tickets, ticket.number)
+        view = _look(gateway, keys, ticket, etcd_lease_id, needs, change=change)
+        if is_turn and not needs.better and view.needs in _SURE:
+            return view._replace(before=None, others=())
+        if needs.and_also(view.needs) == needs:
+            return view
+        needs, change = needs.and_also(view.needs), NO_CHANGE
 
 
 def _look(
@@ -173,33 +190,25 @@ def _look(
     keys: Keys,
     ticket: Ticket,
     etcd_lease_id: int,
-    better: Json,
+    needs: Needs,
     *,
-    more: int = 0,
-    is_paced: bool = False,
-    change: Change = NO_CHANGE,
-) -> tuple[QueueView, tuple[KeyValue, ...]]:
-    """What there is to see, by some of the better tickets, and those.
+    change: Change,
+) -> QueueView:
+    """What there is to see by what is read, and what has to be read as well to be sure of it.
 
     Args:
         gateway: The cluster.
         keys: Where things are in it.
         ticket: Its own.
         etcd_lease_id: Of its etcd lease.
-        better: Reads the better ones, and others if need be.
-        more: How much more is to be read of what is free than is asked for.
-        is_paced: Who waits for a resource that is free waits for the pace, and so is before it.
+        needs: What is read.
         change: What is written before.
     """
     request = ticket.claimant.request
     pool_type = request.type
-    if request.name is None:
-        page = read_all(keys.frees(pool_type), limit=request.count + more)
-    else:
-        page = read(keys.resource(pool_type, request.name))
     reads = (
         read(keys.ticket(pool_type, etcd_lease_id)),
-        better,
+        _better(keys, ticket, needs),
         count(keys.queueds(pool_type)),
         read_all(keys.ranks(pool_type), keys_only=True),
         read(keys.pool(pool_type)),
@@ -207,37 +216,40 @@ def _look(
         read(keys.pace(pool_type)),
         read(keys.grants(pool_type)),
         count(keys.resources(pool_type)),
+        count(keys.all_closed(pool_type)),
         count(keys.helds(pool_type)),
         count(keys.alives(pool_type)),
-        page,
-        *((read_all(keys.frees(pool_type), keys_only=True),) if is_paced else ()),
+        *_supply_reads(keys, request, needs),
     )
     # What can't happen isn't sent: a branch costs as much as the other, taken or not.
     otherwise = reads if change.guards else ()
     outcome = gateway.commit(change.guards, [*change.then, *reads], otherwise)
     own, tickets, queued, ranks, pool, settings, pace, grants, *rest = outcome.answers
-    resources, held, alive = (each.count for each in rest[:3])
-    found, *frees = rest[3:]
+    resources, closed, held, alive = (each.count for each in rest[:4])
+    supply, page, is_closed = _parse_supply(request, needs, resources - closed, rest[4:])
     counted = priorities(ranks.items)
     priority = counted.get(etcd_lease_id, 0)
-    better_ones = [
-        kv
+    better = [
+        rival(kv)
         for kv in in_order(tickets.items, counted)
         if precedes(kv, counted, priority, ticket.number)
     ]
-    free = {name_in(kv) for each in frees for kv in each.items}
-    before, others = _before(request, better_ones[::-1], free)
+    want = want_of(request)
+    competition = compete(want, better, supply, is_paced=needs.free)
     view = QueueView(
         revision=outcome.revision,
         own=own.first,
-        before=before,
-        named=others if request.name is None else (),
-        others=others,
+        before=competition.before,
+        is_for_time=competition.is_for_time,
+        others=competition.others,
+        leave=leave(want, competition.others, supply),
         pool=pool.first,
         grants=grants.first,
         resources=resources,
+        closed=closed,
+        is_closed=is_closed,
         expired=held - alive,
-        page=found.items,
+        page=page,
         died=queued.count - tickets.count,  # etcd counts all tickets, whatever it leaves out
         rank=next((kv for kv in ranks.items if etcd_lease_id_in(kv) == etcd_lease_id), None),
         priority=priority,
@@ -245,58 +257,63 @@ def _look(
         settings=settings.first,
         pace=pace.first,
     )
-    return view, tickets.items
+    if request.name is None:
+        view = view._replace(page=tuple(kv for kv in page if view.leave.has(name_in(kv))))
+    return view._replace(needs=_needed(request, better, competition.passes, view))
 
 
-def _before(
-    request: Request, nearest_first: Sequence[KeyValue], free: Set[str]
-) -> tuple[KeyValue | None, tuple[KeyValue, ...]]:
-    """The nearest that could use all that is asked for; if there is none, those for a name each.
-
-    That is, or for one of those that are free.
-    """
-    named = []
-    for ticket in nearest_first:
-        wanted = name_wanted(ticket)
-        if wanted is None or wanted == request.name or wanted in free:
-            return ticket, ()
-        named.append(ticket)
-    return None, tuple(named)
+def _better(keys: Keys, ticket: Ticket, needs: Needs) -> Json:
+    """Read the better tickets, and others if need be; or the nearest of them."""
+    tickets = keys.tickets(ticket.claimant.request.type)
+    if needs.is_ranked:
+        return read_all(tickets)
+    if needs.better:
+        return read_created_before(tickets, ticket.number)
+    return read_last_created(tickets, before=ticket.number)
 
 
-def _without(page: Sequence[KeyValue], named: Sequence[KeyValue]) -> tuple[KeyValue, ...]:
-    """What is free and not waited for by name."""
-    names = set(map(name_wanted, named))
-    return tuple(kv for kv in page if name_in(kv) not in names) if named else tuple(page)
+def _supply_reads(keys: Keys, request: Request, needs: Needs) -> Iterator[Json]:
+    """Read what there is to take, as far as it matters; `_parse_supply` takes the answers."""
+    frees = keys.frees(request.type)
+    if request.name is not None:
+        yield read(keys.resource(request.type, request.name))
+        yield read(keys.closed(request.type, request.name))
+    else:
+        # What is kept by what it is may be any number of them.
+        yield read_all(frees, limit=0 if needs.stock else request.count + needs.named)
+    if needs.free:
+        yield read_all(frees, keys_only=True)
+    if needs.stock:
+        from leasectl.engines.etcd.stock import stock_reads
+
+        yield from stock_reads(keys, request.type)
 
 
-class ClaimView(NamedTuple):
-    """A claim as it stands in etcd at one revision.
+def _parse_supply(
+    request: Request, needs: Needs, takers: int, answers: Sequence[Found]
+) -> tuple[Supply, tuple[KeyValue, ...], bool]:
+    """What came of that, with what is free or the named resource, and whether that is closed."""
+    rest = iter(answers)
+    page = next(rest).items
+    is_closed = request.name is not None and next(rest).first is not None
+    free = frozenset(map(name_in, next(rest).items)) if needs.free else None
+    if not needs.stock:
+        return Supply(takers, None, free), page, is_closed
+    from leasectl.engines.etcd.stock import parse_stock
 
-    Args:
-        held: The claim, if it is written down.
-        is_alive: Whether it is still good.
-        renewed: The date of its last renewal.
-        gone: What has been written down since it has gone, if that was too early.
-    """
-
-    held: KeyValue | None
-    is_alive: bool
-    renewed: KeyValue | None
-    gone: Found
+    return Supply(takers, parse_stock(request.type, list(rest)), free), page, is_closed
 
 
-def claim_reads(keys: Keys, claim_id: ClaimId) -> tuple[Json, ...]:
-    """What a request has to read of a claim; `parse_claim_view` takes the answers."""
-    return (
-        read(keys.held(*claim_id)),
-        read(keys.alive(*claim_id)),
-        read(keys.renewed(*claim_id)),
-        read_all(keys.gone(*claim_id)),
+def _needed(request: Request, better: Sequence[Rival], passes: bool, view: QueueView) -> Needs:
+    """What has to be read to be sure of what was seen."""
+    named = sum(each.want.name is not None for each in view.others)
+    by_what = [each.kv for each in better if each.want.where]
+    is_unsure = view.before is None or view.is_for_time or view.before in by_what
+    return Needs(
+        better=view.is_ranked or (view.before is None and bool(better)),
+        is_ranked=view.is_ranked,
+        named=named if request.name is None else 0,
+        free=view.is_paced and bool(view.others),
+        stock=bool(by_what) and is_unsure,
+        may_change=passes,
     )
-
-
-def parse_claim_view(answers: Sequence[Found]) -> ClaimView:
-    """What came of `claim_reads`."""
-    held, alive, renewed, gone = answers
-    return ClaimView(held.first, alive.first is not None, renewed.first, gone)

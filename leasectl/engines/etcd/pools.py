@@ -51,7 +51,7 @@ from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
 
 _MAKING_SECONDS = 60
-# Each takes three operations.
+# Each takes five operations, which go in groups.
 _ADDED_AT_ONCE = 40
 
 
@@ -159,7 +159,7 @@ class EtcdPools:
             for batch in batches(names, _ADDED_AT_ONCE):
                 words = resources_added(len(batch))
                 event = self._event("pool changed", pool_type, batch, words)
-                self._add(pool_type, batch, born, [event])
+                self._add(pool_type, batch, born, [put(self._keys.pool(pool_type), "")], [event])
                 added += batch
         except InvalidRequest:
             if added:
@@ -203,14 +203,22 @@ class EtcdPools:
             taken[name] = new_in
 
     def _add(
-        self, pool_type: str, names: Sequence[str], born: int, events: Sequence[Event] = ()
+        self,
+        pool_type: str,
+        names: Sequence[str],
+        born: int,
+        also: Sequence[Json] = (),
+        events: Sequence[Event] = (),
     ) -> None:
         keys, taken_for = self._keys, encode_taken(pool_type, secrets.token_hex(8))
-        then: list[Json] = []
+        then = list(also)
         for name in names:
             then.append(put(keys.name(name), taken_for))
             then.append(put(keys.resource(pool_type, name), ""))
             then.append(put(keys.free(pool_type, 0, name), encode_free(None, 0)))
+            # What an older version has taken out may have left.
+            then.append(delete(keys.closed(pool_type, name)))
+            then.append(delete(keys.property(pool_type, name)))
         outcome = self._events.commit(
             [created_at(keys.pool(pool_type), born), *(absent(keys.name(name)) for name in names)],
             then,

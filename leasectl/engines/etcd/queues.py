@@ -17,7 +17,6 @@ from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     absent,
-    count,
     present,
     put,
     read,
@@ -25,6 +24,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.pace import EtcdPaces, Owed
+from leasectl.engines.etcd.possible import check_possible, why_unmet
 from leasectl.engines.etcd.rank import encode_rank
 from leasectl.engines.etcd.records import (
     Claim,
@@ -84,7 +84,7 @@ class EtcdQueues:
         """As `Waiter.check`."""
         check_count(own.request)
         try:
-            self._check_possible(own.request)
+            check_possible(self._gateway, self._keys, self._events, own.request)
         except BackendUnreachable as error:
             error.asked = False
             raise
@@ -100,6 +100,8 @@ class EtcdQueues:
         leases = self._find_claim(own)
         if leases is None and (not own.is_head or own.priority_due is not None):
             view = self._look(own)
+            if not view.could_meet(own.request):
+                return self._wait_until_met(own, view)
             if view.before is not None:
                 return self._wait_behind(own, view)
             own.reach_head(view)
@@ -155,6 +157,8 @@ class EtcdQueues:
         """Claim what is seen to be free, if that is enough and the pool's pace allows it."""
         while True:
             view = own.take_view() or self._look(own)
+            if not view.could_meet(own.request):
+                return self._wait_until_met(own, view)
             if view.before is not None:
                 return self._wait_behind(own, view)
             if view.died:
@@ -177,7 +181,7 @@ class EtcdQueues:
 
     def _outlook_at_head(self, own: EtcdTicket, reaped: Reaped) -> Outlook:
         look_again_at = earliest(reaped.next_at, own.rises_at)
-        return Outlook(is_head=True, is_behind=own.named_before > 0, look_again_at=look_again_at)
+        return Outlook(is_head=True, is_behind=own.is_behind, look_again_at=look_again_at)
 
     def _until_next_grant(self, own: EtcdTicket, owed: Owed) -> float:
         """How long the pool's pace has it wait, in seconds; 0 if it doesn't."""
@@ -197,6 +201,14 @@ class EtcdQueues:
         if owed.level and owed.is_paid(own.counted(owed)):
             self._paces.settle(own.request.type, owed)
         return Outlook(is_behind=True, look_again_at=own.rises_at)
+
+    def _wait_until_met(self, own: EtcdTicket, view: QueueView) -> Outlook:
+        """Have it wait until what is in the pool could meet its request again; others pass it."""
+        own.wait_until_met(view)
+        unmet = why_unmet(self._gateway, self._keys, own.request)
+        if unmet is None:  # it has just changed
+            return Outlook(look_again_at=self._clock.elapsed())
+        return Outlook(impossible=str(unmet))
 
     def _take(
         self, own: EtcdTicket, view: QueueView, chosen: Sequence[Free]
@@ -247,8 +259,7 @@ class EtcdQueues:
                     own.ticket,
                     own.etcd_lease_id,
                     is_turn=own.is_head,
-                    named=own.named_before,
-                    is_ranked=own.is_ranked,
+                    needs=own.needs,
                     change=own.rise_due(),
                 )
             except EtcdLeaseGone:
@@ -263,36 +274,16 @@ class EtcdQueues:
         """What of that which was seen is free to claim; to be asked when it is its turn.
 
         Raises:
-            NotFound, InvalidRequest: The request can't be granted any more, however long it waits.
+            NotFound: The pool has gone.
         """
         if view.pool is None or view.pool.value:
             raise self._no_pool(request.type)
         if request.name is None:
-            if view.resources < request.count:
-                raise refusals.too_few(request.type, view.resources, request.count)
             return tuple(map(parse_free, view.page[: request.count]))
-        if not view.page:
-            raise refusals.no_resource(request.type, request.name)
         # It can't have moved since: only a claim moves it, and none but this ticket may make one.
         key = self._keys.free(request.type, last_fence(view.page[0]), request.name)
         (found,) = self._gateway.read(read(key)).answers
         return tuple(map(parse_free, found.items))
-
-    def _check_possible(self, request: Request) -> None:
-        keys = self._keys
-        pool, resources, named, now = self._gateway.read(
-            read(keys.pool(request.type)),
-            count(keys.resources(request.type)),
-            read(keys.resource(request.type, request.name or "")),
-            self._events.read_now(),
-        ).answers
-        self._events.note_now(now.first)
-        if pool.first is None or pool.first.value:
-            raise self._no_pool(request.type)
-        if resources.count < request.count:
-            raise refusals.too_few(request.type, resources.count, request.count)
-        if request.name is not None and named.first is None:
-            raise refusals.no_resource(request.type, request.name)
 
     def _overdue(self, own: EtcdTicket) -> TicketExpired:
         return TicketExpired(

@@ -18,7 +18,7 @@ from leasectl.engines.etcd.key_values import (
 )
 from leasectl.engines.facts import PoolSettings, QueueEntry
 from leasectl.errors import InvalidRequest
-from leasectl.model import Claimant, Labels, Lease, Request
+from leasectl.model import Claimant, Labels, Lease, Request, Where
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.naming import is_name
 
@@ -232,6 +232,8 @@ def encode_ticket(claimant: Claimant, claim_key: str, since: float) -> str:
         "labels": claimant.request.labels,
         "priority": claimant.request.priority,
     }
+    if claimant.request.where:
+        record["where"] = claimant.request.where
     return json.dumps(record)
 
 
@@ -251,9 +253,17 @@ def parse_ticket(kv: KeyValue) -> QueueEntry:
             labels=safe_labels(read_labels(record.get("labels", ()))),
             priority=int(record.get("priority", 0)),
             effective_priority=int(record.get("priority", 0)),
+            where=_read_where(record.get("where", ())),
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error
+
+
+def _read_where(value: Any) -> Where:
+    return tuple(
+        (read_name(key), safe_text(read_text(wanted)), bool(is_equal))
+        for key, wanted, is_equal in value
+    )
 
 
 def encode_settings(settings: PoolSettings) -> str:

@@ -15,6 +15,7 @@ import contextlib
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
+from leasectl.engines.etcd.claim_view import claim_reads, parse_claim_view
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.gateway.answers import NoSpace
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -27,7 +28,6 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import claim_id_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.look import claim_reads, parse_claim_view
 from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.system.clock import Clock
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Callable
 
 from leasectl.engines import refusals
+from leasectl.engines.etcd.competing import rival
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     Found,
@@ -19,7 +20,6 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.look import name_wanted
 from leasectl.engines.etcd.pace import EtcdPaces, Owed, read_owed
 from leasectl.engines.etcd.rank import in_order, priorities
 from leasectl.engines.etcd.records import Claim, parse_claim, parse_settings, parse_ticket
@@ -228,4 +228,4 @@ def _owed(found: Sequence[Found]) -> Owed:
 
 def _competing(tickets: Sequence[KeyValue], name: str) -> list[KeyValue]:
     """Those of some tickets that could use a resource."""
-    return [kv for kv in tickets if name_wanted(kv) in (None, name)]
+    return [kv for kv in tickets if rival(kv).want.could_use(name, ())]

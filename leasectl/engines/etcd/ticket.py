@@ -11,11 +11,17 @@ from collections.abc import Sequence
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.look import NO_CHANGE, Change, QueueView, name_wanted
+from leasectl.engines.etcd.look import NO_CHANGE, Change, Needs, QueueView
 from leasectl.engines.etcd.pace import GrantWatch, Owed, read_owed
 from leasectl.engines.etcd.rank import rise
 from leasectl.engines.etcd.records import Free, parse_settings
-from leasectl.engines.etcd.waiting.targets import WatchTarget, at_the_head, behind, for_the_pace
+from leasectl.engines.etcd.waiting.targets import (
+    WatchTarget,
+    at_the_head,
+    behind,
+    for_the_pace,
+    until_met,
+)
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.engines.ranking import effective_priority, next_rise
 from leasectl.model import Claimant, Request, Ticket
@@ -41,8 +47,8 @@ class EtcdTicket:
         ttl_seconds: As given.
         target: What its waiter has to listen for, by what was seen last.
         is_head: Whether it was its turn when it was last seen.
-        named_before: How many that wait for a name each were then seen before it last.
-        is_ranked: Whether some ticket then counted with another priority than 0.
+        is_behind: Whether better ones then kept something from it that it could use.
+        needs: What had to be read to tell that.
         is_unsure: Whether a claim of it was sent whose answer never came.
     """
 
@@ -54,8 +60,8 @@ class EtcdTicket:
         self.ttl_seconds = ttl_seconds
         self.target = WatchTarget((), (), 0)
         self.is_head = False
-        self.named_before = 0
-        self.is_ranked = claimant.request.priority != 0
+        self.is_behind = False
+        self.needs = _needs(is_ranked=claimant.request.priority != 0)
         self.is_unsure = False
         self._keys = keys
         self._clock = clock
@@ -187,12 +193,14 @@ class EtcdTicket:
 
     def wait_for_pace(self, view: QueueView, free: tuple[Free, ...]) -> None:
         """Listen for what ends the wait before the time has come; there is enough to take."""
-        named = [kv.key for kv in view.named]
         self.target = for_the_pace(
-            self._keys, self.request.type, self.etcd_lease_id, view.revision, named=named
+            self._keys,
+            self.request.type,
+            self.etcd_lease_id,
+            view.revision,
+            others=self._kept_by(view),
         )
         self._due, self._too_little = (view, free), None
-        self.named_before = len(view.named)
 
     def take_due(self) -> tuple[QueueView, tuple[Free, ...]] | None:
         """What it can claim now that the time has come, as it was seen; None where it hasn't."""
@@ -211,7 +219,8 @@ class EtcdTicket:
         """This was just seen."""
         self._seen = view
         self._settings = NO_SETTINGS if view.settings is None else parse_settings(view.settings)
-        self._priority, self.is_ranked = view.priority, view.is_ranked
+        self._priority = view.priority
+        self.needs = view.needs if view.before is None else _needs(is_ranked=view.is_ranked)
         if view.grants is not None:
             self.note_grant(view.grants.mod_revision)
 
@@ -225,28 +234,42 @@ class EtcdTicket:
             view.before.key,
             view.revision,
             is_paced=self.is_paced,
-            for_time=self.is_paced and name_wanted(view.before) not in (None, self.request.name),
+            for_time=view.is_for_time,
         )
-        self.is_head, self.named_before, self._too_little = False, 0, None
+        self.is_head, self.is_behind, self._too_little = False, True, None
 
     def reach_head(self, view: QueueView) -> None:
         """No ticket keeps it from everything; only who counts with more may get in before it."""
         self.is_head, self._unused = True, view
-        self.named_before = len(view.named)
 
     def wait_at_head(self, view: QueueView) -> None:
         """Listen for resources, as there were too few to take."""
-        named = [kv.key for kv in view.named]
         self.target = at_the_head(
             self._keys,
             self.request.type,
             self.etcd_lease_id,
             view.revision,
-            named=named,
+            others=self._kept_by(view),
             is_paced=self.is_paced,
         )
         self._too_little = view
-        self.named_before = len(view.named)
+
+    def wait_until_met(self, view: QueueView) -> None:
+        """Listen for other resources in the pool, as what there is could never meet its request."""
+        self.target = until_met(
+            self._keys,
+            self.request.type,
+            self.etcd_lease_id,
+            view.revision,
+            is_paced=self.is_paced,
+        )
+        self.is_behind, self._too_little, self._due, self._unused = False, None, None, None
+
+    def _kept_by(self, view: QueueView) -> list[str]:
+        """The tickets that keep something from it; their end is of interest."""
+        others = [each.kv.key for each in view.others] if self.request.name is None else []
+        self.is_behind = bool(others)
+        return others
 
     def take_view(self) -> QueueView | None:
         """What was seen as it came to the head, for the first who asks."""
@@ -296,3 +319,8 @@ class EtcdTicket:
         if len(guessed.page) < request.count:
             return None
         return guessed._replace(page=guessed.page[: request.count])
+
+
+def _needs(*, is_ranked: bool) -> Needs:
+    """What the first look reads, and each that finds another ticket before its own."""
+    return Needs(better=is_ranked, is_ranked=is_ranked)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 
 from leasectl.engines.etcd.claim_ends import revoke_unused, rewrite_claim
+from leasectl.engines.etcd.claim_view import claim_reads, parse_claim_view
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import KeyValue, present, put, read, unchanged
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.look import claim_reads, parse_claim_view
 from leasectl.engines.etcd.records import Claim, encode_claim, parse_claim
 from leasectl.system.clock import Clock
 

@@ -62,15 +62,17 @@ def behind(
 ) -> WatchTarget:
     """What a ticket waits for that isn't at the head: the end of its predecessor's, or its own.
 
-    Or other settings of the pool, by which it may count with more than that one. Where it is the
-    pool's time alone that the predecessor keeps from it, also the end of any other: that may have
-    got what the predecessor waits for.
+    Or other settings of the pool, by which it may count with more than that one, or other resources
+    in it, of which that one may leave it some. Where it is the pool's time alone that the
+    predecessor keeps from it, also the end of any other: that may have got what the predecessor
+    waits for.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
     before = Watched(keys.tickets(pool_type) if for_time else predecessor, deletes=True)
+    *_, pool = _resources(keys, pool_type)
     settings, grants = _settings(keys, pool_type), _grants(keys, pool_type, is_paced)
     shared = _shared(keys, pool_type, is_paced)
-    return WatchTarget((own, before, settings, *grants), shared, revision)
+    return WatchTarget((own, before, pool, settings, *grants), shared, revision)
 
 
 def at_the_head(
@@ -79,35 +81,48 @@ def at_the_head(
     etcd_lease_id: int,
     revision: int,
     *,
-    named: Sequence[str] = (),
+    others: Sequence[str] = (),
     is_paced: bool = False,
 ) -> WatchTarget:
     """What a ticket waits for when it is its turn: resources, or its own end.
 
-    Or that of a better ticket that waits for a name each: those are what it can't have.
+    Or that of others, better ones, each of which keeps something from it.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
-    others = (Watched(key, deletes=True) for key in named)
+    betters = (Watched(key, deletes=True) for key in others)
     grants = _grants(keys, pool_type, is_paced)
     changes = (*_resources(keys, pool_type), _settings(keys, pool_type))
     shared = _shared(keys, pool_type, is_paced)
-    return WatchTarget((own, *others, *changes, *grants), shared, revision)
+    return WatchTarget((own, *betters, *changes, *grants), shared, revision)
 
 
 def for_the_pace(
-    keys: Keys, pool_type: str, etcd_lease_id: int, revision: int, *, named: Sequence[str] = ()
+    keys: Keys, pool_type: str, etcd_lease_id: int, revision: int, *, others: Sequence[str] = ()
 ) -> WatchTarget:
     """What a ticket waits for that could claim if it were time: that nothing is owed, or its end.
 
     It is woken by nothing that only becomes free.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
-    others = (Watched(key, deletes=True) for key in named)
+    betters = (Watched(key, deletes=True) for key in others)
     *_, pool = _resources(keys, pool_type)
     changes = (pool, _settings(keys, pool_type), _pace(keys, pool_type))
     shared = _shared(keys, pool_type, is_paced=True)
-    watched = (own, *others, *changes, *_grants(keys, pool_type, is_paced=True))
+    watched = (own, *betters, *changes, *_grants(keys, pool_type, is_paced=True))
     return WatchTarget(watched, shared, revision)
+
+
+def until_met(
+    keys: Keys, pool_type: str, etcd_lease_id: int, revision: int, *, is_paced: bool = False
+) -> WatchTarget:
+    """What a ticket waits for whose request can't be met by what is in the pool: other resources.
+
+    Or that some take holders again, or are something else, or its own end.
+    """
+    own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
+    *_, pool = _resources(keys, pool_type)
+    grants = _grants(keys, pool_type, is_paced)
+    return WatchTarget((own, pool, *grants), _shared(keys, pool_type, is_paced), revision)
 
 
 def _shared(keys: Keys, pool_type: str, is_paced: bool) -> tuple[Watched, ...]:

@@ -1,0 +1,67 @@
+"""Whether a pool in etcd could meet a request: as it arrives; and if not, why.
+
+Who waits already sees with what it reads anyway that its request can't be met. Only then it asks
+why, which takes a look at all that is in the pool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasectl.engines import refusals
+from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import count, read
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.shown import pool_types
+from leasectl.model import Request
+
+if TYPE_CHECKING:
+    from leasectl.engines.possible import Unmet
+
+
+def check_possible(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> None:
+    """Refuse what the pool of a request can't meet as it is.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        events: Whose bucket is read as well.
+        request: What is asked for.
+
+    Raises:
+        NotFound, InvalidRequest: It can't.
+    """
+    pool, resources, closed, named, now = gateway.read(
+        read(keys.pool(request.type)),
+        count(keys.resources(request.type)),
+        count(keys.all_closed(request.type)),
+        read(keys.resource(request.type, request.name or "")),
+        events.read_now(),
+    ).answers
+    events.note_now(now.first)
+    if pool.first is None or pool.first.value:
+        raise refusals.no_pool(request.type, pool_types(gateway, keys))
+    is_there = request.name is None or (named.first is not None and not closed.count)
+    if is_there and not request.where and request.count <= resources.count - closed.count:
+        return
+    unmet = why_unmet(gateway, keys, request)
+    if unmet is not None:
+        raise unmet.refusal()
+
+
+def why_unmet(gateway: Gateway, keys: Keys, request: Request) -> Unmet | None:
+    """Why the pool of a request can't meet it; None if it could.
+
+    Raises:
+        NotFound: There is no such pool.
+    """
+    from leasectl.engines.etcd.stock import parse_stock, stock_reads
+    from leasectl.engines.possible import unmet
+
+    pool, *found = gateway.read(
+        read(keys.pool(request.type)), *stock_reads(keys, request.type)
+    ).answers
+    if pool.first is None or pool.first.value:
+        raise refusals.no_pool(request.type, pool_types(gateway, keys))
+    return unmet(request, parse_stock(request.type, found).members.values())
