@@ -1,0 +1,271 @@
+"""What a reclaim does next: a pure function of what it wants, sees, remembers, and the time.
+
+A reclaim looks, does what this says, and looks again when this says or something has changed. What
+it remembers is only since when each lease is in excess, and which marks it counts as its own; it
+may forget that at any time, by being killed: then all delays begin anew, and what it finds marked
+it adopts. What it sees may be old: each thing that is done is guarded by the fence and by the very
+text that was noted (`leasectl.engines.notes`), so what has changed since is left as it is.
+
+A lease stays in excess for as long as somebody holds it who doesn't use it, as far as that can be
+seen; a use begins its time anew. So does each no: an answer `keep`, no answer for as long as is
+waited, and that somebody else has taken a mark off. What holders release by themselves that were
+asked counts as taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from leasectl.leases.marks import Mark
+from leasectl.reclaim.choice import in_order
+from leasectl.reclaim.held import Held, LeaseId
+from leasectl.reclaim.wanted import Wanted
+from leasectl.system.clock import earliest
+
+
+class Asked(NamedTuple):
+    """A mark that a reclaim counts as its own.
+
+    Args:
+        mark_id: Of the mark.
+        at: When it was put or found, on the elapsed clock.
+    """
+
+    mark_id: str
+    at: float
+
+
+class Memory(NamedTuple):
+    """What a reclaim remembers of the looks before.
+
+    Args:
+        began_at: When it began, on the elapsed clock, as all times here.
+        only: The leases that it is about; None for whichever are there when it looks.
+        since: Since when each that isn't marked is in excess.
+        asked: The marks that are its own.
+        back: Leases that it had asked for, or is about, and that have ended.
+    """
+
+    began_at: float
+    only: frozenset[LeaseId] | None = None
+    since: Mapping[LeaseId, float] = {}
+    asked: Mapping[LeaseId, Asked] = {}
+    back: frozenset[LeaseId] = frozenset()
+
+    def having_asked(self, marks: Mapping[LeaseId, Mark], now: float) -> Memory:
+        """The same, with marks that have been put."""
+        new = {lease: Asked(mark.id, now) for lease, mark in marks.items()}
+        return self._replace(asked={**self.asked, **new})
+
+
+class Step(NamedTuple):
+    """What a reclaim is to do now.
+
+    Args:
+        memory: What it remembers from now on.
+        free: Those that are ready.
+        take_off: Those whose mark is to go.
+        ask: Those that are to be marked.
+        missing: How many are still to come back, those that are freed now included.
+        look_at: When to look again, if nothing happens before; None for not at all.
+        is_over: There is nothing more to be had, or no more time, but for what is freed now.
+    """
+
+    memory: Memory
+    free: tuple[Held, ...]
+    take_off: tuple[Held, ...]
+    ask: tuple[Held, ...]
+    missing: int
+    look_at: float | None
+    is_over: bool
+
+
+def begin(wanted: Wanted, held: Iterable[Held], now: float) -> Memory:
+    """What a reclaim knows that has just begun, whatever another one knew before it."""
+    if wanted.follows or wanted.excess is not None:
+        return Memory(now)
+    return Memory(now, only=frozenset(each.id for each in held if _is_meant(wanted, each)))
+
+
+def next_step(wanted: Wanted, held: Sequence[Held], memory: Memory, now: float) -> Step:
+    """What is to be done, given what is seen.
+
+    Args:
+        wanted: What is to be taken back.
+        held: All leases of the pool.
+        memory: What the step before, or `begin`, has left, with what has been asked since.
+        now: On the elapsed clock.
+    """
+    return _Plan(wanted, held, memory, now).step()
+
+
+def last_step(held: Iterable[Held], memory: Memory) -> tuple[Held, ...]:
+    """Those whose mark is to go when nothing more is done, whatever has been answered."""
+    return tuple(each for each in held if _is_own(each, memory.asked))
+
+
+class _Plan:
+    """One step, as it is made up."""
+
+    def __init__(self, wanted: Wanted, held: Sequence[Held], memory: Memory, now: float) -> None:
+        self._wanted = wanted
+        self._held = held
+        self._before = memory
+        self._now = now
+        self._until = None if wanted.follows else memory.began_at + wanted.mark_seconds
+        self._meant = [each for each in held if self._is_meant(each)]
+        self._since: dict[LeaseId, float] = {}
+        self._asked: dict[LeaseId, Asked] = {}
+        self._back = memory.back
+        self._no: list[Held] = []
+
+    def step(self) -> Step:
+        self._remember()
+        missing = self._missing()
+        own = self._own(missing)
+        for each in own[missing:]:
+            self._leave_alone(each)
+        no, own = [*self._no, *own[missing:]], own[:missing]
+        ready = [each for each in own if _state_of(each) == "ready"]
+        room = 0 if self._is_late else missing - len(own)
+        ask = [each for each in self._unused() if self._ripe_at(each) <= self._now][:room]
+        return Step(
+            self._before._replace(since=self._since, asked=self._asked, back=self._back),
+            free=tuple(ready),
+            take_off=tuple(no),
+            ask=tuple(ask),
+            missing=missing,
+            look_at=self._look_at(own, room - len(ask)),
+            is_over=self._is_over(missing, len(own) - len(ready) + len(ask)),
+        )
+
+    @property
+    def _is_late(self) -> bool:
+        return self._until is not None and self._now >= self._until
+
+    def _is_meant(self, each: Held) -> bool:
+        only = self._before.only
+        return _is_meant(self._wanted, each) if only is None else each.id in only
+
+    def _remember(self) -> None:
+        """Say of each that is meant since when it is in excess, and whether its mark is ours."""
+        there = {each.id for each in self._held}
+        if self._wanted.excess is not None:
+            self._back |= self._before.asked.keys() - there
+        for each in self._meant:
+            asked, mark = self._before.asked.get(each.id), each.mark
+            if mark is None or (asked is not None and asked.mark_id != mark.id):
+                since = self._before.since.get(each.id, self._now)
+                self._since[each.id] = since if each.used_at is None else max(since, each.used_at)
+                if asked is not None:  # somebody else has taken it off
+                    self._leave_alone(each)
+            elif mark.state == "keep" or (asked is not None and self._is_unanswered(asked, mark)):
+                self._no.append(each)
+                self._leave_alone(each)
+            elif asked is not None:
+                self._asked[each.id] = asked
+
+    def _is_unanswered(self, asked: Asked, mark: Mark) -> bool:
+        if mark.state != "marked":
+            return False
+        return self._now >= asked.at + min(self._wanted.wait_seconds, mark.seconds)
+
+    def _leave_alone(self, each: Held) -> None:
+        """Begin the time of one anew that isn't to be had for now."""
+        self._asked.pop(each.id, None)
+        again_at = self._now + self._wanted.pause_seconds
+        self._since[each.id] = again_at - self._wanted.delay_seconds
+
+    def _missing(self) -> int:
+        """How many are to come back; if all have and it goes on, as many again, from now on."""
+        if self._wanted.excess is None:
+            return len(self._meant)
+        missing = max(0, self._wanted.excess - len(self._back))
+        if missing == 0 and self._wanted.follows:
+            self._back = frozenset()
+            self._since = {lease: max(at, self._now) for lease, at in self._since.items()}
+            return self._wanted.excess
+        return missing
+
+    def _own(self, missing: int) -> list[Held]:
+        """Those whose marks are ours, and if these are too few, of others; the ready ones first."""
+        own = [each for each in self._meant if each.id in self._asked]
+        others = [
+            each
+            for each in self._meant
+            if each.mark is not None and each not in self._no and each.id not in self._asked
+        ]
+        adopted = sorted(others, key=_by_answer)[: max(0, missing - len(own))]
+        for each in adopted:
+            mark = each.mark
+            assert mark is not None
+            self._asked[each.id] = Asked(mark.id, self._now)
+        return sorted([*own, *adopted], key=_by_answer)
+
+    def _unmarked(self) -> list[Held]:
+        return [each for each in self._meant if each.mark is None]
+
+    def _unused(self) -> list[Held]:
+        """Those that could be asked for, were it time, in the order in which they are."""
+        unused = [each for each in self._unmarked() if not self._is_in_use(each)]
+        return [each.lease for each in in_order(unused)]
+
+    def _is_in_use(self, each: Held) -> bool:
+        return each.used_at is not None and each.used_at >= self._now
+
+    def _ripe_at(self, each: Held) -> float:
+        """When one may be asked for, if nothing happens before."""
+        if self._is_in_use(each):
+            return self._now + self._wanted.pause_seconds
+        return self._since[each.id] + self._wanted.delay_seconds
+
+    def _next_ripe_at(self) -> float | None:
+        """When the next may be asked for; None if that can't be."""
+        wanted, now = self._wanted, self._now
+        at = [self._ripe_at(each) for each in self._unmarked()]
+        at = [each for each in at if each > now]
+        if self._before.only is None:  # there may be others by then
+            at.append(now + wanted.pause_seconds)
+        if wanted.longer_than_seconds is not None and self._before.only is None:
+            longer = [wanted.longer_than_seconds - each.held_seconds for each in self._held]
+            at += [now + each for each in longer if each > 0]
+        return min(at, default=None)
+
+    def _look_at(self, own: Iterable[Held], room: int) -> float | None:
+        waited = [
+            self._asked[each.id].at + min(self._wanted.wait_seconds, each.mark.seconds)
+            for each in own
+            if each.mark is not None and each.mark.state == "marked"
+        ]
+        ripe = self._next_ripe_at() if room > 0 or self._wanted.follows else None
+        return earliest(self._until, ripe, *waited)
+
+    def _is_over(self, missing: int, waiting: int) -> bool:
+        if self._until is None:
+            return False
+        if missing == 0 or self._is_late:
+            return True
+        ripe = self._next_ripe_at()
+        return not waiting and (ripe is None or ripe >= self._until)
+
+
+def _is_meant(wanted: Wanted, each: Held) -> bool:
+    if wanted.names is not None:
+        return each.name in wanted.names
+    if wanted.longer_than_seconds is not None:
+        return each.held_seconds > wanted.longer_than_seconds
+    return True
+
+
+def _is_own(each: Held, asked: Mapping[LeaseId, Asked]) -> bool:
+    own, mark = asked.get(each.id), each.mark
+    return own is not None and mark is not None and own.mark_id == mark.id
+
+
+def _state_of(each: Held) -> str:
+    return "" if each.mark is None else each.mark.state
+
+
+def _by_answer(each: Held) -> tuple[bool, int, str]:
+    return _state_of(each) != "ready", each.fence, each.name

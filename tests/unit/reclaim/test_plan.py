@@ -1,0 +1,384 @@
+"""What a reclaim does next, given what it wants, sees and remembers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from leasectl.leases.marks import Answered, encode_mark, new_mark, parse_mark
+from leasectl.reclaim.held import Held, LeaseId
+from leasectl.reclaim.plan import Asked, Memory, Step, begin, last_step, next_step
+from leasectl.reclaim.wanted import Wanted
+
+DELAY, WAIT = 180.0, 60.0
+EXCESS = Wanted(excess=2, delay_seconds=DELAY, wait_seconds=WAIT)
+NAMED = Wanted(names=frozenset({"a", "b"}), delay_seconds=DELAY, wait_seconds=WAIT)
+
+
+def lease(name: str, fence: int = 1, group: str = "h", *, used_at: float | None = None) -> Held:
+    return Held(name, fence, group, used_at=used_at)
+
+
+def noted(each: Held, answer: Answered | None = None) -> Held:
+    mark = each.mark or new_mark("an operator", seconds=DELAY + WAIT, now=0.0)
+    return each._replace(note=encode_mark(mark if answer is None else mark.answered(answer)))
+
+
+class Looks:
+    """A reclaim that looks again and again; marks are put as it wants, by the test."""
+
+    def __init__(self, wanted: Wanted, held: Sequence[Held]) -> None:
+        self.wanted = wanted
+        self.memory = begin(wanted, held, 0.0)
+
+    def look(self, held: Sequence[Held], now: float) -> Step:
+        step = next_step(self.wanted, held, self.memory, now)
+        self.memory = step.memory
+        return step
+
+    def put(self, *marked: Held, now: float) -> None:
+        marks = {each.id: each.mark for each in marked}
+        self.memory = self.memory.having_asked({k: m for k, m in marks.items() if m}, now)
+
+
+def names(leases: Sequence[Held]) -> str:
+    return "".join(each.name for each in leases)
+
+
+class TestDelay:
+    def test_what_is_in_excess_is_asked_for_after_the_delay_and_no_sooner(self) -> None:
+        held = [lease("a"), lease("b", 2)]
+        looks = Looks(NAMED, held)
+        step = looks.look(held, 0.0)
+        assert (step.ask, step.look_at, step.is_over) == ((), DELAY, False)
+        assert names(looks.look(held, DELAY - 0.1).ask) == ""
+        assert names(looks.look(held, DELAY).ask) == "ab"
+
+    def test_a_use_in_between_begins_it_anew(self) -> None:
+        held = [lease("a"), lease("b", 2)]
+        looks = Looks(NAMED, held)
+        looks.look(held, 0.0)
+        step = looks.look([lease("a", used_at=100.0), held[1]], DELAY)
+        assert names(step.ask) == "b"
+        looks.put(noted(held[1]), now=DELAY)
+        assert looks.look([lease("a", used_at=100.0), noted(held[1])], DELAY).look_at == 240.0
+
+    def test_what_is_in_use_is_not_asked_for_without_any_delay_either(self) -> None:
+        wanted = NAMED._replace(delay_seconds=0.0)
+        held = [lease("a", used_at=5.0), lease("b", 2)]
+        looks = Looks(wanted, held)
+        step = looks.look(held, 5.0)
+        assert names(step.ask) == "b"
+        assert not step.is_over
+
+    def test_it_begins_anew_with_another_lease_of_the_same_resource(self) -> None:
+        looks = Looks(EXCESS, [])
+        looks.look([lease("a")], 0.0)
+        assert looks.look([lease("a", 9)], DELAY).ask == ()
+
+    def test_it_begins_anew_after_a_restart(self) -> None:
+        held = [lease("a"), lease("b", 2)]
+        Looks(EXCESS, held).look(held, 0.0)
+        again = Memory(100.0)
+        step = next_step(EXCESS, held, again, 100.0)
+        assert (step.ask, step.look_at) == ((), 100.0 + DELAY)
+
+    def test_held_for_longer_counts_from_when_it_is_so(self) -> None:
+        wanted = Wanted(
+            longer_than_seconds=3600.0, delay_seconds=DELAY, wait_seconds=WAIT, follows=True
+        )
+        looks = Looks(wanted, [])
+        step = looks.look([lease("a")._replace(held_seconds=3590.0)], 0.0)
+        assert step.look_at == 10.0
+        longer = [lease("a")._replace(held_seconds=3700.0)]
+        assert looks.look(longer, 110.0).look_at == 110.0 + DELAY
+        assert names(looks.look(longer, 110.0 + DELAY).ask) == "a"
+
+
+class TestChoice:
+    def test_the_holder_with_most_unused_names_comes_first(self) -> None:
+        held = [
+            lease("a", 1, "one"),
+            lease("b", 2, "one", used_at=DELAY),
+            lease("c", 3, "one", used_at=DELAY),
+            lease("d", 4, "two"),
+            lease("e", 5, "two"),
+        ]
+        looks = Looks(EXCESS, held)
+        looks.look([each._replace(used_at=None) for each in held], 0.0)
+        assert names(looks.look(held, DELAY).ask) == "de"
+
+    def test_no_more_are_asked_for_than_are_missing(self) -> None:
+        held = [lease(name, at) for at, name in enumerate("abcde")]
+        looks = Looks(EXCESS, held)
+        looks.look(held, 0.0)
+        assert names(looks.look(held, DELAY).ask) == "ab"
+
+    def test_another_is_asked_instead_of_one_that_says_no(self) -> None:
+        held = [lease(name, at) for at, name in enumerate("abc")]
+        looks = Looks(EXCESS, held)
+        looks.look(held, 0.0)
+        asked = [noted(each) for each in looks.look(held, DELAY).ask]
+        looks.put(*asked, now=DELAY)
+        step = looks.look([noted(asked[0], "keep"), asked[1], held[2]], DELAY + 1)
+        assert (names(step.take_off), names(step.ask)) == ("a", "c")
+
+
+class TestAnswers:
+    def asked(self, wanted: Wanted = NAMED) -> tuple[Looks, list[Held]]:
+        held = [lease("a"), lease("b", 2)]
+        looks = Looks(wanted, held)
+        looks.look(held, 0.0)
+        marked = [noted(each) for each in looks.look(held, DELAY).ask]
+        looks.put(*marked, now=DELAY)
+        return looks, marked
+
+    def test_who_is_ready_is_freed_and_nobody_else(self) -> None:
+        looks, (a, b) = self.asked()
+        step = looks.look([noted(a, "ready"), b], DELAY + 1)
+        assert (names(step.free), names(step.take_off), step.missing) == ("a", "", 2)
+
+    def test_it_is_over_when_all_are_back(self) -> None:
+        looks, (a, _) = self.asked()
+        assert not looks.look([a], DELAY + 1).is_over
+        step = looks.look([], DELAY + 2)
+        assert (step.missing, step.is_over) == (0, True)
+
+    def test_what_its_holder_releases_counts_as_well(self) -> None:
+        looks, marked = self.asked(EXCESS)
+        step = looks.look([lease("x", 7), marked[1]], DELAY + 1)
+        assert (step.missing, step.ask) == (1, ())
+
+    def test_silence_is_no_consent(self) -> None:
+        looks, marked = self.asked()
+        step = looks.look(marked, DELAY + WAIT)
+        assert (names(step.take_off), step.free, step.missing) == ("ab", (), 2)
+        assert step.is_over
+
+    def test_who_keeps_is_not_asked_again_within_a_delay(self) -> None:
+        looks, (a, b) = self.asked(NAMED._replace(follows=True))
+        said_at = DELAY + 1
+        assert names(looks.look([noted(a, "keep"), b], said_at).take_off) == "a"
+        held = [lease("a"), b]
+        assert looks.look(held, said_at + DELAY - 0.1).ask == ()
+        assert names(looks.look(held, said_at + DELAY).ask) == "a"
+
+    def test_one_that_all_keep_gives_up_when_nobody_could_be_asked_again_in_time(self) -> None:
+        looks, marked = self.asked()
+        step = looks.look([noted(each, "keep") for each in marked], DELAY + 1)
+        assert (names(step.take_off), step.is_over) == ("ab", True)
+
+    def test_a_mark_that_somebody_took_off_is_not_put_again_within_a_delay(self) -> None:
+        looks, _ = self.asked(NAMED._replace(follows=True))
+        held = [lease("a"), lease("b", 2)]
+        assert looks.look(held, DELAY + 1).ask == ()
+        assert looks.look(held, 2 * DELAY).ask == ()
+        assert names(looks.look(held, 2 * DELAY + 1).ask) == "ab"
+
+    def test_the_marks_of_what_is_no_longer_in_excess_are_taken_off(self) -> None:
+        held = [lease(name, at) for at, name in enumerate("abc")]
+        looks = Looks(EXCESS, held)
+        looks.look(held, 0.0)
+        a, b = (noted(each) for each in looks.look(held, DELAY).ask)
+        looks.put(a, b, now=DELAY)
+        looks.put(noted(held[2]), now=DELAY)  # as one that asks for more than it wants
+        step = looks.look([a, noted(b, "ready")], DELAY + 1)
+        assert (names(step.free), names(step.take_off)) == ("b", "a")
+
+    def test_at_the_end_all_its_marks_go_whatever_was_answered_and_no_others(self) -> None:
+        looks, (a, b) = self.asked()
+        other = noted(lease("c", 3))
+        assert names(last_step([noted(a, "ready"), noted(b, "keep"), other], looks.memory)) == "ab"
+        replaced = noted(lease("a"))
+        assert last_step([replaced], looks.memory) == ()
+
+
+class TestAdoption:
+    def test_a_mark_that_is_there_is_adopted_with_its_answer(self) -> None:
+        a, b = noted(lease("a"), "ready"), noted(lease("b", 2))
+        step = next_step(EXCESS, [a, b, lease("c", 3)], Memory(50.0), 50.0)
+        assert (names(step.free), step.ask, step.take_off) == ("a", (), ())
+        assert step.memory.asked[b.id] == Asked(b.mark.id if b.mark else "", 50.0)
+        assert step.look_at == 50.0 + WAIT
+
+    def test_no_more_are_adopted_than_are_missing_and_the_others_stay(self) -> None:
+        marked = [noted(lease(name, at)) for at, name in enumerate("abc")]
+        ready = noted(lease("d", 9), "ready")
+        step = next_step(EXCESS, [*marked, ready], Memory(0.0), 0.0)
+        assert (names(step.free), step.take_off) == ("d", ())
+        assert step.memory.asked.keys() == {ready.id, marked[0].id}
+
+    def test_marks_at_others_than_are_meant_are_left_alone(self) -> None:
+        held = [lease("a"), noted(lease("x", 3), "ready")]
+        step = next_step(NAMED, held, begin(NAMED, held, 0.0), 0.0)
+        assert (step.free, step.take_off) == ((), ())
+
+    def test_what_is_noted_and_is_no_mark_gives_way_to_one(self) -> None:
+        held = [lease("a")._replace(note="something else")]
+        looks = Looks(NAMED, held)
+        looks.look(held, 0.0)
+        assert names(looks.look(held, DELAY).ask) == "a"
+
+
+class TestRounds:
+    def test_as_many_again_are_asked_for_when_it_goes_on_and_after_another_delay(self) -> None:
+        held = [lease(name, at) for at, name in enumerate("abcd")]
+        looks = Looks(EXCESS._replace(follows=True), held)
+        looks.look(held, 0.0)
+        asked = looks.look(held, DELAY).ask
+        looks.put(*map(noted, asked), now=DELAY)
+        step = looks.look(held[2:], DELAY + 5)
+        assert (step.missing, step.ask, step.is_over) == (2, (), False)
+        assert step.look_at == 2 * DELAY + 5
+        assert names(looks.look(held[2:], 2 * DELAY + 5).ask) == "cd"
+
+    def test_one_that_goes_on_looks_again_also_where_nothing_is_held(self) -> None:
+        for wanted in (EXCESS, NAMED, Wanted(longer_than_seconds=60.0)):
+            step = Looks(wanted._replace(follows=True), []).look([], 0.0)
+            assert (step.look_at, step.is_over) == (wanted.delay_seconds, False)
+
+    def test_one_about_what_nobody_holds_is_over_at_once(self) -> None:
+        assert Looks(NAMED, []).look([], 0.0).is_over
+
+    def test_one_that_waits_for_too_few_ends_in_time(self) -> None:
+        looks = Looks(EXCESS, [])
+        assert looks.look([], 0.0).look_at == DELAY
+        assert looks.look([], WAIT).is_over  # who comes now can't be asked in time
+
+
+class Pool:
+    """Leases, holders that use, answer, give back and come, and operators that see it late."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.fences = 0
+        self.leases: dict[str, Held] = {}
+        self.in_use: set[LeaseId] = set()
+        self.marked_at: dict[str, float] = {}
+        for name in "abcdefgh":
+            self.acquire(name)
+
+    def acquire(self, name: str) -> None:
+        self.fences += 1
+        group = self.random.choice(["one", "two", "three"])
+        self.leases[name] = Held(name, self.fences, group)
+
+    def seen(self) -> list[Held]:
+        now = self.now
+        return [
+            each._replace(used_at=now if each.id in self.in_use else None)
+            for each in self.leases.values()
+        ]
+
+    def happen(self) -> None:
+        name = self.random.choice("abcdefgh")
+        each = self.leases.get(name)
+        if each is None:
+            self.acquire(name)
+            return
+        mark, chance = each.mark, self.random.random()
+        if chance < 0.1:
+            del self.leases[name]
+        elif chance < 0.5 and (mark is None or mark.state != "ready"):
+            (self.in_use.discard if each.id in self.in_use else self.in_use.add)(each.id)
+        elif mark is not None and chance < 0.9:
+            ready = each.id not in self.in_use and self.random.random() < 0.7
+            self.leases[name] = noted(each, "ready" if ready else "keep")
+
+    def change(self, before: Held, note: str | None) -> bool:
+        each = self.leases.get(before.name)
+        if each is None or (each.id, each.note) != (before.id, before.note):
+            return False
+        self.leases[before.name] = each._replace(note=note)
+        return True
+
+
+class Operator:
+    """A reclaim over such a pool, that may be killed; what it does is judged on the way."""
+
+    def __init__(self, pool: Pool, wanted: Wanted) -> None:
+        self.pool = pool
+        self.wanted = wanted
+        self.began_at = pool.now
+        self.memory = begin(wanted, pool.seen(), pool.now)
+        self.refused: dict[LeaseId, float] = {}  # when each was last known not to be had
+        self.freed: list[LeaseId] = []
+        self.is_over = False
+
+    def look(self, held: Sequence[Held]) -> None:
+        now = self.pool.now
+        step = next_step(self.wanted, held, self.memory, now)
+        for each in held:
+            if each.used_at is not None:
+                self.refused[each.id] = max(each.used_at, self.refused.get(each.id, 0.0))
+        self.memory = step.memory
+        for each in step.free:
+            assert each.mark is not None
+            assert each.mark.state == "ready"
+            if self.pool.change(each, None):
+                assert each.id not in self.pool.in_use
+                del self.pool.leases[each.name]
+                self.freed.append(each.id)
+        for each in step.take_off:
+            assert each.mark is not None
+            self.pool.change(each, None)
+            self.refused[each.id] = now
+        marks = {}
+        for each in step.ask:
+            assert each.mark is None
+            assert each.used_at is None
+            since = max(self.began_at, self.refused.get(each.id, 0.0))
+            assert now - since >= self.wanted.delay_seconds
+            mark = new_mark("x", seconds=self.wanted.mark_seconds, now=now)
+            if self.pool.change(each, encode_mark(mark)):
+                marks[each.id] = mark
+        self.memory = self.memory.having_asked(marks, now)
+        if self.wanted.excess is not None:
+            assert len(self.memory.asked) <= step.missing <= self.wanted.excess
+            assert self.wanted.follows or len(self.freed) <= self.wanted.excess
+        is_busy = step.free or step.take_off or step.ask
+        assert step.is_over or is_busy or (step.look_at or 0.0) > now
+        self.is_over = step.is_over
+
+    def end(self) -> None:
+        for each in last_step(self.pool.seen(), self.memory):
+            assert self.pool.change(each, None)
+
+
+WANTED = [
+    Wanted(excess=3, delay_seconds=8.0, wait_seconds=5.0),
+    Wanted(excess=2, delay_seconds=8.0, wait_seconds=20.0, follows=True),
+    Wanted(names=frozenset("abc"), delay_seconds=8.0, wait_seconds=10.0),
+    Wanted(names=frozenset("abc"), delay_seconds=0.0, wait_seconds=10.0, follows=True),
+    Wanted(excess=5, delay_seconds=0.0, wait_seconds=30.0),
+]
+
+
+@pytest.mark.parametrize("wanted", WANTED)
+def test_whatever_happens_and_however_late_it_is_seen_the_rules_are_kept(wanted: Wanted) -> None:
+    taken = 0
+    for seed in range(30):
+        pool = Pool(seed)
+        operators = [Operator(pool, wanted) for _ in range(2)]
+        views = [pool.seen()]
+        for _ in range(150):
+            pool.now += pool.random.random()
+            pool.happen()
+            views = [*views[-2:], pool.seen()]
+            for at, operator in enumerate(operators):
+                chance = pool.random.random()
+                if chance < 0.02 or operator.is_over:  # killed, or it ends
+                    if operator.is_over:
+                        operator.end()
+                    taken += len(operator.freed)
+                    operators[at] = Operator(pool, wanted)
+                elif chance < 0.5:
+                    operator.look(views[-1] if chance < 0.3 else pool.random.choice(views))
+    assert taken > 25
+
+
+def test_a_mark_that_cannot_be_read_is_none() -> None:
+    assert parse_mark("something else") is None
