@@ -329,7 +329,7 @@ class Operator:
         marks = {}
         for each in step.ask:
             assert each.mark is None
-            assert each.used_at is None
+            assert each.used_at is None or each.used_at < now
             since = max(self.began_at, self.refused.get(each.id, 0.0))
             assert now - since >= self.wanted.delay_seconds
             mark = new_mark("x", seconds=self.wanted.mark_seconds, now=now)
