@@ -1,0 +1,304 @@
+"""A whole reclaim on pools in memory, with holders that answer, in a time that moves by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Callable
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.sides import MemorySides
+from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.notes import Note, NoteChange
+from leasectl.errors import BackendUnreachable, Interrupted, NotFound
+from leasectl.leases.marks import Answered, encode_mark, new_mark, parse_mark
+from leasectl.model import Claimant, Request
+from leasectl.reclaim.look import Ground, Use
+from leasectl.reclaim.taking_back import Listener, Outcome, take_back
+from leasectl.reclaim.wanted import Wanted
+from leasectl.system.poll import is_readable
+from tests.kit.journal import NoJournal
+from tests.kit.support import ManualClock
+
+DELAY, WAIT = 180.0, 60.0
+ALL = Wanted(names=frozenset({"T--0", "T--1"}), delay_seconds=DELAY, wait_seconds=WAIT)
+
+
+class World:
+    """A pool in memory, whose holders do at each of an operator's sleeps what a test says."""
+
+    def __init__(self) -> None:
+        self.time = ManualClock()
+        store = MemoryStore(clock=self.time.clock, lost=lambda *_: None)
+        self.engine, self.sides = MemoryEngine(store), MemorySides(store)
+        self.backend = PoolBackend("memory:", self.engine, self.sides, clock=self.time.clock)
+        self.sides.pools.create_pool("T", [f"T--{number}" for number in range(4)])
+        self.uses: dict[tuple[str, str], Use] = {}
+        self.freed: list[str] = []
+        self.warnings: list[str] = []
+        self.changes = 0
+        self.began_at = self.time.clock.elapsed()
+
+    @property
+    def passed(self) -> float:
+        return self.time.clock.elapsed() - self.began_at
+
+    def acquire(self, holder: str, *names: str) -> None:
+        for name in names:
+            claimant = Claimant(holder, f"job/1/host/{holder}", Request("T", name=name))
+            self.backend.acquire(claimant, NoJournal(), Patience(wait_seconds=0))
+
+    def ground(self) -> Ground:
+        world, notes = self, self.sides.notes
+
+        class Counting:
+            """The notes, with a count of the requests that change them."""
+
+            of_pool, of_claims, free, watch = (
+                notes.of_pool,
+                notes.of_claims,
+                notes.free,
+                notes.watch,
+            )
+
+            def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
+                world.changes += 1
+                return notes.change(changes)
+
+        def atomic() -> AbstractContextManager[object]:
+            return self.engine.atomic()
+
+        return Ground(
+            "T", self.sides.pools, Counting(), atomic, lambda: self.uses, self.time.clock, "me"
+        )
+
+    def marks(self) -> dict[str, Note]:
+        return {note.name: note for note in self.sides.notes.of_pool("T")}
+
+    def answer(self, name: str, state: Answered) -> None:
+        note = self.marks()[name]
+        mark = parse_mark(note.text)
+        assert mark is not None
+        after = encode_mark(mark.answered(state))
+        assert self.sides.notes.change([NoteChange(*note[:3], note.text, after)]) == (True,)
+
+    def run(
+        self, wanted: Wanted, *, then: Callable[[], object] = lambda: None, sleeps: int = 100
+    ) -> Outcome:
+        """Have an operator run to its end; `then` happens at the begin of each of its sleeps."""
+        listener = Listener(self.freed.extend, warn=self.warnings.append)
+        steps = take_back(self.ground(), wanted, listener)
+        try:
+            asked = next(steps)
+            for _ in range(sleeps):
+                then()
+                woken = {fd for fd in asked.fds if is_readable(fd, 0)}
+                if not woken:
+                    assert asked.until is not None, "nobody would ever wake it"
+                    self.time.advance(max(0.0, asked.until - self.time.clock.elapsed()))
+                asked = steps.send(woken)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+        finally:
+            steps.close()
+        raise AssertionError("it goes on and on")
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.acquire("one", "T--0", "T--1")
+    world.acquire("two", "T--2")
+    return world
+
+
+def test_what_holders_are_ready_to_give_back_is_freed_after_the_delay(world: World) -> None:
+    def answer() -> None:
+        if world.passed >= DELAY and world.marks():
+            for name in ("T--0", "T--1"):
+                world.answer(name, "ready")
+
+    assert world.run(ALL, then=answer) == Outcome(("T--0", "T--1"), 0)
+    assert DELAY <= world.passed < DELAY + 1
+    assert world.freed == ["T--0", "T--1"]
+    assert [each.by for each in world.sides.events.read() if each.kind == "released"] == [
+        "reclaim"
+    ] * 2
+    assert world.changes == 1
+    assert world.marks() == {}
+
+
+def test_nobody_is_asked_before_the_delay_is_over(world: World) -> None:
+    seen: list[float] = []
+
+    def note_marks() -> None:
+        if world.marks():
+            seen.append(world.passed)
+
+    world.run(ALL, then=note_marks)
+    assert seen[0] >= DELAY
+
+
+def test_those_that_do_not_answer_keep_what_they_have_and_their_marks_go(world: World) -> None:
+    assert world.run(ALL) == Outcome((), 2)
+    assert world.passed == DELAY + WAIT
+    assert world.marks() == {}
+    assert world.engine.renew("one") == ("T--0", "T--1")
+
+
+def test_what_is_in_use_is_not_asked_for(world: World) -> None:
+    world.uses["one", "T--0"] = Use(0, None)
+    asked: set[str] = set()
+    world.run(ALL, then=lambda: asked.update(world.marks()))
+    assert asked == {"T--1"}
+
+
+def test_a_use_that_has_ended_begins_the_delay_anew(world: World) -> None:
+    world.uses["one", "T--0"] = Use(0, world.began_at + 50)
+    asked: dict[str, float] = {}
+
+    def note_marks() -> None:
+        for name in world.marks():
+            asked.setdefault(name, world.passed)
+
+    world.run(ALL, then=note_marks)
+    assert asked["T--1"] < DELAY + 1
+    assert DELAY + 50 <= asked["T--0"] < DELAY + 51
+
+
+def test_one_that_keeps_is_left_alone_and_its_mark_goes_at_once(world: World) -> None:
+    def keep() -> None:
+        for name in world.marks():
+            world.answer(name, "keep")
+
+    assert world.run(ALL, then=keep) == Outcome((), 2)
+    assert world.passed < DELAY + 1  # nobody else could be asked in time
+    assert world.marks() == {}
+
+
+def test_one_that_was_interrupted_takes_its_marks_off(world: World) -> None:
+    steps = take_back(world.ground(), ALL, Listener(world.freed.extend))
+    next(steps)
+    world.time.advance(DELAY)
+    steps.send(set())
+    assert len(world.marks()) == 2
+    with pytest.raises(Interrupted):
+        steps.throw(Interrupted(15))
+    assert world.marks() == {}
+
+
+def test_one_that_was_killed_is_resumed_with_the_answers_that_its_marks_have_had(
+    world: World,
+) -> None:
+    steps = take_back(world.ground(), ALL, Listener(world.freed.extend))
+    next(steps)
+    world.time.advance(DELAY)
+    steps.send(set())
+    world.answer("T--0", "ready")
+    left = world.marks()
+    killed_at = world.passed
+    outcome = world.run(ALL._replace(wait_seconds=10.0))
+    assert left["T--1"].text not in [each.text for each in world.marks().values()]
+    assert outcome == Outcome(("T--0",), 1)
+    assert world.passed < killed_at + 11 + DELAY
+    steps.close()
+
+
+def test_two_at_once_free_each_lease_once_and_both_are_content(world: World) -> None:
+    both = Listener(world.freed.extend)
+    first, second = (take_back(world.ground(), ALL, both) for _ in range(2))
+    next(first), next(second)
+    world.time.advance(DELAY)
+    first.send(set()), second.send(set())
+    for name in ("T--0", "T--1"):
+        world.answer(name, "ready")
+    outcomes: list[Outcome] = []
+    for each in (first, second):
+        try:
+            for _ in range(10):
+                world.time.advance(0.2)
+                each.send({0})
+        except StopIteration as end:
+            outcomes.append(end.value)
+    assert sorted(world.freed) == ["T--0", "T--1"]
+    assert [each.missing for each in outcomes] == [0, 0]
+
+
+def test_excess_takes_as_many_as_it_says_from_the_holder_with_the_most(world: World) -> None:
+    wanted = Wanted(excess=2, delay_seconds=DELAY, wait_seconds=WAIT)
+
+    def answer() -> None:
+        for name, note in world.marks().items():
+            if '"marked"' in note.text:
+                world.answer(name, "ready")
+
+    assert world.run(wanted, then=answer) == Outcome(("T--0", "T--1"), 0)
+
+
+def test_too_few_are_said_to_be_missing(world: World) -> None:
+    wanted = Wanted(excess=5, delay_seconds=DELAY, wait_seconds=WAIT)
+
+    def answer() -> None:
+        for name, note in world.marks().items():
+            if '"marked"' in note.text and name != "T--2":
+                world.answer(name, "ready")
+
+    assert world.run(wanted, then=answer) == Outcome(("T--0", "T--1"), 3)
+
+
+def test_what_is_released_meanwhile_ends_it_soon(world: World) -> None:
+    assert world.run(ALL, then=lambda: world.engine.free("one")) == Outcome((), 0)
+    assert world.passed < 1
+
+
+def test_of_no_pool_is_an_error(world: World) -> None:
+    world.sides.pools.delete_pool("T", force=True)
+    with pytest.raises(NotFound, match='"T"'):
+        world.run(ALL)
+
+
+def test_one_that_goes_on_waits_for_its_store(world: World) -> None:
+    ground = world.ground()
+    is_away = True
+
+    class Away:
+        def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> object:
+            if is_away:
+                raise BackendUnreachable("etcd doesn't answer")
+            return world.sides.pools.pools(pool_type)
+
+    listener = Listener(world.freed.extend, warn=world.warnings.append)
+    ground = ground._replace(pools=Away())  # type: ignore[arg-type]
+    steps = take_back(ground, ALL._replace(follows=True), listener)
+    for _ in range(3):
+        asked = next(steps)
+        assert asked.until is not None
+        assert asked.until > world.time.clock.elapsed()
+    assert world.warnings == ["etcd doesn't answer; waiting for it"]
+    is_away = False
+    world.time.advance(DELAY)
+    next(steps)
+    world.time.advance(DELAY)
+    next(steps)
+    assert len(world.marks()) == 2
+    steps.close()
+
+
+def test_what_somebody_else_has_noted_and_is_no_mark_is_replaced(world: World) -> None:
+    (lease,) = world.sides.pools.pools("T")[0].resources[0:1]
+    assert lease.lease is not None
+    change = NoteChange("T", lease.name, lease.lease.fence, None, "no mark")
+    assert world.sides.notes.change([change]) == (True,)
+    asked: set[str] = set()
+    world.run(ALL, then=lambda: asked.update(world.marks()))
+    assert asked == {"T--0", "T--1"}
+
+
+def test_a_mark_lives_as_long_as_the_delay_and_the_wait_together() -> None:
+    assert ALL.mark_seconds == DELAY + WAIT
+    assert new_mark("me", seconds=ALL.mark_seconds, now=0.0).seconds == 240.0
