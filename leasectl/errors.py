@@ -16,6 +16,7 @@
     ├── NoLease                 75   no lease before the deadline
     │   ├── Cancelled                released, or its guard ended, while waiting
     │   └── LockHeld                 or another process held the state directory's lock all the time
+    ├── TooFewFreed             75   fewer leases could be taken back than were to be
     ├── NotAllowed              77   not the holder, or not allowed
     └── LeaseLost               79   the lease was lost while in use
 
@@ -120,6 +121,12 @@ class Cancelled(NoLease):
     """The request was given up from outside: its handle was released or its guard ended."""
 
 
+class TooFewFreed(LeaseError):
+    """Fewer leases could be taken back than were to be; the others are their holders' still."""
+
+    exit_code = 75
+
+
 class NotAllowed(LeaseError):
     """Somebody else holds it, or it needs ``--force``."""
 
@@ -187,7 +194,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("66", "no such type, resource, handle or file"),
     ("69", "backend unreachable"),
     ("73", "state directory or handle can't be written"),
-    ("75", "no lease in time, or released while waiting (-E changes it)"),
+    ("75", "no lease in time, released while waiting (-E changes it), or too few taken back"),
     ("77", "not the holder, or not allowed"),
     ("79", "the lease was lost while in use"),
     ("126, 127", "run: the command can't be executed; isn't found"),

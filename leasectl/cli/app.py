@@ -49,6 +49,7 @@ COMMANDS = (
     "stats",
     "simulate",
     "pool",
+    "reclaim",
     "serve",
     "init",
     "doctor",

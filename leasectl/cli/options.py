@@ -84,13 +84,6 @@ _handle_word = word(
     metavar="H",
     shell_complete=complete_handles,
 )
-_one_type_word = word(
-    "type_word",
-    stands_for="pool_type",
-    type=check_type,
-    metavar="TYPE",
-    shell_complete=complete_types,
-)
 json_output = option(
     "--json", "as_json", is_flag=True, group=OUTPUT, help="Print JSON, for programs."
 )
@@ -269,8 +262,10 @@ def handle(function: Function) -> Function:
     return _with((_handle_option, _handle_word), function)
 
 
-def one_type(help: str, *, group: str | None = None) -> Callable[[Function], Function]:
-    """Add ``-t`` where it only says what is looked at, and the word that may stand for it."""
+def one_type(
+    help: str, *, group: str | None = None, needed: bool = False
+) -> Callable[[Function], Function]:
+    """Add ``-t`` where it says which one pool it is about, and the word that may stand for it."""
     described = option(
         "-t",
         "--type",
@@ -281,7 +276,15 @@ def one_type(help: str, *, group: str | None = None) -> Callable[[Function], Fun
         shell_complete=complete_types,
         help=help,
     )
-    return lambda function: _with((described, _one_type_word), function)
+    one_type_word = word(
+        "type_word",
+        stands_for="pool_type",
+        needed=needed,
+        type=check_type,
+        metavar="TYPE",
+        shell_complete=complete_types,
+    )
+    return lambda function: _with((described, one_type_word), function)
 
 
 def request_options(function: Function) -> Function:

@@ -103,7 +103,7 @@ class _Reporter:
     def clear(self) -> None:
         """Take the live line away."""
         if self._shown:
-            _draw("")
+            draw("")
             self._shown = False
 
     def got(self, handle: Handle, start_delay_seconds: float) -> None:
@@ -149,7 +149,7 @@ class _Reporter:
             columns = os.get_terminal_size(2).columns or 80
             width, turn = max(20, columns - 1), int(progress.waited_seconds / _TURN_SECONDS)
             line = fit_line(parts, either(self._request.types), width, turn=turn)
-            self._shown = _draw(line)
+            self._shown = draw(line)
 
 
 def _obeys_escapes() -> bool:
@@ -175,7 +175,7 @@ def warn_of_endless_wait(wait_seconds: float | None, *, quiet: bool) -> None:
         )
 
 
-def _draw(line: str) -> bool:
+def draw(line: str) -> bool:
     """Draw the terminal's last line anew, if that is ours; return whether it was.
 
     In the background it is the prompt's, or another command's. A terminal that we aren't controlled

@@ -17,6 +17,7 @@ from leasectl.system.clock import Clock
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
     from leasectl.engines.members import Members
+    from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import PoolAdmin
 
 
@@ -77,6 +78,11 @@ class Service:
     def members(self) -> Members:
         """In which pool each name is, and may be; NotSupported where it has no pools."""
         return self.backend_at(self.backend_url, self.settings).members
+
+    @property
+    def notes(self) -> Notes:
+        """What is noted at the claims in its pools; NotSupported likewise."""
+        return self.backend_at(self.backend_url, self.settings).notes
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, as far as the chosen backend can do that."""

@@ -58,7 +58,7 @@ class Listener(NamedTuple):
 
     Args:
         freed: Called with the names that were freed, each once.
-        progress: Called after each look.
+        progress: Called after each look that isn't the last.
         warn: Called with a line for people.
     """
 
@@ -142,7 +142,8 @@ class _TakingBack:
             self._freed += freed
             self._listener.freed(freed)
         step = step._replace(missing=step.missing - len(freed))
-        self._listener.progress(_progress(step, self._memory, now()))
+        if not step.is_over:
+            self._listener.progress(_progress(step, self._memory, now()))
         return step
 
     def _sleep(self, fd: int, step: Step | None) -> Generator[Sleep, set[int], None]:

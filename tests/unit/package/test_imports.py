@@ -48,12 +48,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pools.simulation": (*SERVICES, "pools", "engines.memory"),
     "run": SERVICES,
     "once": (*SERVICES, "run"),
+    "reclaim": SERVICES,
     "server": (*SERVICES, "pools", "run"),
     # It is the embedded pools' witness.
     "keeper": (*SERVICES, "pools", "run", "engines.local"),
     # It looks at what the engines keep, not only at what they say.
     "doctor": (*SERVICES, "pools", "run", "engines.local", "engines.etcd"),
-    "cli": (*SERVICES, "pools", "pools.simulation", "run", "once", "server", "keeper", "doctor"),
+    "cli": (
+        *SERVICES,
+        "pools",
+        "pools.simulation",
+        "run",
+        "once",
+        "reclaim",
+        "server",
+        "keeper",
+        "doctor",
+    ),
     "__main__": ("cli",),
     # What starts the archive, before there is a package to import from.
     "pyz": ("errors", "__main__"),

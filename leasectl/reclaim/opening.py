@@ -1,0 +1,27 @@
+"""From a service to the ground that a reclaim works on."""
+
+from __future__ import annotations
+
+from leasectl.leases.service import Service
+from leasectl.reclaim.look import Ground, Uses
+
+
+def open_ground(service: Service, pool_type: str) -> Ground:
+    """What a reclaim works on, of a service's chosen backend.
+
+    Raises:
+        NotSupported: It has no pools of its own.
+    """
+
+    def uses() -> Uses:
+        return {}
+
+    return Ground(
+        pool_type,
+        service.pools,
+        service.notes,
+        service.atomic,
+        uses,
+        service.clock,
+        service.caller.identity,
+    )
