@@ -8,8 +8,8 @@ machine by `system`; `text` has the words. What fails is one of `errors`, what i
 fact of `model`.
 
 More use the verbs: the `keeper`, the one background process of a state directory; the `server`,
-which speaks the lease proxy's protocol; `once`, where one does what the others use; and `doctor`,
-who looks whether all is well.
+which speaks the lease proxy's protocol; `once`, where one does what the others use; `reclaim`,
+which takes back what holders don't use; and `doctor`, who looks whether all is well.
 `shell` is what Bash scripts source, `pyz` all of it in one file. Each folder tells its own story in
 its ``__init__.py``.
 """

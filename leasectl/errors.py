@@ -194,7 +194,7 @@ EXIT_CODES: tuple[tuple[str, str], ...] = (
     ("66", "no such type, resource, handle or file"),
     ("69", "backend unreachable"),
     ("73", "state directory or handle can't be written"),
-    ("75", "no lease in time, released while waiting (-E changes it), or too few taken back"),
+    ("75", "no lease in time, or released while waiting (-E changes it)"),
     ("77", "not the holder, or not allowed"),
     ("79", "the lease was lost while in use"),
     ("126, 127", "run: the command can't be executed; isn't found"),

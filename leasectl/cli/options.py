@@ -266,24 +266,9 @@ def one_type(
     help: str, *, group: str | None = None, needed: bool = False
 ) -> Callable[[Function], Function]:
     """Add ``-t`` where it says which one pool it is about, and the word that may stand for it."""
-    described = option(
-        "-t",
-        "--type",
-        "pool_type",
-        group=group,
-        type=check_type,
-        metavar="TYPE",
-        shell_complete=complete_types,
-        help=help,
-    )
-    one_type_word = word(
-        "type_word",
-        stands_for="pool_type",
-        needed=needed,
-        type=check_type,
-        metavar="TYPE",
-        shell_complete=complete_types,
-    )
+    same: Any = {"type": check_type, "metavar": "TYPE", "shell_complete": complete_types}
+    described = option("-t", "--type", "pool_type", group=group, help=help, **same)
+    one_type_word = word("type_word", stands_for="pool_type", needed=needed, **same)
     return lambda function: _with((described, one_type_word), function)
 
 

@@ -23,9 +23,9 @@ from leasectl.text.wording import counted
 
 EXAMPLE = """\b
 Examples:
-  leasectl reclaim azure--install --excess 2
-  leasectl reclaim azure--install --held-longer-than 6h --delay 10m -w 5m
   leasectl reclaim azure--install --excess 2 --dry-run
+  leasectl reclaim azure--install --names azure--install--00
+  leasectl reclaim azure--install --held-longer-than 6h --delay 10m -w 5m
 """
 
 

@@ -30,7 +30,7 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     at_once = wanted._replace(delay_seconds=0.0)
     step = next_step(at_once, held, begin(at_once, held, now), now)
     adopted = [each for each in held if each.id in step.memory.asked]
-    unused = Counter(each.group for each in held if each.used_at != now)
+    unused = Counter(each.group for each in held if not each.is_in_use)
     found = [(each, _why_adopted(each)) for each in adopted]
     found += [(each, _why(each, wanted, unused)) for each in step.ask]
     if as_json:
@@ -38,7 +38,7 @@ def show_plan(ground: Ground, wanted: Wanted, *, as_json: bool) -> None:
     elif found:
         rows = [(e.name, format_duration(e.held_seconds), _who(e), why) for e, why in found]
         show(table(_COLUMNS, rows, output_width(), colour=shows_colour()).text)
-    in_use = sum(each.used_at == now for each in held)
+    in_use = sum(each.is_in_use for each in held)
     if in_use and not as_json:
         note(f"{counted(in_use, 'lease')} of the pool in use, as far as that can be seen from here")
     if step.ask and not as_json:

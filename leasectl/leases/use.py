@@ -44,7 +44,7 @@ def unuse(service: Service, target: ReleaseTarget, name: str) -> bool:
         Whether it was in use.
     """
     with service.state.transaction():
-        return Uses(service.state).end(target.handle_id, name)
+        return Uses(service.state).end(target.handle_id, name, now=service.clock.elapsed())
 
 
 def _holding(service: Service, target: ReleaseTarget, name: str) -> Handle:

@@ -19,8 +19,8 @@ class Held(NamedTuple):
         group: Whose it counts as when those with most unused names come first.
         holder_identity: For people.
         held_seconds: For how long it has been held, as far as that is known.
-        used_at: When it was in use last, as far as that can be seen, on the elapsed clock; None
-            for never. What is in use now is in use at the time of the look.
+        is_in_use: It is in use now, as far as that can be seen.
+        used_at: When a use of it ended last, likewise, on the elapsed clock; None for never.
         note: What is noted at it; None for nothing.
     """
 
@@ -29,6 +29,7 @@ class Held(NamedTuple):
     group: str
     holder_identity: str = ""
     held_seconds: float = 0.0
+    is_in_use: bool = False
     used_at: float | None = None
     note: str | None = None
 

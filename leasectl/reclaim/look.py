@@ -15,23 +15,11 @@ from leasectl.engines.facts import Resource
 from leasectl.engines.notes import Notes
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.reclaim.held import Held
+from leasectl.state.uses import LastUse
 from leasectl.system.clock import Clock
 
-
-class Use(NamedTuple):
-    """When a name of a handle was in use last.
-
-    Args:
-        acquisition: Of the handle.
-        until: On the elapsed clock; None for now.
-    """
-
-    acquisition: int
-    until: float | None
-
-
 # By handle and name.
-Uses = Mapping[tuple[str, str], Use]
+LastUses = Mapping[tuple[str, str], LastUse]
 
 
 class Ground(NamedTuple):
@@ -42,7 +30,7 @@ class Ground(NamedTuple):
         pools: Its store's.
         notes: Likewise.
         atomic: Makes one change of several, where the store can do that.
-        uses: What is seen to be in use, or to have been.
+        uses: When what is held was in use last, as far as that can be seen.
         clock: Where times come from.
         asked_by: Who takes back, for people.
     """
@@ -51,7 +39,7 @@ class Ground(NamedTuple):
     pools: PoolAdmin
     notes: Notes
     atomic: Callable[[], AbstractContextManager[object]]
-    uses: Callable[[], Uses]
+    uses: Callable[[], LastUses]
     clock: Clock
     asked_by: str
 
@@ -69,12 +57,13 @@ def look(ground: Ground, *, group_by: str | None = None) -> list[Held]:
     (pool,) = ground.pools.pools(ground.pool_type)
     notes = {(note.name, note.fence): note.text for note in ground.notes.of_pool(ground.pool_type)}
     uses = ground.uses()
-    now, wall = ground.clock.elapsed(), ground.clock.wall()
+    wall = ground.clock.wall()
     held: list[Held] = []
     for resource in pool.resources:
         lease = resource.lease
         if lease is None or resource.ended is not None:
             continue
+        use = _last_use(resource, uses)
         held.append(
             Held(
                 lease.name,
@@ -82,7 +71,8 @@ def look(ground: Ground, *, group_by: str | None = None) -> list[Held]:
                 _group(resource, group_by),
                 lease.holder_identity,
                 max(0.0, wall - lease.acquire_time),
-                _used_at(resource, uses, now),
+                use is not None and use.until is None,
+                None if use is None else use.until,
                 notes.get((lease.name, lease.fence)),
             )
         )
@@ -96,9 +86,7 @@ def _group(resource: Resource, group_by: str | None) -> str:
     return properties.get(group_by, "")
 
 
-def _used_at(resource: Resource, uses: Uses, now: float) -> float | None:
+def _last_use(resource: Resource, uses: LastUses) -> LastUse | None:
     handle_id, _, acquisition = (resource.claim_key or "").partition("/")
     use = uses.get((handle_id, resource.name))
-    if use is None or acquisition not in ("", str(use.acquisition)):
-        return None
-    return now if use.until is None else min(use.until, now)
+    return use if use is None or acquisition in ("", str(use.acquisition)) else None

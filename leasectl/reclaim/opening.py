@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from leasectl.leases.service import Service
-from leasectl.reclaim.look import Ground, Uses
+from leasectl.reclaim.look import Ground
+from leasectl.state.uses import Uses
 
 
 def open_ground(service: Service, pool_type: str) -> Ground:
@@ -12,16 +13,12 @@ def open_ground(service: Service, pool_type: str) -> Ground:
     Raises:
         NotSupported: It has no pools of its own.
     """
-
-    def uses() -> Uses:
-        return {}
-
     return Ground(
         pool_type,
         service.pools,
         service.notes,
         service.atomic,
-        uses,
+        Uses(service.state).last,
         service.clock,
         service.caller.identity,
     )

@@ -157,7 +157,8 @@ class _Plan:
             asked, mark = self._before.asked.get(each.id), each.mark
             if mark is None or (asked is not None and asked.mark_id != mark.id):
                 since = self._before.since.get(each.id, self._now)
-                self._since[each.id] = since if each.used_at is None else max(since, each.used_at)
+                used_at = self._now if each.is_in_use else each.used_at
+                self._since[each.id] = since if used_at is None else max(since, used_at)
                 if asked is not None:  # somebody else has taken it off
                     self._leave_alone(each)
             elif mark.state == "keep" or (asked is not None and self._is_unanswered(asked, mark)):
@@ -208,15 +209,12 @@ class _Plan:
 
     def _unused(self) -> list[Held]:
         """Those that could be asked for, were it time, in the order in which they are."""
-        unused = [each for each in self._unmarked() if not self._is_in_use(each)]
+        unused = [each for each in self._unmarked() if not each.is_in_use]
         return [each.lease for each in in_order(unused)]
-
-    def _is_in_use(self, each: Held) -> bool:
-        return each.used_at is not None and each.used_at >= self._now
 
     def _ripe_at(self, each: Held) -> float:
         """When one may be asked for, if nothing happens before."""
-        if self._is_in_use(each):
+        if each.is_in_use:
             return self._now + self._wanted.pause_seconds
         return self._since[each.id] + self._wanted.delay_seconds
 

@@ -154,7 +154,7 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
     )
     db.execute(
         "CREATE TABLE name_in_use (handle TEXT NOT NULL, acquisition INTEGER NOT NULL, "
-        "name TEXT NOT NULL, PRIMARY KEY (handle, name)) WITHOUT ROWID"
+        "name TEXT NOT NULL, until REAL, PRIMARY KEY (handle, name)) WITHOUT ROWID"
     )
     db.execute(
         "CREATE TABLE mark_seen (handle TEXT NOT NULL, acquisition INTEGER NOT NULL, "

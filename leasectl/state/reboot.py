@@ -16,6 +16,7 @@ _FORGET = (
     "DELETE FROM ranked_ticket",
     "UPDATE member SET ends_at = 0 WHERE ends_at IS NOT NULL",
     "UPDATE mark_seen SET ends_at = 0",
+    "UPDATE name_in_use SET until = 0 WHERE until IS NOT NULL",
     "UPDATE member SET held_back_until = 0 WHERE held_back_until IS NOT NULL",
 )
 

@@ -175,10 +175,11 @@ CREATE TABLE stay (                -- in a pool on a server for as long as a pro
   ttl_seconds REAL NOT NULL,       -- for which the server keeps it there without hearing of it
   PRIMARY KEY (backend, name)
 ) WITHOUT ROWID;
-CREATE TABLE name_in_use (         -- of what a handle holds: it can't be given back now
+CREATE TABLE name_in_use (         -- of what a handle holds: in use, so it can't be given back
   handle TEXT NOT NULL,
   acquisition INTEGER NOT NULL,    -- void for any other
   name TEXT NOT NULL,
+  until REAL,                      -- when that ended, CLOCK_BOOTTIME; NULL while it is so
   PRIMARY KEY (handle, name)
 ) WITHOUT ROWID;
 CREATE TABLE mark_seen (           -- what others were seen to want back of what a handle holds

@@ -31,6 +31,18 @@ class SeenMark(NamedTuple):
     is_ready: bool
 
 
+class LastUse(NamedTuple):
+    """When a name that is held was in use last.
+
+    Args:
+        acquisition: The number of the handle's acquisition that holds it.
+        until: CLOCK_BOOTTIME; None for now.
+    """
+
+    acquisition: int
+    until: float | None
+
+
 class ReadyName(NamedTuple):
     """A name that can't be used until its mark has gone.
 
@@ -58,7 +70,7 @@ class Uses:
     def in_use(self, handle: Handle) -> frozenset[str]:
         """What a handle has in use."""
         rows = self._state.query(
-            "SELECT name FROM name_in_use WHERE handle = ? AND acquisition = ?",
+            "SELECT name FROM name_in_use WHERE handle = ? AND acquisition = ? AND until IS NULL",
             handle.id,
             handle.acquisition,
         )
@@ -69,12 +81,20 @@ class Uses:
         row = {"handle": handle.id, "acquisition": handle.acquisition, "name": name}
         insert(self._state.db, "name_in_use", row, replace=True)
 
-    def end(self, handle_id: str, name: str) -> bool:
-        """Have a name be in use no more; returns whether it was."""
-        deleted = self._state.db.execute(
-            "DELETE FROM name_in_use WHERE handle = ? AND name = ?", (handle_id, name)
+    def end(self, handle_id: str, name: str, *, now: float) -> bool:
+        """Have a name be in use no more, from now on, CLOCK_BOOTTIME; returns whether it was."""
+        updated = self._state.db.execute(
+            "UPDATE name_in_use SET until = ? WHERE handle = ? AND name = ? AND until IS NULL",
+            (now, handle_id, name),
         )
-        return deleted.rowcount > 0
+        return updated.rowcount > 0
+
+    def last(self) -> dict[tuple[str, str], LastUse]:
+        """When what is held was in use last, by handle and name; nothing for never."""
+        rows = self._state.query("SELECT handle, name, acquisition, until FROM name_in_use")
+        return {
+            (row["handle"], row["name"]): LastUse(row["acquisition"], row["until"]) for row in rows
+        }
 
     def marks(self, handle: Handle) -> dict[str, SeenMark]:
         """What was seen of a handle, by name."""

@@ -17,8 +17,15 @@ EXCESS = Wanted(excess=2, delay_seconds=DELAY, wait_seconds=WAIT)
 NAMED = Wanted(names=frozenset({"a", "b"}), delay_seconds=DELAY, wait_seconds=WAIT)
 
 
-def lease(name: str, fence: int = 1, group: str = "h", *, used_at: float | None = None) -> Held:
-    return Held(name, fence, group, used_at=used_at)
+def lease(
+    name: str,
+    fence: int = 1,
+    group: str = "h",
+    *,
+    in_use: bool = False,
+    used_at: float | None = None,
+) -> Held:
+    return Held(name, fence, group, is_in_use=in_use, used_at=used_at)
 
 
 def noted(each: Held, answer: Answered | None = None) -> Held:
@@ -67,7 +74,7 @@ class TestDelay:
 
     def test_what_is_in_use_is_not_asked_for_without_any_delay_either(self) -> None:
         wanted = NAMED._replace(delay_seconds=0.0)
-        held = [lease("a", used_at=5.0), lease("b", 2)]
+        held = [lease("a", in_use=True), lease("b", 2)]
         looks = Looks(wanted, held)
         step = looks.look(held, 5.0)
         assert names(step.ask) == "b"
@@ -101,13 +108,13 @@ class TestChoice:
     def test_the_holder_with_most_unused_names_comes_first(self) -> None:
         held = [
             lease("a", 1, "one"),
-            lease("b", 2, "one", used_at=DELAY),
-            lease("c", 3, "one", used_at=DELAY),
+            lease("b", 2, "one", in_use=True),
+            lease("c", 3, "one", in_use=True),
             lease("d", 4, "two"),
             lease("e", 5, "two"),
         ]
         looks = Looks(EXCESS, held)
-        looks.look([each._replace(used_at=None) for each in held], 0.0)
+        looks.look([each._replace(is_in_use=False) for each in held], 0.0)
         assert names(looks.look(held, DELAY).ask) == "de"
 
     def test_no_more_are_asked_for_than_are_missing(self) -> None:
@@ -267,11 +274,7 @@ class Pool:
         self.leases[name] = Held(name, self.fences, group)
 
     def seen(self) -> list[Held]:
-        now = self.now
-        return [
-            each._replace(used_at=now if each.id in self.in_use else None)
-            for each in self.leases.values()
-        ]
+        return [each._replace(is_in_use=each.id in self.in_use) for each in self.leases.values()]
 
     def happen(self) -> None:
         name = self.random.choice("abcdefgh")
@@ -312,8 +315,8 @@ class Operator:
         now = self.pool.now
         step = next_step(self.wanted, held, self.memory, now)
         for each in held:
-            if each.used_at is not None:
-                self.refused[each.id] = max(each.used_at, self.refused.get(each.id, 0.0))
+            if each.is_in_use:
+                self.refused[each.id] = now
         self.memory = step.memory
         for each in step.free:
             assert each.mark is not None
@@ -329,7 +332,7 @@ class Operator:
         marks = {}
         for each in step.ask:
             assert each.mark is None
-            assert each.used_at is None or each.used_at < now
+            assert not each.is_in_use
             since = max(self.began_at, self.refused.get(each.id, 0.0))
             assert now - since >= self.wanted.delay_seconds
             mark = new_mark("x", seconds=self.wanted.mark_seconds, now=now)

@@ -17,9 +17,10 @@ from leasectl.engines.notes import Note, NoteChange
 from leasectl.errors import BackendUnreachable, Interrupted, NotFound
 from leasectl.leases.marks import Answered, encode_mark, new_mark, parse_mark
 from leasectl.model import Claimant, Request
-from leasectl.reclaim.look import Ground, Use
+from leasectl.reclaim.look import Ground
 from leasectl.reclaim.taking_back import Listener, Outcome, take_back
 from leasectl.reclaim.wanted import Wanted
+from leasectl.state.uses import LastUse
 from leasectl.system.poll import is_readable
 from tests.kit.journal import NoJournal
 from tests.kit.support import ManualClock
@@ -37,7 +38,7 @@ class World:
         self.engine, self.sides = MemoryEngine(store), MemorySides(store)
         self.backend = PoolBackend("memory:", self.engine, self.sides, clock=self.time.clock)
         self.sides.pools.create_pool("T", [f"T--{number}" for number in range(4)])
-        self.uses: dict[tuple[str, str], Use] = {}
+        self.uses: dict[tuple[str, str], LastUse] = {}
         self.freed: list[str] = []
         self.warnings: list[str] = []
         self.changes = 0
@@ -152,14 +153,14 @@ def test_those_that_do_not_answer_keep_what_they_have_and_their_marks_go(world: 
 
 
 def test_what_is_in_use_is_not_asked_for(world: World) -> None:
-    world.uses["one", "T--0"] = Use(0, None)
+    world.uses["one", "T--0"] = LastUse(0, None)
     asked: set[str] = set()
     world.run(ALL, then=lambda: asked.update(world.marks()))
     assert asked == {"T--1"}
 
 
 def test_a_use_that_has_ended_begins_the_delay_anew(world: World) -> None:
-    world.uses["one", "T--0"] = Use(0, world.began_at + 50)
+    world.uses["one", "T--0"] = LastUse(0, world.began_at + 50)
     asked: dict[str, float] = {}
 
     def note_marks() -> None:
