@@ -22,7 +22,9 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
 # Servers are there on one Python only: see scripts/test.
 SERVERS = ("etcd",)
 # Those that keep memberships so far.
-WITH_MEMBERS = ("memory",)
+WITH_MEMBERS = ("memory", "etcd")
+# Those where requests say what has to be so of a resource.
+WITH_WHERE = ("memory",)
 # Those on which a request waits on that can't be met any more.
 WAITING_ON = ("memory", "local", "etcd")
 
@@ -43,7 +45,18 @@ def waiting_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World
     world.close()
 
 
-@pytest.fixture(params=WITH_MEMBERS)
+@pytest.fixture(params=WITH_WHERE)
+def with_where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    world = WORLDS[request.param](request, tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WITH_MEMBERS
+    ]
+)
 def with_members(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)
     yield world

@@ -47,7 +47,7 @@ class EtcdWorld:
         self.events = opened.events
         self._clients: list[_Client] = []
         self._counted: dict[int, float] = {}  # since when, by the ids of the etcd leases
-        self._kept: dict[int, float] = {}  # values: until when, likewise
+        self._kept: dict[int, float] = {}  # what else: until when, likewise
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)
@@ -96,8 +96,10 @@ class EtcdWorld:
                 self._counted.setdefault(kv.etcd_lease_id, self._time.clock.elapsed())
 
     def _note_kept(self) -> None:
-        """Note until when etcd keeps values that it doesn't keep for good."""
-        for kv in self._gateway.read(read_all(self._keys.value(""))).answers[0].items:
+        """Note until when etcd keeps values, lifetimes and graces that it doesn't keep for good."""
+        prefixes = [f"{self._keys.prefix}{each}/" for each in ("value", "life", "grace")]
+        found = self._gateway.read(*map(read_all, prefixes)).answers
+        for kv in (kv for each in found for kv in each.items):
             if kv.etcd_lease_id and kv.etcd_lease_id not in self._kept:
                 left = self._gateway.time_left(kv.etcd_lease_id)
                 self._kept[kv.etcd_lease_id] = self._time.clock.elapsed() + left

@@ -17,9 +17,9 @@ BIG_EU: Where = (("region", "eu", True), ("size", "big", True))
 
 
 @pytest.fixture
-def world(with_members: World) -> World:
-    """One that keeps memberships."""
-    return with_members
+def world(with_where: World) -> World:
+    """One where requests say what has to be so of a resource."""
+    return with_where
 
 
 def is_in(world: World, region: str, *names: str, size: str = "small") -> None:

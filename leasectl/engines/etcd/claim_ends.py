@@ -24,6 +24,7 @@ from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, encode_claim, encode_free, parse_claim
 from leasectl.errors import BackendUnreachable
 from leasectl.model import ReleasedBy
+from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 
 
@@ -40,6 +41,38 @@ class Along(NamedTuple):
 
 
 NOTHING_ALONG = Along()
+
+
+class Heeded(NamedTuple):
+    """What the end of a claim of some names has to heed, as `heed` finds it out.
+
+    Args:
+        names: For which there is something; the others are just free.
+        along: What becomes of them, and what has to be so still.
+        events: What is told of that.
+    """
+
+    names: frozenset[str] = frozenset()
+    along: Along = NOTHING_ALONG
+    events: tuple[Event, ...] = ()
+
+
+class Ending(NamedTuple):
+    """A claim that is to end, or some of it; as `ClaimEnds.end` has it."""
+
+    claim_id: ClaimId
+    claim: Claim
+    held: KeyValue
+    names: frozenset[str]
+    is_alive: bool
+    by: ReleasedBy
+    reason: str
+    along: Along
+
+    @property
+    def marks(self) -> bool:
+        """Whether a key on the claim's etcd lease tells that this has been done."""
+        return self.is_alive and self.claim.lease_duration_seconds is not None
 
 
 class ClaimEnds:
@@ -88,45 +121,72 @@ class ClaimEnds:
         Returns:
             Whether that has been done.
         """
-        keys, rest = self._keys, claim.without(names)
-        alive = keys.alive(*claim_id)
-        marks = is_alive and claim.lease_duration_seconds is not None
+        ending = Ending(claim_id, claim, held, names, is_alive, by, reason, along)
+        heeded = Heeded()
+        while True:
+            done, is_as_it_was = self._try(ending, heeded)
+            if done or not is_as_it_was:
+                break
+            from leasectl.engines.etcd.member_releases import heed
+
+            found = heed(self._gateway, self._keys, ending, now=self._clock.wall())
+            if found.along == heeded.along:
+                break
+            heeded = found
+        # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
+        if done and names.issuperset(claim.names) and claim.lease_duration_seconds is not None:
+            revoke_unused(self._gateway, claim.etcd_lease_id)
+        return done
+
+    def _try(self, ending: Ending, heeded: Heeded) -> tuple[bool, bool]:
+        """Do it, if all is as it is known to be.
+
+        Returns:
+            Whether it is done; else whether the claim is as it was read.
+        """
+        keys, claim_id, claim, held, names, is_alive, by, reason, along = self._keys, *ending
+        rest, alive = claim.without(names), keys.alive(*claim_id)
         mark = keys.ended(*claim_id, secrets.token_hex(8))
-        freed = [
-            put(
-                keys.free(claim_id.pool_type, each, name),
-                encode_free(claim.holder_identity, changes),
-            )
-            for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
-            if name in names
-        ]
+        free = names - heeded.names
         outcome = self._events.commit(
             [
                 unchanged(held.key, held.mod_revision),
                 present(alive) if is_alive else absent(alive),
+                *(absent(keys.bound(claim_id.pool_type, name)) for name in free),
+                *heeded.along.guards,
                 *along.guards,
             ],
             [
                 *along.then,
-                *freed,
+                *heeded.along.then,
+                *(
+                    put(
+                        keys.free(claim_id.pool_type, each, name),
+                        encode_free(claim.holder_identity, changes),
+                    )
+                    for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
+                    if name in free
+                ),
                 *(delete(keys.note(*claim_id, name)) for name in names if rest.names),
                 *rewrite_claim(keys, claim_id.pool_type, rest),
-                *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if marks else []),
+                *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if ending.marks else []),
             ],
             [read(held.key), read(mark)],
-            events=event_facts.ended(
-                claim_id.pool_type, claim, names, by=by, now=self._clock.wall(), reason=reason
-            ),
+            events=[
+                *event_facts.ended(
+                    claim_id.pool_type, claim, names, by=by, now=self._clock.wall(), reason=reason
+                ),
+                *heeded.events,
+            ],
         )
-        done = outcome.succeeded
-        if outcome.repeated and not done:
-            left, marked = (found.first for found in outcome.answers)
-            gone = left is None or names.isdisjoint(parse_claim(left).names)
-            done = marked is not None if marks else gone
-        # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
-        if done and not rest.names and claim.lease_duration_seconds is not None:
-            revoke_unused(self._gateway, claim.etcd_lease_id)
-        return done
+        if outcome.succeeded:
+            return True, False
+        left, marked = (found.first for found in outcome.answers)
+        if left is not None and left.mod_revision == held.mod_revision:
+            return False, True
+        gone = left is None or names.isdisjoint(parse_claim(left).names)
+        done = outcome.repeated and (marked is not None if ending.marks else gone)
+        return done, False
 
 
 def rewrite_claim(keys: Keys, pool_type: str, rest: Claim) -> list[Json]:

@@ -61,7 +61,7 @@ def making(
     claimant, grants = ticket.claimant, view.grants
     pool_type = claimant.request.type
     number = 1 if grants is None else 1 + int(number_in(grants))
-    claim = _claim_of(keys, ticket, etcd_lease_id, number, chosen, now=now)
+    claim = claim_of(keys, ticket, etcd_lease_id, number, chosen, now=now)
     claim_id = ClaimId(pool_type, etcd_lease_id)
     held = keys.held(*claim_id)
     attached = 0 if claimant.request.ttl_seconds is None else etcd_lease_id
@@ -104,7 +104,7 @@ def _none_freed(keys: Keys, view: QueueView) -> list[Json]:
     return [unwritten_since(frees, end_of(frees), view.revision)]
 
 
-def _claim_of(
+def claim_of(
     keys: Keys,
     ticket: Ticket,
     etcd_lease_id: int,
@@ -113,6 +113,7 @@ def _claim_of(
     *,
     now: float,
 ) -> Claim:
+    """What is written of a claim, whose revision isn't known yet; the arguments are `making`'s."""
     claimant = ticket.claimant
     identity = claimant.holder_identity
     return Claim(

@@ -34,8 +34,8 @@ key                                     stands for                              
 ``closed/<type>/<name>``                why it takes no new holder                   no
 ``bound/<type>/<name>``                 what a release of it has to heed             no
 ``life/<type>/<name>``                  it is in its pool for as long as that        if for a time
-``grace/<type>/<name>/begun``           it was held back from all                    no
-``grace/<type>/<name>/kept``            it still is                                  always
+``coming/<type>/<name>``                it can be had there later: from which pool   no
+``grace/<type>/<name>``                 or, if from none, as long as it isn't        always
 ``belonging``                           where names belong, and the default pool     no
 ======================================= ============================================ ============
 
@@ -234,17 +234,14 @@ class Keys:
     def life(self, pool_type: str, name: str) -> str:
         return f"{self.prefix}life/{pool_type}/{name}"
 
-    def graces(self, pool_type: str) -> str:
-        return f"{self.prefix}grace/{pool_type}/"
-
     def grace(self, pool_type: str, name: str) -> str:
-        return f"{self.graces(pool_type)}{name}/"
+        return f"{self.prefix}grace/{pool_type}/{name}"
 
-    def grace_begun(self, pool_type: str, name: str) -> str:
-        return f"{self.grace(pool_type, name)}begun"
+    def comings(self, pool_type: str) -> str:
+        return f"{self.prefix}coming/{pool_type}/"
 
-    def grace_kept(self, pool_type: str, name: str) -> str:
-        return f"{self.grace(pool_type, name)}kept"
+    def coming(self, pool_type: str, name: str) -> str:
+        return f"{self.comings(pool_type)}{name}"
 
     def belonging(self) -> str:
         return f"{self.prefix}belonging"

@@ -40,7 +40,7 @@ class Opened(NamedTuple):
 
     @property
     def members(self) -> Members:
-        raise NotImplementedError
+        return self.pools.members
 
     @property
     def notes(self) -> EtcdNotes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -50,6 +51,9 @@ from leasectl.model import Process
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
 
+if TYPE_CHECKING:
+    from leasectl.engines.etcd.members import EtcdMembers
+
 _MAKING_SECONDS = 60
 # Each takes five operations, which go in groups.
 _ADDED_AT_ONCE = 40
@@ -90,6 +94,22 @@ class EtcdPools:
             gateway, keys, events, claims, lost=lost, clock=clock, caller=caller
         )
         self._shown = ShownPools(gateway, keys, clock=clock)
+
+    @property
+    def members(self) -> EtcdMembers:
+        """What is so of the names in them."""
+        from leasectl.engines.etcd.members import EtcdMembers
+
+        return EtcdMembers(
+            self._gateway,
+            self._keys,
+            self._events,
+            self._claims,
+            clear=self._clear_deleted,
+            lost=self._lost,
+            clock=self._clock,
+            caller=self._caller,
+        )
 
     def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
         return nullcontext()
@@ -167,7 +187,11 @@ class EtcdPools:
             raise
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        self._removals.remove_resources(pool_type, names, force=force)
+        from leasectl.engines.membership import remove
+
+        self._shown.record(pool_type)
+        wanted = list(dict.fromkeys(names))
+        self.members.update(wanted, lambda member, _: remove(member, pool_type, force=force))
 
     def end_early(
         self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
@@ -194,13 +218,17 @@ class EtcdPools:
             answers = self._gateway.read(*(read(self._keys.name(name)) for name in batch)).answers
             found = {name_in(each.first): type_in(each.first) for each in answers if each.first}
             for pool_type in set(found.values()):
-                if self._removals.clear(pool_type, [absent(self._keys.pool(pool_type))]):
+                if self._clear_deleted(pool_type):
                     found = {name: of for name, of in found.items() if of != pool_type}
             taken.update(found)
         for name in names:
             if name in taken:
                 raise refusals.name_taken(name, taken[name])
             taken[name] = new_in
+
+    def _clear_deleted(self, pool_type: str) -> bool:
+        """Take away what is left of a pool that was deleted; returns whether it was."""
+        return self._removals.clear(pool_type, [absent(self._keys.pool(pool_type))])
 
     def _add(
         self,

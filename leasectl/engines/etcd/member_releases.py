@@ -1,0 +1,73 @@
+"""What the release of a name in etcd has to heed: that it moves with it, leaves, or stays closed.
+
+That is written below ``bound/`` of few names. So a release tries as if there were none, and only
+whoever finds out by that guard that there is asks what.
+"""
+
+from __future__ import annotations
+
+from leasectl.engines.etcd import event_facts
+from leasectl.engines.etcd.claim_ends import Along, Ending, Heeded
+from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import (
+    created_at,
+    delete,
+    read,
+    revision_in,
+    unchanged,
+)
+from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.member_changes import Renaming, operations_of, pools_of
+from leasectl.engines.etcd.member_views import MembersView, NameView, see
+from leasectl.engines.event_words import membership_changes
+from leasectl.engines.membership import Member, after_release
+
+
+def heed(gateway: Gateway, keys: Keys, ending: Ending, *, now: float) -> Heeded:
+    """See what the end of a claim has to heed; ``now`` is wall clock, in seconds."""
+    pool_type, claim = ending.claim_id.pool_type, ending.claim
+    wanted = sorted(ending.names)
+    found = gateway.read(*(read(keys.bound(pool_type, name)) for name in wanted)).answers
+    bound = {name: each.first for name, each in zip(wanted, found) if each.first is not None}
+    if not bound:
+        return Heeded()
+    had = dict(zip(claim.names, claim.transitions))
+    released = {name: (claim.holder_identity, had[name]) for name in bound}
+    view = see(gateway, keys, list(bound), released=released)
+    there = [each for each in view.names if each.member.pool == pool_type]
+    word = f"{ending.held.mod_revision}"
+    renamings = [Renaming(each, _after(each, view), word) for each in there]
+    guards = [unchanged(kv.key, kv.mod_revision) for kv in bound.values()]
+    guards += [
+        unchanged(keys.member(each.member.name), revision_in(each.fact)) for each in view.names
+    ]
+    guards += [
+        created_at(keys.pool(each), view.records[each].create_revision)
+        for each in sorted(pools_of(view, renamings))
+    ]
+    then = operations_of(keys, view, renamings)
+    # Of a pool that is being deleted: the rest of it goes with that.
+    gone = [each.member.name for each in view.names if each.member.pool != pool_type]
+    then += [delete(keys.bound(pool_type, name)) for name in gone]
+    changes = membership_changes([r.before for r in renamings], [r.after for r in renamings])
+    events = (
+        event_facts.of_pool(
+            "pool changed",
+            each.type,
+            each.names,
+            now=now,
+            caller=claim.holder_identity,
+            reason=each.reason,
+        )
+        for each in changes
+    )
+    return Heeded(frozenset(bound), Along(tuple(guards), tuple(then)), tuple(events))
+
+
+def _after(view: NameView, seen: MembersView) -> Member:
+    """What becomes of a name; one whose pool to be is gone by now stays where it is."""
+    member = view.member._replace(leaves=True) if view.is_over else view.member
+    after = after_release(member)
+    if after.pool is None or after.pool == member.pool or after.pool in seen.pools.types:
+        return after
+    return member._replace(moves_to=None)
