@@ -53,9 +53,7 @@ def with_where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WITH_MEMBERS
-    ]
+    params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WITH_MEMBERS]
 )
 def with_members(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)

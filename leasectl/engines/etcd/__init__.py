@@ -11,8 +11,13 @@ ticket, in one transaction (`claim_making`), a claim. `renewals` gives that its 
 keeps what, by a `claim_view`, etcd ended too early for as long as its holder may believe in it,
 which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that become
 nothing. `pools` makes and changes pools, `settings` says how they grant, `pool_removals` takes them
-away, `shown` tells what is in them. `member_records` says which name is in which pool, and `stock`
-what that is to who waits there. `notes` are left at claims, and `values` kept beside pools.
+away, `shown` tells what is in them. `notes` are left at claims, and `values` kept beside pools.
+
+In which pool a name is `members` changes: `member_views` sees all that `member_records` has of it,
+`member_changes` says what a transaction makes of that, in `member_parts` where it is too much, with
+what `member_removals` takes from holders or `member_claims` gives to them, and `member_writes`
+writes it. `member_releases` is what a release heeds, `member_times` what comes and goes by itself,
+and `stock` what all that is to who waits.
 
 Each step writes what it did with what it does: `event_facts` says it, `events` adds it to the
 transaction as `event_records` has it, in one of the `event_buckets` that go one by one. When such a

@@ -11,6 +11,7 @@ from leasectl.engines.etcd.gateway.requests import (
     created_at,
     delete,
     end_of,
+    present,
     put,
     revision_in,
     unchanged,
@@ -73,6 +74,7 @@ def making(
         *none_better_since(keys, pool_type, ticket.number, view.priority, view.revision),
         *_none_freed(keys, view),
         *(unchanged(free.key, free.mod_revision) for free in chosen),
+        *(present(keys.life(pool_type, free.name)) for free in chosen if free.has_life),
     ]
     then = [
         delete(keys.ticket(*claim_id)),

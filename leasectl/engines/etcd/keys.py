@@ -243,6 +243,11 @@ class Keys:
     def coming(self, pool_type: str, name: str) -> str:
         return f"{self.comings(pool_type)}{name}"
 
+    def below(self, kind: str, pool_type: str | None) -> str:
+        """Where all keys of a kind are, or those of one pool."""
+        of_pool = "" if pool_type is None else f"{pool_type}/"
+        return f"{self.prefix}{kind}/{of_pool}"
+
     def belonging(self) -> str:
         return f"{self.prefix}belonging"
 

@@ -93,6 +93,7 @@ class QueueView(NamedTuple):
         is_ranked: Some ticket has such a key.
         settings: How the pool grants, if it was written down.
         pace: What its grants owe its pace, likewise.
+        comings: What comes to the pool by itself.
     """
 
     revision: int
@@ -115,6 +116,7 @@ class QueueView(NamedTuple):
     is_ranked: bool = False
     settings: KeyValue | None = None
     pace: KeyValue | None = None
+    comings: tuple[KeyValue, ...] = ()
 
     @property
     def is_paced(self) -> bool:
@@ -219,6 +221,7 @@ def _look(
         count(keys.all_closed(pool_type)),
         count(keys.helds(pool_type)),
         count(keys.alives(pool_type)),
+        read_all(keys.comings(pool_type)),
         *_supply_reads(keys, request, needs),
     )
     # What can't happen isn't sent: a branch costs as much as the other, taken or not.
@@ -226,7 +229,8 @@ def _look(
     outcome = gateway.commit(change.guards, [*change.then, *reads], otherwise)
     own, tickets, queued, ranks, pool, settings, pace, grants, *rest = outcome.answers
     resources, closed, held, alive = (each.count for each in rest[:4])
-    supply, page, is_closed = _parse_supply(request, needs, resources - closed, rest[4:])
+    comings, *found = rest[4:]
+    supply, page, is_closed = _parse_supply(request, needs, resources - closed, found)
     counted = priorities(ranks.items)
     priority = counted.get(etcd_lease_id, 0)
     better = [
@@ -256,6 +260,7 @@ def _look(
         is_ranked=bool(counted),
         settings=settings.first,
         pace=pace.first,
+        comings=comings.items,
     )
     if request.name is None:
         view = view._replace(page=tuple(kv for kv in page if view.leave.has(name_in(kv))))

@@ -22,6 +22,7 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_records import (
     Bound,
     encode_bound,
+    encode_life,
     encode_member,
 )
 from leasectl.engines.etcd.member_views import MembersView, NameView
@@ -130,9 +131,10 @@ class Renaming(NamedTuple):
         bound_key = keys.bound(pool, name)
         is_free = not self.view.is_held and self.claim_index is None
         if self.is_closed or lives:
-            is_kept = is_free and self.is_closed
-            bound = Bound(self.is_closed, is_kept, last_holder, transitions)
-            yield put(bound_key, encode_bound(bound if is_kept else Bound(self.is_closed)))
+            bound = Bound(self.is_closed, lives)
+            if is_free and self.is_closed:
+                bound = Bound(self.is_closed, lives, True, last_holder, transitions)
+            yield put(bound_key, encode_bound(bound))
         elif self.view.bound is not None and not self.is_moved:
             yield delete(bound_key)
         if self.view.is_held:
@@ -147,9 +149,11 @@ class Renaming(NamedTuple):
     def _times(self, keys: Keys, pool: str) -> Iterator[Json]:
         """For how long it stays, and is held back."""
         name = self.after.name
-        if self.begins_life:
-            yield put(keys.life(pool, name), "", etcd_lease_id=self.life_id)
-        elif self.after.lifetime is None and self.view.life is not None and not self.is_moved:
+        lifetime = self.after.lifetime
+        if self.begins_life and lifetime is not None:
+            life = encode_life(lifetime)
+            yield put(keys.life(pool, name), life, etcd_lease_id=self.life_id)
+        elif lifetime is None and self.view.life is not None and not self.is_moved:
             yield delete(keys.life(pool, name))
         if self.begins_grace:
             yield put(keys.coming(pool, name), "")

@@ -13,7 +13,8 @@ from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.key_values import name_in, safe_text, unreadable
 from leasectl.engines.etcd.records import Free
 from leasectl.engines.membership import Lifetime, Member, Pools, Properties
-from leasectl.model import parse_process
+from leasectl.model import Process, parse_process
+from leasectl.system.process import boot_id, is_dead
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 
 
@@ -21,13 +22,15 @@ class Bound(NamedTuple):
     """What a release of a resource has to heed, as ``bound/`` has it.
 
     Args:
-        is_closed: Nobody may have it; else its membership may end, and nothing more.
+        is_closed: Nobody may have it.
+        has_life: It is in its pool only as long as its ``life/`` is there.
         is_free: Nobody has it either, and no key below ``free/`` says so.
         last_holder: Of one that is closed and free: as in `Free`.
         transitions: Likewise.
     """
 
     is_closed: bool
+    has_life: bool = False
     is_free: bool = False
     last_holder: str | None = None
     transitions: int = 0
@@ -103,7 +106,7 @@ def parse_properties(kv: KeyValue) -> Properties:
 
 def encode_bound(bound: Bound) -> str:
     """Write what a release has to heed; `parse_bound` reads it back."""
-    record: dict[str, Any] = {"closed": bound.is_closed}
+    record: dict[str, Any] = {"closed": bound.is_closed, "has_life": bound.has_life}
     if bound.is_free:
         record["free"] = {"last_holder": bound.last_holder, "transitions": bound.transitions}
     return json.dumps(record)
@@ -113,18 +116,34 @@ def parse_bound(kv: KeyValue) -> Bound:
     """Read a key below ``bound/``."""
     try:
         record = json.loads(kv.value)
+        bound = Bound(bool(record["closed"]), bool(record["has_life"]))
         free = record.get("free")
         if free is None:
-            return Bound(bool(record["closed"]))
-        last = read_optional(read_text, free["last_holder"])
-        return Bound(
-            bool(record["closed"]),
-            is_free=True,
-            last_holder=last,
-            transitions=int(free["transitions"]),
+            return bound
+        last_holder = read_optional(read_text, free["last_holder"])
+        return bound._replace(
+            is_free=True, last_holder=last_holder, transitions=int(free["transitions"])
         )
     except MALFORMED as error:
         raise unreadable(kv, error) from error
+
+
+def encode_life(lifetime: Lifetime) -> str:
+    """Write with whom a membership ends; `process_in` reads it back."""
+    return "" if lifetime.process is None else lifetime.process.encode()
+
+
+def process_in(kv: KeyValue) -> Process | None:
+    """The process that a key below ``life/`` names; None where it names none."""
+    try:
+        return parse_process(kv.value) if kv.value else None
+    except MALFORMED as error:
+        raise unreadable(kv, error) from error
+
+
+def is_dead_here(process: Process | None) -> bool:
+    """Tell whether a process has ended for certain: another boot may be another machine."""
+    return process is not None and process.boot_id == boot_id() and is_dead(process)
 
 
 def encode_belonging(pools: Pools, by: str) -> str:

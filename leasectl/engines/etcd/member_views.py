@@ -24,13 +24,13 @@ from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, type_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_records import (
     free_of,
+    is_dead_here,
     parse_belonging,
     parse_bound,
     parse_member,
 )
 from leasectl.engines.etcd.records import Claim, Free, last_fence, parse_claim, parse_free
 from leasectl.engines.membership import Member, Pools, after_lifetime
-from leasectl.system.process import boot_id, is_dead
 
 # Each has seven keys at most, and one request has 128 reads.
 SEEN_AT_ONCE = 12
@@ -84,10 +84,7 @@ class NameView(NamedTuple):
         lifetime = self.member.lifetime
         if lifetime is None:
             return False
-        process = lifetime.process
-        # Another boot may be another machine.
-        is_ours = process is not None and process.boot_id == boot_id()
-        return self.life is None or (is_ours and is_dead(process))
+        return self.life is None or is_dead_here(lifetime.process)
 
     @property
     def member_now(self) -> Member:

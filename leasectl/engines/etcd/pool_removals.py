@@ -1,9 +1,9 @@
-"""Resources and whole pools in etcd that are taken away, with what their holders have of them."""
+"""Whole pools in etcd that are taken away, with what their holders have of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -13,9 +13,7 @@ from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
-    MOST_OPERATIONS,
     Json,
-    KeyValue,
     absent,
     created_at,
     delete,
@@ -24,26 +22,23 @@ from leasectl.engines.etcd.gateway.requests import (
     put,
     read,
     read_all,
+    revision_in,
     unchanged,
 )
-from leasectl.engines.etcd.key_values import name_in
+from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.records import (
     Claim,
-    last_fence,
     parse_claim,
 )
 from leasectl.engines.etcd.shown import ShownPools
 from leasectl.engines.etcd.withdrawals import EtcdWithdrawals
-from leasectl.engines.event_words import (
-    POOL_DELETED,
-    resources_removed,
-)
+from leasectl.engines.event_words import POOL_DELETED
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
 
-# Each takes ten operations at most, with its claim and the events of that.
-_REMOVED_AT_ONCE = 12
+# Each has three guards, and four operations at most.
+_CLEARED_AT_ONCE = 30
 
 
 class PoolRemovals:
@@ -79,15 +74,6 @@ class PoolRemovals:
         self._caller = caller
         self._withdrawals = EtcdWithdrawals(gateway, keys, events, clock=clock)
         self._shown = ShownPools(gateway, keys, clock=clock)
-
-    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        """As `PoolAdmin.remove_resources`."""
-        names = list(dict.fromkeys(names))
-        self._claims.reap(pool_type)
-        self._look_at(pool_type, names, force=force)  # so that all are refused, or none
-        for batch in batches(names, _REMOVED_AT_ONCE):
-            while not self._remove(self._look_at(pool_type, batch, force=force)):
-                pass
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
         """As `PoolAdmin.delete_pool`."""
@@ -139,70 +125,49 @@ class PoolRemovals:
             if self._events.commit(mine, then, events=events).succeeded:
                 self._lost(keys.claim_key_of(claim.claim_key), claim.names)
                 revoke_unused(self._gateway, claim.etcd_lease_id)
-        for batch in batches([name_in(kv) for kv in resources.items], MOST_OPERATIONS // 2):
-            then = [delete(keys.name(name)) for name in batch]
-            then += [delete(keys.resource(pool_type, name)) for name in batch]
-            if not self._gateway.commit(guards, then).succeeded:
+        for batch in batches([name_in(kv) for kv in resources.items], _CLEARED_AT_ONCE):
+            if not self._clear_names(pool_type, batch, guards):
                 return False
-        rest = [delete_all(keys.frees(pool_type)), delete(keys.grants(pool_type))]
-        return self._gateway.commit(guards, rest).succeeded
+        kinds = ("free", "closed", "property", "bound", "life", "coming", "grace")
+        rest = [delete_all(keys.below(kind, pool_type)) for kind in kinds]
+        return self._gateway.commit(guards, [*rest, delete(keys.grants(pool_type))]).succeeded
 
-    def _look_at(self, pool_type: str, names: Sequence[str], *, force: bool) -> _Removal:
-        """See what has to go with some resources, or say why they can't."""
+    def _clear_names(self, pool_type: str, names: Sequence[str], guards: Sequence[Json]) -> bool:
+        """Have names be in no pool, but for what is expected of them; returns as `clear`.
+
+        Somebody else may do that, too, and another put them into a pool right after.
+        """
+        from leasectl.engines.etcd.member_records import encode_member, parse_member
+        from leasectl.engines.membership import Member
+
         keys = self._keys
-        pool = self._shown.record(pool_type)
-        found, helds = self._gateway.read(
-            read_all(keys.resources(pool_type)), read_all(keys.helds(pool_type))
-        ).answers
-        resources = {name_in(kv): kv for kv in found.items}
-        claims = {kv: parse_claim(kv) for kv in helds.items}
-        holders = {name: claim for claim in claims.values() for name in claim.names}
-        for name in names:
-            if name not in resources:
-                raise refusals.no_resource(pool_type, name)
-            if name in holders and not force:
-                raise refusals.resource_held(name, holders[name].holder_identity)
-        chosen = frozenset(names)
-        return _Removal(
-            pool_type,
-            pool,
-            {name: resources[name] for name in names},
-            {kv: claim for kv, claim in claims.items() if not chosen.isdisjoint(claim.names)},
-        )
-
-    def _remove(self, removal: _Removal) -> bool:
-        """Take resources out, if everything is as it was seen; their holders are told."""
-        keys, pool_type = self._keys, removal.pool_type
-        names = frozenset(removal.resources)
-        # Writing the pool wakes the head, whose request may have become impossible.
-        then = [put(removal.pool.key, "")]
-        for name, resource in removal.resources.items():
-            then.append(delete(resource.key))
-            then.append(delete(keys.name(name)))
-            then.append(delete(keys.free(pool_type, last_fence(resource), name)))
-        words = resources_removed(len(names))
-        events = [self._event("pool changed", pool_type, list(removal.resources), words)]
-        for claim in removal.claims.values():
-            then += rewrite_claim(self._keys, pool_type, claim.without(names))
-            gone = names & frozenset(claim.names)
-            events = self._removed(pool_type, claim, gone) + events
-        seen = [removal.pool, *removal.resources.values(), *removal.claims]
-        outcome = self._events.commit(
-            [unchanged(kv.key, kv.mod_revision) for kv in seen],
-            then,
-            [read(kv.key) for kv in removal.resources.values()],
-            events=events,
-        )
-        all_gone = not any(found.first for found in outcome.answers)
-        if not outcome.succeeded and not (outcome.repeated and all_gone):
-            return False
-        for claim in removal.claims.values():
-            self._lost(
-                keys.claim_key_of(claim.claim_key), [name for name in claim.names if name in names]
-            )
-            if names.issuperset(claim.names):
-                revoke_unused(self._gateway, claim.etcd_lease_id)
-        return True
+        while self._gateway.commit(guards, ()).succeeded:
+            kinds = (partial(keys.resource, pool_type), keys.name, keys.member)
+            answers = self._gateway.read(*(read(key(n)) for n in names for key in kinds)).answers
+            found = [each.first for each in answers]
+            seen, then = list(guards), []
+            for at, name in enumerate(names):
+                resource, taken, fact = found[3 * at : 3 * at + 3]
+                if resource is None:
+                    continue
+                seen.append(unchanged(resource.key, resource.mod_revision))
+                then.append(delete(resource.key))
+                if taken is None or type_in(taken) != pool_type:
+                    continue
+                seen.append(unchanged(taken.key, taken.mod_revision))
+                seen.append(unchanged(keys.member(name), revision_in(fact)))
+                then.append(delete(taken.key))
+                member = parse_member(fact, name, pool_type)
+                if member.moves_to is not None:
+                    then.append(delete(keys.coming(member.moves_to, name)))
+                if member.expected is not None:
+                    left = Member(name, expected=member.expected)
+                    then.append(put(keys.member(name), encode_member(left, "")))
+                elif fact is not None:
+                    then.append(delete(fact.key))
+            if self._gateway.commit(seen, then).succeeded:
+                return True
+        return False
 
     def _removed(self, pool_type: str, claim: Claim, names: frozenset[str]) -> list[Event]:
         now = self._clock.wall()
@@ -215,15 +180,6 @@ class PoolRemovals:
     ) -> Event:
         now, caller = self._clock.wall(), self._caller
         return event_facts.of_pool(kind, pool_type, names, now=now, caller=caller, reason=reason)
-
-
-class _Removal(NamedTuple):
-    """Resources that are to be taken out, as they were seen, and the claims on them."""
-
-    pool_type: str
-    pool: KeyValue
-    resources: dict[str, KeyValue]
-    claims: dict[KeyValue, Claim]
 
 
 def batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -7,6 +7,7 @@ any of them. What its process knows of a ticket from one step to the next is in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
@@ -21,6 +22,7 @@ from leasectl.engines.etcd.gateway.requests import (
     put,
     read,
 )
+from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.pace import EtcdPaces, Owed
@@ -42,6 +44,9 @@ from leasectl.engines.facts import Standing
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, Request
 from leasectl.system.clock import Clock, earliest
+
+if TYPE_CHECKING:
+    from leasectl.engines.etcd.member_times import MemberTimes
 
 # By so much it may delay who comes next that whoever waits for the time was killed.
 _WORTH_COUNTING_SECONDS = 5.0
@@ -168,8 +173,12 @@ class EtcdQueues:
                 continue
             free = self._free(own.request, view)
             if len(free) < own.request.count:
+                coming = self._see_coming(view)
+                if coming.any:
+                    continue
                 own.wait_at_head(view)
-                return self._outlook_at_head(own, reaped)
+                next_at = earliest(reaped.next_at, coming.next_at)
+                return self._outlook_at_head(own, reaped._replace(next_at=next_at))
             left = self._until_next_grant(own, own.owed(view))
             if left:
                 own.wait_for_pace(view, free)
@@ -178,6 +187,19 @@ class EtcdQueues:
             leases = self._take(own, view, free)
             if leases is not None:
                 return Outlook(leases)
+            if any(each.has_life for each in free):
+                self._times().settle([each.name for each in free])
+
+    def _see_coming(self, view: QueueView) -> Reaped:
+        """Have that be there which has come to the pool by itself, as is rare."""
+        if not view.comings or view.pool is None:
+            return NOTHING_REAPED
+        return self._times().see(name_in(view.pool), view.comings)
+
+    def _times(self) -> MemberTimes:
+        from leasectl.engines.etcd.member_times import MemberTimes
+
+        return MemberTimes(self._gateway, self._keys, self._events, self._claims, clock=self._clock)
 
     def _outlook_at_head(self, own: EtcdTicket, reaped: Reaped) -> Outlook:
         look_again_at = earliest(reaped.next_at, own.rises_at)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.etcd.competing import rival
+from leasectl.engines.etcd.gateway.answers import Compacted
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
+    MOST_OPERATIONS,
     Found,
     Json,
     KeyValue,
+    as_of,
     count,
     read,
     read_all,
@@ -59,7 +63,11 @@ class ShownPools:
         if pool_type is not None and pool_type not in types:
             raise refusals.no_pool(pool_type, types)
         chosen = types if pool_type is None else [pool_type]
-        return tuple(self._show(each, expiries=expiries) for each in chosen)
+        while True:
+            with suppress(Compacted):  # it has taken too long
+                found = self._read(chosen)
+                break
+        return tuple(self._show(*each, expiries=expiries) for each in zip(chosen, found))
 
     def standing(
         self, pool_type: str, ticket: int, *, name: str | None, left: Callable[[Owed], float]
@@ -134,9 +142,29 @@ class ShownPools:
             raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
         return found.first
 
-    def _show(self, pool_type: str, *, expiries: bool) -> Pool:
+    def _read(self, types: Sequence[str]) -> list[Sequence[Found]]:
+        """What `_show` is to be told of pools, as all of them are at one revision.
+
+        Else one would see in two of them, or in none, what moves from one to another.
+        """
+        reads = [self._reads(each) for each in types]
+        at_once = max(1, MOST_OPERATIONS // len(reads[0])) if reads else 1
+        found: list[Sequence[Found]] = []
+        revision = 0
+        for start in range(0, len(reads), at_once):
+            part = [each for of_pool in reads[start : start + at_once] for each in of_pool]
+            outcome = self._gateway.read(
+                *(as_of(each, revision) if revision else each for each in part)
+            )
+            revision = revision or outcome.revision
+            size = len(reads[0])
+            answers = outcome.answers
+            found += [answers[at : at + size] for at in range(0, len(answers), size)]
+        return found
+
+    def _reads(self, pool_type: str) -> tuple[Json, ...]:
         keys = self._keys
-        resources, helds, alives, renewals, tickets, ranks, *paced = self._gateway.read(
+        return (
             read_all(keys.resources(pool_type), keys_only=True),
             read_all(keys.helds(pool_type)),
             read_all(keys.alives(pool_type), keys_only=True),
@@ -144,7 +172,10 @@ class ShownPools:
             read_all(keys.tickets(pool_type)),
             read_all(keys.ranks(pool_type), keys_only=True),
             *self._pace_reads(pool_type),
-        ).answers
+        )
+
+    def _show(self, pool_type: str, answers: Sequence[Found], *, expiries: bool) -> Pool:
+        resources, helds, alives, renewals, tickets, ranks, *paced = answers
         alive = {etcd_lease_id_in(kv) for kv in alives.items}
         renewed = {etcd_lease_id_in(kv): number_in(kv) for kv in renewals.items}
         now = self._clock.wall()

@@ -13,7 +13,7 @@ from leasectl.text.printable import printable
 
 # The gRPC codes that the gateway passes on, as far as they say something that we act upon.
 _NOT_FOUND, _PERMISSION_DENIED, _FAILED_PRECONDITION, _UNAUTHENTICATED = 5, 7, 9, 16
-_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 3, 8, 12
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _OUT_OF_RANGE, _UNIMPLEMENTED = 3, 8, 11, 12
 # These come with the code for an invalid argument.
 _ALSO_UNAUTHENTICATED = ("user name is empty", "revision of auth store is old")
 # This one with the code that also says that there are too many requests.
@@ -26,6 +26,10 @@ class EtcdLeaseGone(Exception):
 
 class FailedPrecondition(Exception):
     """An etcd lease of that id is there already, or there are no users to authenticate."""
+
+
+class Compacted(Exception):
+    """What was to be read as it was at some revision is only known as it has become since."""
 
 
 class Unauthenticated(Exception):
@@ -65,7 +69,8 @@ def parse_answer(url: str, answer: Answer) -> Json:
 
     Raises:
         NoAnswer: None that counts.
-        EtcdLeaseGone, FailedPrecondition, Unauthenticated, PermissionDenied: etcd refuses.
+        EtcdLeaseGone, FailedPrecondition, Compacted, Unauthenticated, PermissionDenied: etcd
+            refuses.
         LeaseError: It refuses, for a reason that people have to see.
     """
     try:
@@ -117,6 +122,7 @@ def _refusal(url: str, answer: Json) -> Exception:
         _PERMISSION_DENIED: PermissionDenied(text),
         _UNAUTHENTICATED: Unauthenticated(text),
         _INVALID_ARGUMENT: InvalidArgument(f"{url}: {text}"),
+        _OUT_OF_RANGE: Compacted(text),
         _RESOURCE_EXHAUSTED: BackendUnreachable(f"{url}: {text}"),
         _UNIMPLEMENTED: LeaseError(f"{url}: {text}"),
     }

@@ -123,6 +123,11 @@ def count(prefix: str) -> Json:
     return {"request_range": {**span, "count_only": True}}
 
 
+def as_of(reading: Json, revision: int) -> Json:
+    """Read that as it was at a revision."""
+    return {"request_range": {**reading["request_range"], "revision": str(revision)}}
+
+
 def put(key: str, value: str, *, etcd_lease_id: int = 0) -> Json:
     """Write one key, attached to an etcd lease unless that is 0."""
     return {
