@@ -24,7 +24,7 @@ SERVERS = ("etcd",)
 # Those that keep memberships so far.
 WITH_MEMBERS = ("memory", "etcd")
 # Those where requests say what has to be so of a resource.
-WITH_WHERE = ("memory",)
+WITH_WHERE = ("memory", "etcd")
 # Those on which a request waits on that can't be met any more.
 WAITING_ON = ("memory", "local", "etcd")
 
@@ -45,7 +45,9 @@ def waiting_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World
     world.close()
 
 
-@pytest.fixture(params=WITH_WHERE)
+@pytest.fixture(
+    params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WITH_WHERE]
+)
 def with_where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)
     yield world

@@ -28,7 +28,6 @@ from leasectl.engines.membership import (
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.process import identify, this_process
-from tests.contract.etcd_world import EtcdWorld
 from tests.contract.world import World
 from tests.kit.support import eventually
 
@@ -240,8 +239,6 @@ class TestMoving:
 
 class TestCordons:
     def test_keep_new_holders_off(self, world: World) -> None:
-        if isinstance(world, EtcdWorld):
-            pytest.skip("whoever asks there for what takes no new holder waits for now")
         make_pools(world)
         update(world, to_cordon(), "b-1")
         with pytest.raises(InvalidRequest, match="takes no new holder"):

@@ -22,7 +22,6 @@ from leasectl.engines.etcd.gateway.requests import (
     put,
     read,
 )
-from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.pace import EtcdPaces, Owed
@@ -173,12 +172,11 @@ class EtcdQueues:
                 continue
             free = self._free(own.request, view)
             if len(free) < own.request.count:
-                coming = self._see_coming(view)
+                coming = self._see_coming(own, view)
                 if coming.any:
                     continue
                 own.wait_at_head(view)
-                next_at = earliest(reaped.next_at, coming.next_at)
-                return self._outlook_at_head(own, reaped._replace(next_at=next_at))
+                return self._outlook_at_head(own, reaped, coming)
             left = self._until_next_grant(own, own.owed(view))
             if left:
                 own.wait_for_pace(view, free)
@@ -190,19 +188,19 @@ class EtcdQueues:
             if any(each.has_life for each in free):
                 self._times().settle([each.name for each in free])
 
-    def _see_coming(self, view: QueueView) -> Reaped:
+    def _see_coming(self, own: EtcdTicket, view: QueueView) -> Reaped:
         """Have that be there which has come to the pool by itself, as is rare."""
-        if not view.comings or view.pool is None:
+        if not view.comings:
             return NOTHING_REAPED
-        return self._times().see(name_in(view.pool), view.comings)
+        return self._times().see(own.request.type, view.comings)
 
     def _times(self) -> MemberTimes:
         from leasectl.engines.etcd.member_times import MemberTimes
 
         return MemberTimes(self._gateway, self._keys, self._events, self._claims, clock=self._clock)
 
-    def _outlook_at_head(self, own: EtcdTicket, reaped: Reaped) -> Outlook:
-        look_again_at = earliest(reaped.next_at, own.rises_at)
+    def _outlook_at_head(self, own: EtcdTicket, *reaped: Reaped) -> Outlook:
+        look_again_at = earliest(own.rises_at, *(each.next_at for each in reaped))
         return Outlook(is_head=True, is_behind=own.is_behind, look_again_at=look_again_at)
 
     def _until_next_grant(self, own: EtcdTicket, owed: Owed) -> float:
@@ -226,11 +224,12 @@ class EtcdQueues:
 
     def _wait_until_met(self, own: EtcdTicket, view: QueueView) -> Outlook:
         """Have it wait until what is in the pool could meet its request again; others pass it."""
+        coming = self._see_coming(own, view)
         own.wait_until_met(view)
-        unmet = why_unmet(self._gateway, self._keys, own.request)
+        unmet = None if coming.any else why_unmet(self._gateway, self._keys, own.request)
         if unmet is None:  # it has just changed
             return Outlook(look_again_at=self._clock.elapsed())
-        return Outlook(impossible=str(unmet))
+        return Outlook(impossible=str(unmet), look_again_at=coming.next_at)
 
     def _take(
         self, own: EtcdTicket, view: QueueView, chosen: Sequence[Free]

@@ -185,7 +185,7 @@ def test_a_look_that_writes_nothing_sends_what_it_reads_once(
 
     monkeypatch.setattr(store.gateway, "commit", note)
     assert second.claim().is_behind
-    assert sent == [(0, 13, 0)]  # each costs etcd as much as it costs us, taken or not
+    assert sent == [(0, 14, 0)]  # each costs etcd as much as it costs us, taken or not
     assert first.claim().leases
 
 
