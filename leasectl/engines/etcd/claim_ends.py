@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.etcd import event_facts
@@ -48,13 +49,15 @@ class Heeded(NamedTuple):
 
     Args:
         names: For which there is something; the others are just free.
-        along: What becomes of them, and what has to be so still.
+        guards: What has to be so still.
+        then: What becomes of them.
         events: What is told of that.
     """
 
     names: frozenset[str] = frozenset()
-    along: Along = NOTHING_ALONG
-    events: tuple[Event, ...] = ()
+    guards: Sequence[Json] = ()
+    then: Sequence[Json] = ()
+    events: Sequence[Event] = ()
 
 
 class Ending(NamedTuple):
@@ -129,10 +132,10 @@ class ClaimEnds:
                 break
             from leasectl.engines.etcd.member_releases import heed
 
-            found = heed(self._gateway, self._keys, ending, now=self._clock.wall())
-            if found.along == heeded.along:
+            before, now = heeded.guards, self._clock.wall()
+            heeded = Heeded(*heed(self._gateway, self._keys, claim_id, claim, names, now=now))
+            if heeded.guards == before:
                 break
-            heeded = found
         # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
         if done and names.issuperset(claim.names) and claim.lease_duration_seconds is not None:
             revoke_unused(self._gateway, claim.etcd_lease_id)
@@ -153,12 +156,12 @@ class ClaimEnds:
                 unchanged(held.key, held.mod_revision),
                 present(alive) if is_alive else absent(alive),
                 *(absent(keys.bound(claim_id.pool_type, name)) for name in free),
-                *heeded.along.guards,
+                *heeded.guards,
                 *along.guards,
             ],
             [
                 *along.then,
-                *heeded.along.then,
+                *heeded.then,
                 *(
                     put(
                         keys.free(claim_id.pool_type, each, name),

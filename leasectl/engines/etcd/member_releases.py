@@ -6,37 +6,70 @@ whoever finds out by that guard that there is asks what.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import Along, Ending, Heeded
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
+    Json,
     created_at,
     delete,
     read,
     revision_in,
     unchanged,
 )
-from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.member_changes import Renaming, operations_of, pools_of
 from leasectl.engines.etcd.member_views import MembersView, NameView, see
+from leasectl.engines.etcd.records import Claim
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.membership import Member, after_release
+from leasectl.state.event import Event
+
+# Whether a release was made is told by what becomes of its claim.
+_WORD = "release"
 
 
-def heed(gateway: Gateway, keys: Keys, ending: Ending, *, now: float) -> Heeded:
-    """See what the end of a claim has to heed; ``now`` is wall clock, in seconds."""
-    pool_type, claim = ending.claim_id.pool_type, ending.claim
-    wanted = sorted(ending.names)
+class Bonds(NamedTuple):
+    """What there is to be heeded, as `Heeded` has it."""
+
+    names: frozenset[str] = frozenset()
+    guards: Sequence[Json] = ()
+    then: Sequence[Json] = ()
+    events: Sequence[Event] = ()
+
+
+def heed(
+    gateway: Gateway,
+    keys: Keys,
+    claim_id: ClaimId,
+    claim: Claim,
+    names: frozenset[str],
+    *,
+    now: float,
+) -> Bonds:
+    """See what the end of a claim has to heed.
+
+    Args:
+        gateway: The cluster.
+        keys: Where things are in it.
+        claim_id: Which claim.
+        claim: As it was read.
+        names: Those of its names that are to be free.
+        now: Wall clock, in seconds.
+    """
+    pool_type = claim_id.pool_type
+    wanted = sorted(names)
     found = gateway.read(*(read(keys.bound(pool_type, name)) for name in wanted)).answers
     bound = {name: each.first for name, each in zip(wanted, found) if each.first is not None}
     if not bound:
-        return Heeded()
+        return Bonds()
     had = dict(zip(claim.names, claim.transitions))
     released = {name: (claim.holder_identity, had[name]) for name in bound}
     view = see(gateway, keys, list(bound), released=released)
     there = [each for each in view.names if each.member.pool == pool_type]
-    word = f"{ending.held.mod_revision}"
-    renamings = [Renaming(each, _after(each, view), word) for each in there]
+    renamings = [Renaming(each, _after(each, view), _WORD) for each in there]
     guards = [unchanged(kv.key, kv.mod_revision) for kv in bound.values()]
     guards += [
         unchanged(keys.member(each.member.name), revision_in(each.fact)) for each in view.names
@@ -50,7 +83,7 @@ def heed(gateway: Gateway, keys: Keys, ending: Ending, *, now: float) -> Heeded:
     gone = [each.member.name for each in view.names if each.member.pool != pool_type]
     then += [delete(keys.bound(pool_type, name)) for name in gone]
     changes = membership_changes([r.before for r in renamings], [r.after for r in renamings])
-    events = (
+    events = [
         event_facts.of_pool(
             "pool changed",
             each.type,
@@ -60,8 +93,8 @@ def heed(gateway: Gateway, keys: Keys, ending: Ending, *, now: float) -> Heeded:
             reason=each.reason,
         )
         for each in changes
-    )
-    return Heeded(frozenset(bound), Along(tuple(guards), tuple(then)), tuple(events))
+    ]
+    return Bonds(frozenset(bound), guards, then, events)
 
 
 def _after(view: NameView, seen: MembersView) -> Member:
