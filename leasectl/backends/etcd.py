@@ -16,6 +16,7 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch
+    from leasectl.engines.notes import NoteListener
     from leasectl.state.directory import State
     from leasectl.state.event import Kept
 
@@ -73,7 +74,13 @@ def _kept(state: State) -> Kept | None:
 
 
 def open_renewals(
-    url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
+    url: str,
+    *,
+    state_id: str,
+    settings: Settings,
+    ttl_seconds: float,
+    noted: NoteListener,
+    clock: Clock,
 ) -> Callable[[str], tuple[str, ...]]:
     """As `PoolServer` has it. None is tried longer than a sixth of the ttl at one member."""
     from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
@@ -89,6 +96,7 @@ def open_renewals(
     opened = open_etcd(
         url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
     )
+    opened.engine.renewals.noted = noted
     return opened.engine.renew
 
 

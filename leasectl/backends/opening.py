@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leasectl.backends.contract import Backend, Opener
     from leasectl.backends.servers import ClaimWatch, PoolServer, StatusServer
     from leasectl.engines.contract import LostListener
+    from leasectl.engines.notes import NoteListener
     from leasectl.model import Handle
 
 
@@ -77,7 +78,13 @@ def open_backend(
 
 
 def open_renewals(
-    url: str, *, state_id: str, settings: str, ttl_seconds: float, clock: Clock
+    url: str,
+    *,
+    state_id: str,
+    settings: str,
+    ttl_seconds: float,
+    noted: NoteListener = lambda notes: None,
+    clock: Clock,
 ) -> Callable[[str], tuple[str, ...]]:
     """Open what renews leases on a server, for use in a thread of its own.
 
@@ -86,6 +93,7 @@ def open_renewals(
         state_id: Of the state directory, as `State.state_id` tells it.
         settings: How to talk to the server, as `encode_settings` wrote it.
         ttl_seconds: Of the leases. No renewal takes longer than a third of it.
+        noted: Told by each renewal, in that thread, what is noted at the claims.
         clock: Where times come from.
 
     Returns:
@@ -102,6 +110,7 @@ def open_renewals(
         state_id=state_id,
         settings=parse_settings(settings),
         ttl_seconds=ttl_seconds,
+        noted=noted,
         clock=clock,
     )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Callable, Protocol
+from typing import TYPE_CHECKING, Callable, Protocol
 
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.notes import NoteListener
 
 
 class ClaimWatch(Protocol):
@@ -30,7 +33,14 @@ class PoolServer(Protocol):
     """The module that a kind's row names for what its server is asked beside a `Backend`."""
 
     def open_renewals(
-        self, url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
+        self,
+        url: str,
+        *,
+        state_id: str,
+        settings: Settings,
+        ttl_seconds: float,
+        noted: NoteListener,
+        clock: Clock,
     ) -> Callable[[str], tuple[str, ...]]:
         """Open what renews in a thread of its own; as `opening.open_renewals`."""
 

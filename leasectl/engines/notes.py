@@ -7,7 +7,7 @@ something older changes nothing. Several may be one request, but each is done or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Callable, NamedTuple, Protocol
 
 from leasectl.model import ReleasedBy
 
@@ -28,6 +28,10 @@ class Note(NamedTuple):
     name: str
     fence: int
     text: str
+
+
+# Told what is noted at the claims that were renewed.
+NoteListener = Callable[[Sequence[Note]], None]
 
 
 class NoteChange(NamedTuple):

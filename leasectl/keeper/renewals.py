@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
-from typing import Any, Callable
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
@@ -19,6 +19,9 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
 from leasectl.system.request_threads import Outcome
 
+if TYPE_CHECKING:
+    from leasectl.engines.notes import Note
+
 
 class Renewals:
     """Renews three times a ttl: on the embedded pool at once, on servers by threads.
@@ -27,9 +30,18 @@ class Renewals:
         service: On the state directory that is kept.
         clock: Where times come from.
         log: Where events are written.
+        noted: Told what is noted at what a handle holds on a server.
     """
 
-    def __init__(self, service: Service, *, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        clock: Clock,
+        log: Log,
+        noted: Callable[[Handle, Sequence[Note]], None] = lambda handle, notes: None,
+    ) -> None:
+        self._noted = noted
         self._service = service
         self._clock = clock
         self._log = log
@@ -66,7 +78,10 @@ class Renewals:
         """Record what came of what threads were asked to do."""
         for target, outcome in self._threads.outcomes() if self._threads else ():
             handle = self._service.handles.load(target.handle_id)
+            assert self._threads is not None
+            notes = self._threads.take_notes(target)
             if handle is not None and whole(handle) == target:
+                self._noted(handle, notes)
                 record = functools.partial(self._record, target, outcome)
                 self._note(handle, outcome.sent_at, record)
 

@@ -6,6 +6,7 @@ import functools
 from typing import Callable
 
 from leasectl.backends.kinds import LOCAL
+from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals, keeper_renews
@@ -35,7 +36,8 @@ class Rounds:
         self._clock = clock
         self._log = log
         self._releases = Releases(service, self._open_release, clock=clock, log=log)
-        self._renewals = Renewals(service, clock=clock, log=log)
+        self._answers = Answers(service, self._open_service, clock=clock, log=log)
+        self._renewals = Renewals(service, clock=clock, log=log, noted=self._answers.heed)
         self._stays = KeptStays(service, self._open_service, clock=clock, log=log)
         self._witness = Witness(service, clock=clock, log=log)
 
@@ -48,11 +50,13 @@ class Rounds:
         """
         self._releases.take_outcomes()
         self._renewals.take_outcomes()
+        self._answers.take_outcomes()
         self._stays.take_outcomes()
         times = [self._releases.release(target) for target in recovery.due(self._service)]
         handles = self._service.handles.watched()
         times += [self._renewals.renew(handle) for handle in handles if keeper_renews(handle)]
         times += self._stays.go()
+        times.append(self._answers.go(handles))
         under_way = self._releases.under_way()
         times += [
             timer.due_at
@@ -62,6 +66,7 @@ class Rounds:
         known = {key_of(handle) for handle in handles}
         self._releases.keep_only(known)
         self._renewals.keep_only(known)
+        self._answers.keep_only(known)
         return earliest(*times, self._witness.go())
 
     def is_needed(self) -> bool:
@@ -89,7 +94,7 @@ class Rounds:
         return functools.partial(release, self._open_service())
 
     def _open_service(self) -> Service:
-        """For a thread that changes records."""
+        """What a thread does things with: it has records of its own."""
         state, events = State.open(self._service.state.directory), self._service.state.events
         state.events.kept_seconds = events.kept_seconds
         state.events.kept_number = events.kept_number

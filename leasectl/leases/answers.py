@@ -18,7 +18,6 @@ from leasectl.leases.marks import Answered, encode_mark
 from leasectl.model import OnReclaim, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.uses import Uses
-from leasectl.system.clock import earliest
 
 if TYPE_CHECKING:
     from leasectl.leases.service import Service
@@ -69,7 +68,7 @@ def carry_out(
 
 def answer_for_holder(
     service: Service, target: ReleaseTarget, decide: Decide | None = None
-) -> float | None:
+) -> dict[str, Answered | None]:
     """Answer what is asked of a handle as its request says, and take off what has ended.
 
     Args:
@@ -78,15 +77,14 @@ def answer_for_holder(
         decide: Who decides instead of its request; called without any lock.
 
     Returns:
-        When there is something to do about it again, CLOCK_BOOTTIME in seconds; None if there is
-        nothing.
+        Of each name that something was done about, the answer; None where its mark was taken off.
 
     Raises:
         LeaseError: It couldn't be asked or answered; whoever looks next goes on.
     """
     handle = service.current(target)
     if handle is None or not kind_of_handle(handle).has_pools:
-        return None
+        return {}
     asked = asked_of(service, target)
     now = service.clock.elapsed()
     undecided = [each.name for each in asked if is_undecided(each, now)]
@@ -94,9 +92,7 @@ def answer_for_holder(
     ready = decide(undecided) if undecided else ()
     now = service.clock.elapsed()  # to decide may have taken long
     steps = [step for each in asked for step in _steps(each, now, ready)]
-    done = carry_out(service, target, steps) if steps else {}
-    left = (each.ends_at for each in asked if done.get(each.name, each.mark.state) is not None)
-    return earliest(*left)
+    return carry_out(service, target, steps) if steps else {}
 
 
 def by_request(on_reclaim: OnReclaim) -> Decide:

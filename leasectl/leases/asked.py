@@ -62,20 +62,18 @@ def asked_of(service: Service, target: ReleaseTarget) -> tuple[Asked, ...]:
     backend = service.backend_of(handle)
     noted = {note.name: note for note in backend.notes.of_claims(claim_key_of(handle))}
     marks = marks_in(tuple(noted.values()))
-    gone = [
-        name
-        for name, seen in before.items()
-        if seen.is_ready and (name not in marks or marks[name].id != seen.id)
-    ]
-    held = held_of(backend, handle) if gone else frozenset()
+    gone = [name for name, seen in before.items() if name not in marks or marks[name].id != seen.id]
+    was_ready = [name for name in gone if before[name].is_ready]
+    held = held_of(backend, handle) if was_ready else frozenset()
+    taken = [name for name in was_ready if name not in held]
     with service.state.transaction():
         current = service.current(target)
         if current is None:
             return ()
         for name in gone:
-            if name in held:
+            if name not in taken:
                 uses.forget(current, name, before[name].id)
-        service.losses.note_gone(current, [name for name in gone if name not in held])
+        service.losses.note_gone(current, taken)
         current = service.current(target)
         found = () if current is None else _record(service, current, before, noted, marks)
     service.losses.unlist()
@@ -102,10 +100,7 @@ def needs_answer(
             return True
         if mark.state != "marked" and known.is_ready != (mark.state == "ready"):
             return True
-    return any(
-        known.is_ready and (name not in marks or marks[name].id != known.id)
-        for name, known in seen.items()
-    )
+    return any(name not in marks or marks[name].id != known.id for name, known in seen.items())
 
 
 def marks_in(notes: Sequence[Note]) -> dict[str, Mark]:

@@ -31,7 +31,7 @@ from leasectl.text.printable import printable
 MarkState = Literal["marked", "ready", "keep"]
 Answered = Literal["ready", "keep"]
 
-LONGEST_ASKER = 200  # characters
+LONGEST_ASKER = 100  # characters, so that it fits into a note whichever they are
 
 
 class Mark(NamedTuple):

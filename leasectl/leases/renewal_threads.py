@@ -5,7 +5,7 @@ A server that hangs holds up nobody but itself, and no command and no keeper may
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.backends.opening import open_renewals
@@ -13,6 +13,9 @@ from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.request_threads import Outcome, RequestThreads
+
+if TYPE_CHECKING:
+    from leasectl.engines.notes import Note
 
 
 class _Server(NamedTuple):
@@ -39,6 +42,7 @@ class RenewalThreads:
     def __init__(self, state: State, *, clock: Clock) -> None:
         self._state_id = state.state_id()
         self._clock = clock
+        self._noted: dict[ReleaseTarget, tuple[Note, ...]] = {}
         self._threads: RequestThreads[_Server, _Renewal] = RequestThreads(self._begin, clock=clock)
 
     @property
@@ -56,15 +60,28 @@ class RenewalThreads:
         """Take what has come so far; the names are those that are still held."""
         return [(each.job.target, each) for each in self._threads.outcomes()]
 
+    def take_notes(self, target: ReleaseTarget) -> tuple[Note, ...]:
+        """What the last renewal of a target has found noted at its claims."""
+        return self._noted.pop(target, ())
+
     def close(self) -> None:
         self._threads.close()
 
     def _begin(self, server: _Server) -> Callable[[_Renewal], tuple[str, ...]]:
+        noted: list[Note] = []
         renew = open_renewals(
             server.url,
             state_id=self._state_id,
             settings=server.settings,
             ttl_seconds=server.ttl_seconds,
+            noted=noted.extend,
             clock=self._clock,
         )
-        return lambda renewal: renew(renewal.claim_key)
+
+        def renew_and_note(renewal: _Renewal) -> tuple[str, ...]:
+            noted.clear()
+            names = renew(renewal.claim_key)
+            self._noted[renewal.target] = tuple(noted)
+            return names
+
+        return renew_and_note

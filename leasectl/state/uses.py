@@ -43,18 +43,16 @@ class LastUse(NamedTuple):
     until: float | None
 
 
-class ReadyName(NamedTuple):
-    """A name that can't be used until its mark has gone.
+class SeenName(NamedTuple):
+    """A name that somebody was seen to want back.
 
     Args:
         target: The handle and the acquisition that hold it.
-        mark_id: Of the mark.
-        ends_at: When the mark ends, CLOCK_BOOTTIME.
+        mark: What was seen.
     """
 
     target: ReleaseTarget
-    mark_id: str
-    ends_at: float
+    mark: SeenMark
 
 
 class Uses:
@@ -156,16 +154,15 @@ class Uses:
             "UPDATE handle SET watched = 1 WHERE id = ?", [(each,) for each in handle_ids]
         )
 
-    def all_ready(self) -> list[ReadyName]:
-        """All names that are ready to be given back, by handle and name."""
+    def all_seen(self) -> list[SeenName]:
+        """All names that something was seen of."""
         rows = self._state.query(
-            "SELECT handle, acquisition, name, id, ends_at FROM mark_seen WHERE is_ready"
+            "SELECT handle, acquisition, name, id, asked_by, ends_at, is_ready FROM mark_seen"
         )
         return [
-            ReadyName(
+            SeenName(
                 ReleaseTarget(row["handle"], row["acquisition"], (row["name"],)),
-                row["id"],
-                row["ends_at"],
+                SeenMark(row["id"], row["asked_by"], row["ends_at"], bool(row["is_ready"])),
             )
             for row in rows
         ]

@@ -18,6 +18,7 @@ from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
+from leasectl.engines.notes import NoteListener
 from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
@@ -65,7 +66,13 @@ def open_backend(url: str, opening: Opening) -> PoolBackend:
 
 
 def open_renewals(
-    url: str, *, state_id: str, settings: Settings, ttl_seconds: float, clock: Clock
+    url: str,
+    *,
+    state_id: str,
+    settings: Settings,
+    ttl_seconds: float,
+    noted: NoteListener,
+    clock: Clock,
 ) -> Callable[[str], tuple[str, ...]]:
     return lambda claim_key: (f"{claim_key} of {state_id} for {ttl_seconds:g}s at {url}",)
 

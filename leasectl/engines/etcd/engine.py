@@ -39,6 +39,9 @@ class EtcdEngine:
         events: Of what happens here.
         claims: The claims in it.
         clock: Where times come from.
+
+    Attributes:
+        renewals: Of those claims.
     """
 
     undoes = False
@@ -50,8 +53,8 @@ class EtcdEngine:
         self._keys = keys
         self._claims = claims
         self._clock = clock
-        self._renewals = EtcdRenewals(gateway, keys, claims, clock=clock)
-        self._queues = EtcdQueues(gateway, keys, events, claims, self._renewals, clock=clock)
+        self.renewals = EtcdRenewals(gateway, keys, claims, clock=clock)
+        self._queues = EtcdQueues(gateway, keys, events, claims, self.renewals, clock=clock)
         self._session = WaitSession(gateway, clock)
 
     def atomic(self) -> AbstractContextManager[object]:
@@ -79,12 +82,12 @@ class EtcdEngine:
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         if ttl_seconds is None:
-            return self._renewals.renew(claim_key)
+            return self.renewals.renew(claim_key)
         from leasectl.engines.etcd.ttl_changes import EtcdTtlChanges
 
         changes = EtcdTtlChanges(self._gateway, self._keys, self._claims, clock=self._clock)
         changes.change(claim_key, ttl_seconds)
-        return self._renewals.renew(claim_key)
+        return self.renewals.renew(claim_key)
 
     def claim_keys(self) -> list[str]:
         """The claim keys of this state directory that have claims, sorted."""

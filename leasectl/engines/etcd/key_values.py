@@ -52,6 +52,11 @@ def claim_id_in(kv: KeyValue) -> ClaimId:
     return ClaimId(type_in(kv), etcd_lease_id_in(kv))
 
 
+def noted_in(kv: KeyValue) -> str:
+    """What is noted at a claim, safe to show: it comes after a word that tells who wrote it."""
+    return safe_text(kv.value.partition(" ")[2])
+
+
 def number_in(kv: KeyValue) -> float:
     """A value that is a number."""
     try:

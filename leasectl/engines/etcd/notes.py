@@ -1,6 +1,8 @@
 """Notes at claims in etcd, as `Notes`: each is a key that goes with its claim.
 
-Its text comes after a word by which whoever wrote it knows it again when the answer was lost.
+Its text comes after a word by which whoever wrote it knows it again when the answer was lost. With
+a note what the claim key finds (``owned/``) is written anew, as it is: so whoever watches that for
+a holder is woken, and reads the note with the renewal that it makes then.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import NamedTuple, Optional
 from leasectl.engines import refusals
 from leasectl.engines.etcd.claim_ends import Along
 from leasectl.engines.etcd.claims import EtcdClaims, FoundClaim
+from leasectl.engines.etcd.forced_ends import encode_owned
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     Found,
@@ -25,7 +28,7 @@ from leasectl.engines.etcd.gateway.requests import (
     revision_in,
     unchanged,
 )
-from leasectl.engines.etcd.key_values import etcd_lease_id_in, safe_text
+from leasectl.engines.etcd.key_values import etcd_lease_id_in, noted_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.etcd.shown import pool_types
@@ -45,16 +48,20 @@ class _Noted(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        return None if self.note is None else safe_text(self.note.value.partition(" ")[2])
+        return None if self.note is None else noted_in(self.note)
 
 
 class _Try(NamedTuple):
-    """One attempt to change a note: what is written where, or None for nothing, and how."""
+    """One attempt to change a note: what is written where, or None for nothing, and how.
+
+    And what wakes its holder.
+    """
 
     key: str
     after: str | None
     guards: list[Json]
     then: Json
+    wakes: Json
 
     def is_left(self, found: Found) -> bool:
         """Tell whether what is found is what it has written."""
@@ -115,7 +122,7 @@ class EtcdNotes:
             return []
         outcome = self._gateway.commit(
             [guard for each in tries for guard in each.guards],
-            [each.then for each in tries],
+            [*(each.then for each in tries), *_once(each.wakes for each in tries)],
             [read(each.key) for each in tries],
         )
         if outcome.succeeded:
@@ -170,7 +177,9 @@ class EtcdNotes:
         attempt: _Try | None = None
         while _is_so(change, held):
             attempt = self._try(change, held)
-            outcome = self._gateway.commit(attempt.guards, [attempt.then], [read(attempt.key)])
+            outcome = self._gateway.commit(
+                attempt.guards, [attempt.then, attempt.wakes], [read(attempt.key)]
+            )
             if outcome.succeeded:
                 return True
             (found,) = outcome.answers
@@ -196,6 +205,12 @@ class EtcdNotes:
                 unchanged(key, revision_in(held.note)),
             ],
             delete(key) if after is None else put(key, after, etcd_lease_id=attached),
+            put(
+                self._keys.owned(
+                    self._keys.claim_key_of(claim.claim.claim_key), claim.id.etcd_lease_id
+                ),
+                encode_owned(claim.id.pool_type),
+            ),
         )
 
     def _held(self, pool_type: str) -> dict[str, _Noted]:
@@ -218,6 +233,14 @@ class EtcdNotes:
                 note = noted.get(keys.note(*claim_id, name))
                 found[name] = _Noted(FoundClaim(claim_id, claim, kv), fence, note)
         return found
+
+
+def _once(steps: Iterable[Json]) -> list[Json]:
+    """Each step once: no transaction writes a key twice."""
+    found: list[Json] = []
+    for step in steps:
+        found += [] if step in found else [step]
+    return found
 
 
 def _is_so(change: NoteChange, held: _Noted | None) -> bool:

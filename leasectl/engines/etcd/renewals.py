@@ -6,30 +6,35 @@ by force. Deadlines count from before the first of them, so no answer that is la
 harm: what it told of is done, or is done again.
 
 Which claims a claim key has is read once and then known. With each date it is read again, as it is
-then: what has come to it since is renewed as well, and what has gone is forgotten.
+then: what has come to it since is renewed as well, and what has gone is forgotten. What is noted at
+them is read along.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict, deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.claim_view import claim_reads, parse_claim_view
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.gateway.answers import NoSpace
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
+    Found,
     Outcome,
     not_attached,
     present,
     put,
     read_all,
 )
-from leasectl.engines.etcd.key_values import claim_id_in
+from leasectl.engines.etcd.key_values import claim_id_in, noted_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.notes import Note, NoteListener
 
 # Claims that are never renewed again are forgotten when so many others have been renewed since.
 _MOST_KNOWN = 4096
@@ -41,10 +46,12 @@ class Renewal(NamedTuple):
     Args:
         claim: As it is now; None when it has gone.
         siblings: All claims that its claim key has, as they were then.
+        notes: What is noted at it.
     """
 
     claim: Claim | None
     siblings: tuple[ClaimId, ...]
+    notes: tuple[Note, ...] = ()
 
 
 class EtcdRenewals:
@@ -55,7 +62,12 @@ class EtcdRenewals:
         keys: Where things are in it.
         claims: Those claims.
         clock: Where times come from.
+
+    Attributes:
+        noted: Told by each renewal what is noted at what it has renewed.
     """
+
+    noted: NoteListener = staticmethod(lambda notes: None)
 
     def __init__(self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, clock: Clock) -> None:
         self._gateway = gateway
@@ -68,13 +80,14 @@ class EtcdRenewals:
     def renew(self, claim_key: str) -> tuple[str, ...]:
         """As `Engine.renew`."""
         to_renew = deque(self._known.pop(claim_key, ()) or self._claims.index(claim_key))
-        renewed: dict[ClaimId, Claim | None] = {}
+        renewed: dict[ClaimId, Renewal] = {}
         while to_renew:
             claim_id = to_renew.popleft()
             if claim_id not in renewed:
-                renewed[claim_id], siblings = self.renew_claim(claim_id, claim_key)
-                to_renew += siblings
-        held = {claim_id: claim for claim_id, claim in renewed.items() if claim is not None}
+                renewed[claim_id] = self.renew_claim(claim_id, claim_key)
+                to_renew += renewed[claim_id].siblings
+        held = {each_id: each.claim for each_id, each in renewed.items() if each.claim is not None}
+        self.noted([note for each in renewed.values() for note in each.notes])
         self._remember(claim_key, tuple(held))
         fences = [each for claim in held.values() for each in zip(claim.fences, claim.names)]
         return tuple(name for _, name in sorted(fences))
@@ -88,13 +101,13 @@ class EtcdRenewals:
         """
         date = self._clock.wall()  # from before the etcd lease's time begins anew
         is_kept = self._gateway.keep_alive(claim_id.etcd_lease_id)
-        index, *answers = self._date(claim_id, claim_key, date, is_attached=is_kept).answers
+        index, notes, *answers = self._date(claim_id, claim_key, date, is_attached=is_kept).answers
         siblings = tuple(map(claim_id_in, index.items))
         view = parse_claim_view(answers)
         if view.held is not None and view.is_alive:
             claim = parse_claim(view.held)
             if is_kept or claim.lease_duration_seconds is None:
-                return Renewal(claim, siblings)
+                return Renewal(claim, siblings, _notes(claim_id.pool_type, claim, notes))
         with contextlib.suppress(NoSpace):  # that it has run out is said all the same
             self._claims.reap_one(claim_id, view)
         return Renewal(None, siblings)
@@ -114,7 +127,11 @@ class EtcdRenewals:
                 good only if it has no ttl.
         """
         keys, alive = self._keys, self._keys.alive(*claim_id)
-        reads = (read_all(keys.all_owned(claim_key)), *claim_reads(keys, claim_id))
+        reads = (
+            read_all(keys.all_owned(claim_key)),
+            read_all(keys.notes_of(*claim_id)),
+            *claim_reads(keys, claim_id),
+        )
         guards = [present(alive), *(() if is_attached else (not_attached(alive),))]
         try:
             return self._gateway.commit(
@@ -128,3 +145,16 @@ class EtcdRenewals:
             self._known[claim_key] = ids
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
+
+
+def _notes(pool_type: str, claim: Claim, found: Found) -> tuple[Note, ...]:
+    """What is noted at a claim, as it was read with it."""
+    if not found.items:
+        return ()
+    from leasectl.engines.notes import Note
+
+    fences = dict(zip(claim.names, claim.fences))
+    notes = ((kv.key.rpartition("/")[2], noted_in(kv)) for kv in found.items)
+    return tuple(
+        Note(pool_type, name, fences[name], text) for name, text in notes if name in fences
+    )

@@ -118,6 +118,13 @@ class LocalNotes:
         return None
 
 
+def noted(state: State) -> dict[str, tuple[Note, ...]]:
+    """All that is noted in a state directory, by claim key; also of what has expired by now."""
+    rows = state.query(_NOTED)
+    keys = dict.fromkeys(row["owner"] for row in rows)
+    return {key: _notes([row for row in rows if row["owner"] == key]) for key in keys}
+
+
 def _notes(rows: Sequence[sqlite3.Row]) -> tuple[Note, ...]:
     return tuple(
         Note(row["type"], row["name"], row["fence"], row["text"])

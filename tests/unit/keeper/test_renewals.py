@@ -10,6 +10,7 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
+from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper import renewals as module
 from leasectl.keeper.log import Log
@@ -193,6 +194,9 @@ class TestOnAServer:
         def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str]]]:
             answers, self.answers = self.answers, []
             return answers
+
+        def take_notes(self, target: ReleaseTarget) -> tuple[Note, ...]:
+            return ()
 
     @pytest.fixture
     def threads(self, monkeypatch: pytest.MonkeyPatch) -> Threads:

@@ -11,6 +11,7 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
+from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
@@ -204,6 +205,9 @@ class TestOnAServer:
         def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str]]]:
             answers, self.answers = self.answers, []
             return answers
+
+        def take_notes(self, target: ReleaseTarget) -> tuple[Note, ...]:
+            return ()
 
         def close(self) -> None:
             os.close(self.fd)

@@ -1,0 +1,175 @@
+"""Answering for holders what a reclaim asks them, as their requests say, and ending its marks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Callable, NamedTuple
+
+from leasectl.backends.kinds import kind_of_handle
+from leasectl.engines.local.notes import noted
+from leasectl.errors import LeaseError
+from leasectl.keeper.log import Log
+from leasectl.keeper.retries import Key, Retries, key_meant, key_of
+from leasectl.model import Handle, ReleaseTarget, whole
+from leasectl.state.uses import SeenMark, Uses
+from leasectl.system.clock import Clock, earliest
+from leasectl.system.request_threads import RequestThreads
+
+if TYPE_CHECKING:
+    from leasectl.engines.notes import Note
+    from leasectl.leases.service import Service
+
+_REST_SECONDS = 1.0
+# So long it may take to send what was decided; after that whoever decided it may have been killed.
+_SENDING_SECONDS = 2.0
+
+
+class _Server(NamedTuple):
+    """Who is asked; each has a thread of its own."""
+
+    url: str
+    settings: str
+
+
+class Answers:
+    """Answers on the embedded pool at once, those on servers by threads.
+
+    What is noted on servers it is told by renewals; what was decided and hasn't been sent, and what
+    has ended, it finds in the records.
+
+    Args:
+        service: On the state directory that is kept.
+        open_service: What a thread answers with; it needs records of its own.
+        clock: Where times come from.
+        log: Where events are written.
+    """
+
+    def __init__(
+        self, service: Service, open_service: Callable[[], Service], *, clock: Clock, log: Log
+    ) -> None:
+        self._service = service
+        self._open_service = open_service
+        self._clock = clock
+        self._log = log
+        self._uses = Uses(service.state)
+        self._retries = Retries(clock=clock, log=log)
+        self._threads: RequestThreads[_Server, ReleaseTarget] | None = None
+        self._noted: dict[Key, Sequence[Note]] = {}
+        self._looked: dict[Key, float] = {}
+        # By mark that is ready: when it is to be seen whether that was sent; None once it was.
+        self._checked: dict[Key, dict[str, float | None]] = {}
+
+    @property
+    def fd(self) -> int | None:
+        """A descriptor that can be read when there are outcomes; None before the first thread."""
+        return None if self._threads is None else self._threads.fd
+
+    def heed(self, handle: Handle, notes: Sequence[Note]) -> None:
+        """Told what a renewal has found noted at what a handle holds."""
+        self._noted[key_of(handle)] = notes
+
+    def go(self, handles: Sequence[Handle]) -> float | None:
+        """Answer what is to be answered of some handles, or have threads do it.
+
+        Returns:
+            When something is due next; None when only a note can bring work.
+        """
+        here = noted(self._service.state)
+        seen: dict[Key, dict[str, SeenMark]] = {}
+        for each in self._uses.all_seen():
+            (name,) = each.target.names or ()
+            seen.setdefault(key_meant(each.target), {})[name] = each.mark
+        self._noted = {key: notes for key, notes in self._noted.items() if notes or key in seen}
+        if not (here or seen or self._noted):
+            return None
+        times = [
+            self._see_to(handle, here.get(handle.id), seen.get(key_of(handle), {}))
+            for handle in handles
+            if handle.state == "held"
+        ]
+        return earliest(*times)
+
+    def take_outcomes(self) -> None:
+        """Note what came of what threads were asked to do."""
+        for outcome in self._threads.outcomes() if self._threads else ():
+            self._note(outcome.job, outcome.result)
+
+    def keep_only(self, known: Collection[Key]) -> None:
+        """Forget what isn't there any more."""
+        self._retries.keep_only(known)
+        for key in {*self._noted, *self._looked, *self._checked}.difference(known):
+            for by_key in (self._noted, self._looked, self._checked):
+                by_key.pop(key, None)
+
+    def _see_to(
+        self, handle: Handle, here: Sequence[Note] | None, seen: dict[str, SeenMark]
+    ) -> float | None:
+        """Answer for a handle if there may be something to answer; returns when it is due next."""
+        key, now = key_of(handle), self._clock.elapsed()
+        retry_at = self._retries.at(key)
+        if retry_at is not None and now < retry_at:
+            return retry_at
+        due = self._due(key, seen.values(), now)
+        is_remote = kind_of_handle(handle).remote
+        notes = self._noted.get(key) if is_remote else here or ()
+        is_asked = notes is not None and self._is_asked(handle, notes, seen)
+        if not (is_asked or retry_at is not None or (due is not None and now >= due)):
+            return due
+        rests_until = self._looked.get(key, now - _REST_SECONDS) + _REST_SECONDS
+        if now < rests_until:
+            return rests_until
+        self._noted.pop(key, None)
+        self._looked[key] = now
+        self._checked.setdefault(key, {}).update(
+            (mark.id, None) for mark in seen.values() if mark.is_ready
+        )
+        return self._answer(handle)
+
+    def _due(self, key: Key, seen: Iterable[SeenMark], now: float) -> float | None:
+        """When a mark ends, or whoever has decided that something is ready should have said so."""
+        checked = self._checked.setdefault(key, {})
+        times = [mark.ends_at for mark in seen]
+        for mark in seen:
+            if mark.is_ready:
+                times += filter(None, [checked.setdefault(mark.id, now + _SENDING_SECONDS)])
+        return earliest(*times)
+
+    def _is_asked(self, handle: Handle, notes: Sequence[Note], seen: dict[str, SeenMark]) -> bool:
+        if not notes and not seen:
+            return False
+        from leasectl.leases.asked import needs_answer
+
+        is_ours = handle.request.on_reclaim != "answer"
+        return needs_answer(notes, seen, self._clock.elapsed(), is_answered_here=is_ours)
+
+    def _answer(self, handle: Handle) -> float | None:
+        target = whole(handle)
+        if not kind_of_handle(handle).remote or self._service.state.was_removed():
+            return self._note(target, lambda: answered(self._service, target))
+        if self._threads is None:
+            self._threads = RequestThreads(self._begin, clock=self._clock)
+        self._threads.send(_Server(handle.backend, handle.settings), target)
+        return None
+
+    def _begin(self, server: _Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
+        service = self._open_service()
+        return lambda target: answered(service, target)
+
+    def _note(self, target: ReleaseTarget, done: Callable[[], tuple[str, ...]]) -> float | None:
+        key = key_meant(target)
+        try:
+            said = done()
+        except LeaseError as error:
+            return self._retries.failed(key, f"can't answer for {target.handle_id}: {error}")
+        self._retries.succeeded(key)
+        if said:
+            self._log.write(f"answered for {target.handle_id}: {', '.join(said)}")
+        return self._clock.elapsed()  # what is to be done next, the records say
+
+
+def answered(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
+    """Answer for a holder; returns what was answered, for people."""
+    from leasectl.leases.answers import answer_for_holder
+
+    done = answer_for_holder(service, target)
+    return tuple(f"{name} {said or 'is asked for no more'}" for name, said in done.items())
