@@ -82,7 +82,7 @@ class Rounds:
 
     def fds(self) -> list[int]:
         """What becomes readable when there is work for another reason."""
-        asking = (self._releases, self._renewals, self._stays, self._witness)
+        asking = (self._releases, self._renewals, self._answers, self._stays, self._witness)
         return [each.fd for each in asking if each.fd is not None]
 
     def fire_timers(self) -> None:

@@ -33,6 +33,7 @@ class Ground(NamedTuple):
         uses: When what is held was in use last, as far as that can be seen.
         clock: Where times come from.
         asked_by: Who takes back, for people.
+        settle: Called when something was changed: sees to those who answer in this state directory.
     """
 
     pool_type: str
@@ -42,6 +43,7 @@ class Ground(NamedTuple):
     uses: Callable[[], LastUses]
     clock: Clock
     asked_by: str
+    settle: Callable[[], object] = lambda: None
 
 
 def look(ground: Ground, *, group_by: str | None = None) -> list[Held]:

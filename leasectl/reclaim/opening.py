@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
 from leasectl.reclaim.look import Ground
 from leasectl.state.uses import Uses
@@ -21,4 +22,11 @@ def open_ground(service: Service, pool_type: str) -> Ground:
         Uses(service.state).last,
         service.clock,
         service.caller.identity,
+        lambda: _settle(service),
     )
+
+
+def _settle(service: Service) -> None:
+    """Have somebody answer for the holders here, and take what was freed from their lists."""
+    recover(service)
+    service.losses.unlist()

@@ -137,6 +137,8 @@ class _TakingBack:
         with self._ground.atomic():
             freed = carrying_out.free(self._ground, step)
             marks = carrying_out.mark(self._ground, step, self._wanted)
+        if freed or marks:
+            self._ground.settle()
         self._memory = step.memory.having_asked(marks, now())
         if freed:
             self._freed += freed
