@@ -63,8 +63,8 @@ class TestWhoeverWaitsAlready:
         world.pools.remove_resources("T", ["T--02"], force=True)
         other_end = other.begin(TWO)
         world.pools.add_resources("T", ["T--03"])
+        eventually(lambda: not world.pools.pools("T")[0].queue[0].suspended)
         holder.free()
-        eventually(group.done)
         assert names_of(group.result()) == ["T--03", "T--00", "T--01"]
         assert not other_end.done()
 
