@@ -226,12 +226,12 @@ def after_lifetime(member: Member) -> Member:
     return member if member.pool is None else leave(member, member.pool)
 
 
-def pools_to_look_at(before: Member, after: Member) -> tuple[str, ...]:
-    """The pools that can meet other requests, as this has become of a name: fewer, or more."""
-    is_same = before.pool == after.pool and before.takes_holders == after.takes_holders
-    if is_same and before.properties == after.properties:
-        return ()
-    return tuple(each for each in dict.fromkeys((before.pool, after.pool)) if each is not None)
+def pools_with_less(before: Member, after: Member) -> tuple[str, ...]:
+    """The pools that may meet less by now, as this has become of a name, or something else."""
+    gone = before.takes_holders and not (after.takes_holders and after.pool == before.pool)
+    changed = after.properties != before.properties
+    found = (before.pool if gone else None, after.pool if changed else None)
+    return tuple(each for each in dict.fromkeys(found) if each is not None)
 
 
 def set_default(pools: Pools, pool_type: str | None, grace_seconds: float) -> Pools:

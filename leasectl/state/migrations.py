@@ -144,6 +144,11 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
         "properties TEXT NOT NULL) WITHOUT ROWID"
     )
     db.execute(
+        "CREATE INDEX member_special ON member (name) WHERE cordoned OR leaves "
+        "OR moves_to IS NOT NULL OR process IS NOT NULL OR ends_at IS NOT NULL "
+        "OR held_back_until IS NOT NULL"
+    )
+    db.execute(
         "CREATE TABLE expected_pattern (pattern TEXT PRIMARY KEY, type TEXT NOT NULL) WITHOUT ROWID"
     )
     db.execute("CREATE TABLE default_pool (type TEXT NOT NULL, grace_seconds REAL NOT NULL)")

@@ -26,6 +26,14 @@ SERVED_KEY_LABEL = "serve:key"
 # How schema 2 said what is `Handle.adopted_claim`. It is still written for processes of that time.
 ADOPTED_LABEL = "adopted:owner"
 
+# The owner of a free resource that nobody may have: so versions before leave it alone.
+CLOSED_MARK = "#"
+# Of these names alone a release, a claim or the time has anything to heed; there is an index.
+IS_SPECIAL = (
+    "cordoned OR leaves OR moves_to IS NOT NULL OR process IS NOT NULL OR ends_at IS NOT NULL "
+    "OR held_back_until IS NOT NULL"
+)
+
 _SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
 _ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
 _STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}

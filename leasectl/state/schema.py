@@ -158,6 +158,8 @@ CREATE TABLE member (              -- what is so of a name beside its row in res
   held_back_until REAL,            -- CLOCK_BOOTTIME; NULL for not at all
   properties TEXT NOT NULL         -- JSON
 ) WITHOUT ROWID;
+CREATE INDEX member_special ON member (name) WHERE cordoned OR leaves OR moves_to IS NOT NULL
+  OR process IS NOT NULL OR ends_at IS NOT NULL OR held_back_until IS NOT NULL;
 CREATE TABLE expected_pattern (    -- where names belong that one matches
   pattern TEXT PRIMARY KEY,
   type TEXT NOT NULL

@@ -22,7 +22,7 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
 # Servers are there on one Python only: see scripts/test.
 SERVERS = ("etcd",)
 # Those that keep memberships so far.
-WITH_MEMBERS = ("memory", "etcd")
+WITH_MEMBERS = ("memory", "local", "etcd")
 # Those where requests say what has to be so of a resource.
 WITH_WHERE = ("memory", "etcd")
 # Those on which a request waits on that can't be met any more.

@@ -38,12 +38,15 @@ class LocalWorld:
         self.clock = self._time.clock
         self.state = State.open(str(directory))
         self.engine = LocalEngine(self.state, lost=self.losses.note, clock=self.clock)
-        self.pools = LocalPools(self.state, lost=self.losses.note, clock=self.clock)
         self.events = StateEventLog(self.state)
         self._opened = threading.local()
         self._opened.state = self.state
         self._clients: list[ForkedClient] = []
         self._witness = LocalWitness(self.state, lost=self.losses.note, clock=self.clock)
+
+    @property
+    def pools(self) -> LocalPools:
+        return self._sides().pools
 
     @property
     def notes(self) -> LocalNotes:

@@ -189,7 +189,14 @@ class TestWhatTakesNoHolder:
             world.client().acquire(Request("T", where=EU), wait=None)
         assert str(error.value).startswith(refused)
 
-    def test_by_what_it_is_waits_on_when_it_is_no_more(self, world: World) -> None:
+
+class TestByWhatItIs:
+    @pytest.fixture
+    def world(self, with_where: World) -> World:
+        with_where.pools.create_pool("T", ["T--00", "T--01", "T--02"])
+        return with_where
+
+    def test_what_is_no_more_is_waited_for(self, world: World) -> None:
         update(world, lambda m, _: m._replace(properties=(("region", "eu"),)), "T--00")
         world.client().acquire(Request("T", name="T--00"))
         waiting = world.client().begin(Request("T", where=EU))

@@ -234,6 +234,7 @@ class TestMoving:
             update(world, to_move("BA"[number % 2]), "a-1")
         is_over.set()
         watching.join()
+        assert seen
         assert seen <= {("A",), ("B",)}
 
 
@@ -375,6 +376,19 @@ class TestTheDefaultPool:
         with pytest.raises(NotAllowed, match='in pool "B"'):
             update(default, to_add("A"), "n")
 
+    def test_takes_what_a_pool_is_given_as_well(self, default: World) -> None:
+        default.pools.add_resources("B", ["n"])
+        assert the(default, "n").by_default
+        default.client().acquire(Request("B", name="b-1"))
+        with pytest.raises(NoLease):
+            default.client().acquire(Request("B"))
+
+    def test_is_none_once_it_is_deleted(self, default: World) -> None:
+        default.pools.delete_pool("B", force=False)
+        default.pools.create_pool("B", ["n"])
+        assert default.members.belonging().default is None
+        assert the(default, "n") == Member("n", "B")
+
     def test_is_none_until_it_is_set(self, world: World) -> None:
         make_pools(world)
         assert world.members.belonging().default is None
@@ -390,6 +404,18 @@ class TestExpectations:
         update(world, to_add("A"), "n")
         with pytest.raises(NotAllowed, match='belongs to pool "A"'):
             update(world, to_move("B"), "n")
+
+    def test_of_a_name_keep_it_from_a_pool_that_is_made_or_given_it(self, world: World) -> None:
+        make_pools(world)
+        update(world, to_expect("A"), "n")
+        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+            world.pools.add_resources("B", ["m", "n"])
+        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+            world.pools.create_pool("C", ["m", "n"])
+        assert [pool.type for pool in world.pools.pools()] == ["A", "B"]
+        assert in_pool(world, "B") == ["b-1"]
+        world.pools.add_resources("A", ["n"])
+        assert the(world, "n") == Member("n", "A", expected="A")
 
     def test_outlive_the_pool(self, world: World) -> None:
         make_pools(world)

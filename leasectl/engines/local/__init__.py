@@ -7,11 +7,13 @@ which each keeps its `place`. While another keeps it back the waiter sleeps on i
 one's process; whoever changes what it waits for opens the pipe within the transaction, so that the
 kernel wakes it whatever becomes of the waker. When it is its turn, and the pool's `settings` allow
 a grant, it claims what is free, least recently acquired first, by the `store`, which also expires
-claims and gives fences. What was ended by force is kept by `early_ends` while its holder may use
-it; of a ticket that got nothing tells `giving_up`. The `witness`, for which the keeper looks, finds
-those who don't come when they could: they are `absent`, and others pass; so they do with requests
-that are `unmet` by what is in the pool now. How things stand is told by `standing`; `pools` makes,
-changes and shows pools, and before that takes away what is `over`. Beside leases it has other
-`sides`: `notes` at claims, and `values` under keys. `audit` finds what these tables and the records
-of handles say against each other, for `doctor`.
+claims and gives fences; `renewals` makes them last. What was ended by force is kept by `early_ends`
+while its holder may use it; of a ticket that got nothing tells `giving_up`. The `witness`, for
+which the keeper looks, finds those who don't come when they could: they are `absent`, and others
+pass; so they do with requests that are `unmet` by what is in the pool now. How things stand is told
+by `standing`; `pools` makes, changes and deletes pools, `showing` has what is shown of them, and
+before that is taken away what is `over`. Beside leases it has other `sides`: `members` says in which
+pool each name is, by `memberships`, which keep `member_rows` in step with claims; `notes` at claims,
+and `values` under keys. `audit` finds what these tables and the records of handles say against each
+other, for `doctor`.
 """

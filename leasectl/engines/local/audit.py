@@ -11,7 +11,7 @@ from typing import NamedTuple
 from leasectl.engines.local.store import ENDED_MARK
 from leasectl.model import Process
 from leasectl.state.directory import State
-from leasectl.state.rows import parse_optional_process
+from leasectl.state.rows import CLOSED_MARK, parse_optional_process
 
 
 class Claim(NamedTuple):
@@ -56,7 +56,7 @@ def claims_without_record(state: State) -> list[Claim]:
         state,
         # What was ended by force is kept for a handle that knows that it has lost it.
         "SELECT owner AS claim_key, name FROM resource "
-        f"WHERE owner IS NOT NULL AND owner NOT LIKE '{ENDED_MARK}%' AND NOT EXISTS "
+        f"WHERE owner NOT LIKE '{ENDED_MARK}%' AND owner <> '{CLOSED_MARK}' AND NOT EXISTS "
         "(SELECT 1 FROM lease WHERE handle = owner AND lease.name = resource.name)",
     )
 

@@ -72,6 +72,8 @@ class LocalEngine:
         return freed
 
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        from leasectl.engines.local.renewals import change_ttl, renew
+
         if ttl_seconds is not None:
-            self._store.change_ttl(claim_key, ttl_seconds)
-        return self._store.renew(claim_key)
+            change_ttl(self._store, claim_key, ttl_seconds)
+        return renew(self._store, claim_key, clock=self._clock)

@@ -16,12 +16,13 @@ from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
+from leasectl.state.rows import CLOSED_MARK
 from leasectl.state.uses import Uses
 
 _NOTED = (
     "SELECT resource.type, resource.name, resource.fence, owner, text FROM resource "
     "JOIN note ON note.name = resource.name AND note.fence = resource.fence "
-    "WHERE owner IS NOT NULL "
+    f"WHERE owner <> '{CLOSED_MARK}' "
 )
 
 
@@ -113,7 +114,8 @@ class LocalNotes:
         )
         for row in rows:
             owner: str | None = row["owner"]
-            if owner is not None and not owner.startswith(ENDED_MARK) and row["text"] == text:
+            is_claimed = owner is not None and owner[0] not in (CLOSED_MARK, ENDED_MARK)
+            if is_claimed and row["text"] == text:
                 return owner
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 
@@ -15,20 +14,18 @@ from leasectl.engines.event_words import (
     resources_removed,
     settings_changed,
 )
-from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.giving_up import note_given_up
 from leasectl.engines.local.over import remove_what_is_over
-from leasectl.engines.local.queues import RANKED_TICKETS
 from leasectl.engines.local.settings import LocalSettings
-from leasectl.engines.local.store import ENDED_MARK, LocalStore
-from leasectl.engines.local.unmet import look_anew
-from leasectl.engines.ranking import effective_priority
+from leasectl.engines.local.showing import queue, resources
+from leasectl.engines.local.store import LocalStore
+from leasectl.engines.membership import add, remove
 from leasectl.errors import StateUnwritable
-from leasectl.model import Lease, Process
+from leasectl.model import Process
 from leasectl.state.directory import State
 from leasectl.state.event import EventKind
-from leasectl.state.rows import labels_for_people, parse_labels, parse_optional_process
 from leasectl.state.snapshot import snapshot
 from leasectl.system.clock import Clock
 
@@ -51,6 +48,7 @@ class LocalPools:
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._early_ends = LocalEarlyEnds(self._store)
         self._settings = LocalSettings(state, clock=clock)
+        self._memberships = self._store.memberships(caller)
 
     def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
         with suppress(StateUnwritable):  # a full disk: what is over, or was of the dead, is shown
@@ -70,14 +68,16 @@ class LocalPools:
         return [pool_type]
 
     def _pool(self, pool_type: str) -> Pool:
-        settings = self._settings.of(pool_type)
+        settings, now = self._settings.of(pool_type), self._clock.elapsed()
+        pools = self._memberships.pools()
         due = self._settings.next_grant_at(pool_type)
         return Pool(
             pool_type,
-            self._resources(pool_type),
-            self._queue(pool_type, settings.aging_seconds),
+            resources(self._state, pool_type, now),
+            queue(self._state, pool_type, now, aging_seconds=settings.aging_seconds),
             settings,
-            0.0 if due is None else max(0.0, due - self._clock.elapsed()),
+            0.0 if due is None else max(0.0, due - now),
+            pools.grace_seconds if pools.default == pool_type else None,
         )
 
     def create_pool(
@@ -90,6 +90,7 @@ class LocalPools:
                 "INSERT INTO pool (type, capacity, last_ticket, last_grant) VALUES (?, 0, 0, 0)",
                 (pool_type,),
             )
+            self._state.write_back()  # a pool may be all that there is in the log
             if settings != NO_SETTINGS:
                 self._change_settings(pool_type, settings)
             self._add_resources(pool_type, names)
@@ -120,54 +121,29 @@ class LocalPools:
             self._note("pool changed", pool_type, names, resources_added(len(names)))
 
     def _add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        db = self._state.db
+        pools, before, seen = self._memberships.pools(), [], set[str]()
         for name in names:
-            taken = db.execute("SELECT type FROM resource WHERE name = ?", (name,)).fetchone()
-            if taken:
-                raise refusals.name_taken(name, taken[0])
-            db.execute(
-                "INSERT INTO resource (name, type, fence, lease_transitions, labels) "
-                "VALUES (?, ?, 0, 0, '')",
-                (name, pool_type),
-            )
-        self._resize(pool_type, len(names))
-        self._store.queues.wake_for(pool_type, names)
-        self._store.queues.wake_suspended(pool_type)
+            member = self._memberships.member(name)
+            if member.pool is not None or name in seen:
+                raise refusals.name_taken(name, member.pool or pool_type)
+            seen.add(name)
+            before.append(member)
+        after = [add(each, pool_type, pools) for each in before]
+        self._memberships.write(before, after, is_told=False)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         with self._state.transaction():
             self._store.pool(pool_type)
             names = list(dict.fromkeys(names))
             self._remove_resources(pool_type, names, force=force)
-            look_anew(self._store.queues, pool_type)
             self._note("pool changed", pool_type, names, resources_removed(len(names)))
 
     def _remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        db = self._state.db
         self._store.expire(pool_type)
-        held: dict[str, list[str]] = {}
-        for name in names:
-            row = db.execute(
-                "SELECT owner, holder_identity FROM resource WHERE name = ? AND type = ?",
-                (name, pool_type),
-            ).fetchone()
-            if row is None:
-                raise refusals.no_resource(pool_type, name)
-            claim_key, identity = row
-            if claim_key is not None:
-                if not force:
-                    raise refusals.resource_held(name, identity)
-                held.setdefault(claim_key, []).append(name)
+        before = [self._memberships.member(name) for name in names]
         # Not before all are known to go: a refusal may be part of something that goes on.
-        for claim_key, lost in held.items():
-            claims = self._store.claims(claim_key, lost)
-            if not claim_key.startswith(ENDED_MARK):
-                self._store.note_end("lost", claim_key, claims, by="removal")
-            self._store.note_end("released", claim_key, claims, by="removal")
-            self._lost(claim_key, lost)
-        db.executemany("DELETE FROM resource WHERE name = ?", ((name,) for name in names))
-        db.executemany("DELETE FROM ended WHERE name = ?", ((name,) for name in names))
-        self._resize(pool_type, -len(names))
+        after = [remove(each, pool_type, force=force) for each in before]
+        self._memberships.write(before, after, is_told=False)
 
     def end_early(
         self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
@@ -197,6 +173,7 @@ class LocalPools:
             db.execute("DELETE FROM suspended WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM ranked_ticket WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool_setting WHERE type = ?", (pool_type,))
+            db.execute("DELETE FROM default_pool WHERE type = ?", (pool_type,))
             db.execute("DELETE FROM pool WHERE type = ?", (pool_type,))
 
     def _note(
@@ -211,74 +188,3 @@ class LocalPools:
             count=len(names),
             reason=reason,
         )
-
-    def _resize(self, pool_type: str, by: int) -> None:
-        self._state.write_back()  # a pool may be all that there is in the log
-        self._state.db.execute(
-            "UPDATE pool SET capacity = capacity + ? WHERE type = ?", (by, pool_type)
-        )
-
-    def _resources(self, pool_type: str) -> tuple[Resource, ...]:
-        rows = self._state.query(
-            "SELECT resource.name AS name, owner, fence, ticket, grant_number, holder_identity, "
-            "acquire_time, renew_time, lease_duration_seconds, lease_transitions, labels, "
-            "expires_at - ? AS expires_in, claim_key, reason FROM resource LEFT JOIN ended "
-            f"ON ended.name = resource.name AND owner = '{ENDED_MARK}' || claim_key "
-            "WHERE resource.type = ? ORDER BY resource.name",
-            self._clock.elapsed(),
-            pool_type,
-        )
-        return tuple(_resource(row) for row in rows)
-
-    def _queue(self, pool_type: str, aging_seconds: float) -> tuple[QueueEntry, ...]:
-        now = self._clock.elapsed()
-        rows = self._state.query(
-            "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
-            "process, handle.name, coalesce(labels, '') AS labels, "
-            "suspended.number IS NOT NULL AS suspended, coalesce(ranked.priority, 0) AS rank, "
-            f"coalesce(ranked.queued_at, ?) AS ranked_since FROM {RANKED_TICKETS} "
-            "WHERE ticket.type = ? ORDER BY ticket.number",
-            now,
-            pool_type,
-        )
-        entries = [_entry(row, now, aging_seconds) for row in rows]
-        return tuple(sorted(entries, key=lambda each: -each.effective_priority))
-
-
-def _resource(row: sqlite3.Row) -> Resource:
-    name = row["name"]
-    if row["owner"] is None:
-        return Resource(name)
-    lease = Lease(
-        name=name,
-        fence=row["fence"],
-        ticket=row["ticket"],
-        grant=row["grant_number"],
-        holder_identity=row["holder_identity"],
-        acquire_time=row["acquire_time"],
-        renew_time=row["renew_time"],
-        lease_duration_seconds=row["lease_duration_seconds"],
-        lease_transitions=row["lease_transitions"],
-        labels=parse_labels(row["labels"]),
-    )
-    ended = row["reason"]
-    claim_key = row["owner"] if ended is None else row["claim_key"]
-    return Resource(name, lease, claim_key, row["expires_in"], ended=ended)
-
-
-def _entry(row: sqlite3.Row, now: float, aging_seconds: float) -> QueueEntry:
-    process = parse_optional_process(row["process"])
-    waited = now - row["ranked_since"]
-    return QueueEntry(
-        ticket=row["number"],
-        holder_identity=row["holder_identity"],
-        count=row["count"],
-        since=row["since"],
-        claim_key=row["owner"],
-        pid=process.pid if process else None,
-        name=row["name"],
-        labels=labels_for_people(parse_labels(row["labels"])),
-        suspended=bool(row["suspended"]),
-        priority=row["rank"],
-        effective_priority=effective_priority(row["rank"], waited, aging_seconds),
-    )

@@ -10,10 +10,10 @@ from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.local.members import LocalMembers
     from leasectl.engines.local.notes import LocalNotes
     from leasectl.engines.local.pools import LocalPools
     from leasectl.engines.local.values import LocalValues
-    from leasectl.engines.members import Members
     from leasectl.state.event_log import StateEventLog
 
 
@@ -46,8 +46,10 @@ class LocalSides:
         return StateEventLog(self._state)
 
     @property
-    def members(self) -> Members:
-        raise NotImplementedError
+    def members(self) -> LocalMembers:
+        from leasectl.engines.local.members import LocalMembers
+
+        return LocalMembers(self._state, self._store(), clock=self._clock, caller=self._caller)
 
     @property
     def notes(self) -> LocalNotes:

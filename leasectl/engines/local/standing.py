@@ -7,10 +7,11 @@ from leasectl.engines.local.queues import RANKED_TICKETS
 from leasectl.engines.local.settings import LocalSettings
 from leasectl.engines.local.store import LocalStore
 from leasectl.model import Request
+from leasectl.state.rows import CLOSED_MARK
 from leasectl.system.clock import Clock
 
 # What has expired may not have been freed yet.
-_IS_HELD = "type = :type AND owner IS NOT NULL AND coalesce(expires_at > :now, 1)"
+_IS_HELD = f"type = :type AND owner <> '{CLOSED_MARK}' AND coalesce(expires_at > :now, 1)"
 # The effective priority, as `leasectl.engines.ranking` has it.
 _PRIORITY = (
     "coalesce(ranked.priority + CASE WHEN :aging > 0 "

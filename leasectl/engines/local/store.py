@@ -14,10 +14,11 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.local.queues import LocalQueues
 from leasectl.model import Lease, ReleasedBy, Request, Ticket
 from leasectl.state.directory import State
-from leasectl.state.rows import encode_labels
+from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL, encode_labels
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.local.memberships import LocalMemberships
     from leasectl.engines.local.queues import Waiting
     from leasectl.engines.possible import Unmet
     from leasectl.state.event import EventKind
@@ -28,17 +29,22 @@ ENDED_MARK = "!"
 _CLAIMS = (
     "SELECT resource.name, resource.type, resource.owner, expires_at, fence, ticket, grant_number, "
     "resource.holder_identity, acquire_time, handle.acquisition, handle.granted_at, handle.count, "
-    "handle.priority FROM resource LEFT JOIN handle "
+    "handle.priority, EXISTS (SELECT 1 FROM member WHERE member.name = resource.name AND "
+    "(cordoned OR leaves OR moves_to IS NOT NULL)) AS is_bound FROM resource LEFT JOIN handle "
     f"ON handle.id = ltrim(resource.owner, '{ENDED_MARK}') WHERE "
 )
 _CLAIMS_OF = f"{_CLAIMS} resource.owner = ?"
 _CLAIM_ON = f"{_CLAIMS} resource.name = ? AND resource.owner = ?"
-_OVER = f"{_CLAIMS} resource.type = ? AND expires_at <= ? ORDER BY resource.owner"
+_OVER = (
+    f"{_CLAIMS} resource.type = ? AND expires_at <= ? AND resource.owner <> '{CLOSED_MARK}' "
+    "ORDER BY resource.owner"
+)
 _POOL = (
     "SELECT capacity, last_ticket, last_grant, pace_seconds, aging_seconds > 0 OR "
     "EXISTS (SELECT 1 FROM ranked_ticket WHERE ranked_ticket.type = pool.type) AS is_ranked, "
     "(SELECT min(expires_at) FROM resource WHERE resource.type = pool.type "
-    "AND expires_at IS NOT NULL) AS next_expiry "
+    "AND expires_at IS NOT NULL) AS next_expiry, "
+    f"EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL}) AS is_special "
     "FROM pool LEFT JOIN pool_setting ON pool_setting.type = pool.type WHERE pool.type = ?"
 )
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE"
@@ -76,7 +82,8 @@ class LocalStore:
 
     def pool(self, pool_type: str) -> sqlite3.Row:
         """A pool's capacity, the numbers of its last ticket and its last grant, its pace if any,
-        whether not all tickets in its queue are alike, and when the next claim on it expires.
+        whether not all tickets in its queue are alike, when the next claim on it expires, and
+        whether of a name in any pool more is so than that it is there.
 
         Raises:
             NotFound: There is none of that type.
@@ -101,16 +108,16 @@ class LocalStore:
 
     def unmet(self, request: Request, pool: sqlite3.Row) -> Unmet | None:
         """Why a pool, as `pool` has it, can't meet a request; None if it could."""
-        if request.count <= pool["capacity"] and (
-            request.name is None
-            or self.state.query(
-                "SELECT 1 FROM resource WHERE name = ? AND type = ?", request.name, request.type
-            )
-        ):
+        is_plain = not pool["is_special"] and not request.where
+        if is_plain and request.count <= pool["capacity"] and self._has(request.type, request.name):
             return None
         from leasectl.engines.local.unmet import why_unmet
 
-        return why_unmet(self.state, request)
+        return why_unmet(self.state, request, pool["capacity"])
+
+    def _has(self, pool_type: str, name: str | None) -> bool:
+        sql = "SELECT 1 FROM resource WHERE name = ? AND type = ?"
+        return name is None or bool(self.state.query(sql, name, pool_type))
 
     def free_resources(self, request: Request, *, but: Collection[str | None]) -> list[sqlite3.Row]:
         """What could be claimed, least recently acquired first; one more than is asked for.
@@ -127,6 +134,10 @@ class LocalStore:
         found = self.state.query(_FREE_ONES, request.type, request.count + len(but) + 1)
         return [row for row in found if row["name"] not in but] if but else found
 
+    def resource(self, name: str) -> sqlite3.Row:
+        """One resource that is in some pool, as `free_resources` returns them."""
+        return self.state.query(f"{_CHOSEN} name = ?", name)[0]
+
     def any_free(self, pool_type: str, waiting: Sequence[Waiting]) -> bool:
         """Tell whether what one of some tickets waits for by name is free."""
         return any(self.is_free(pool_type, each.name) for each in waiting if each.name is not None)
@@ -135,11 +146,44 @@ class LocalStore:
         """Tell whether nobody holds a resource of a pool."""
         return bool(self.state.query(_IS_FREE, name, pool_type))
 
-    def note_grant(self, pool_type: str, number: int) -> None:
-        """Have the pool remember the number of its last grant."""
-        self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (number, pool_type))
+    def claim(
+        self, ticket: Ticket, resources: Sequence[sqlite3.Row], *, grant: int, wait: float
+    ) -> tuple[Lease, ...]:
+        """Have somebody hold what nobody does, and tell of it.
 
-    def write_claim(self, claim_key: str, lease: Lease) -> None:
+        Args:
+            ticket: Whose.
+            resources: Of one pool, as `free_resources` returns them.
+            grant: Its number among that pool's.
+            wait: For how long it was waited for, in seconds.
+        """
+        claimant, pool_type, now = ticket.claimant, ticket.claimant.request.type, self._clock.wall()
+        self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (grant, pool_type))
+        fences = self.state.draw_fences(len(resources))
+        leases = tuple(
+            _lease(ticket, resource, fence=fence, grant=grant, now=now)
+            for resource, fence in zip(resources, fences)
+        )
+        for lease in leases:
+            self._write_claim(claimant.claim_key, lease)
+        self.state.events.add(
+            now,
+            "granted",
+            pool_type,
+            [lease.name for lease in leases],
+            [lease.fence for lease in leases],
+            handle=claimant.claim_key,
+            acquisition=claimant.acquisition,
+            holder=claimant.holder_identity,
+            count=claimant.request.count,
+            priority=claimant.request.priority,
+            ticket=ticket.number,
+            grant=grant,
+            wait=wait,
+        )
+        return leases
+
+    def _write_claim(self, claim_key: str, lease: Lease) -> None:
         """Have a resource be held, from now on for as long as the lease says."""
         duration = lease.lease_duration_seconds
         values = (
@@ -171,32 +215,21 @@ class LocalStore:
         self.note_end("released", claim_key, freed, by=by)
         for row in freed:
             self.state.db.execute(_FREE, (row["name"],))
+        bound = [row["name"] for row in freed if row["is_bound"]]
+        if bound:
+            kept = self.memberships().released(bound)
+            freed = [row for row in freed if row["name"] not in kept]
         for pool_type in {row["type"] for row in freed}:
             names = [row["name"] for row in freed if row["type"] == pool_type]
             self.queues.wake_for(pool_type, names)
 
-    def renew(self, claim_key: str) -> tuple[str, ...]:
-        """Give claims their full duration again; returns those that are left, by their fences."""
-        self.claims(claim_key, None)
-        self.state.db.execute(
-            "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
-            "WHERE owner = ?",
-            (self._clock.wall(), self._clock.elapsed(), claim_key),
-        )
-        rows = self.state.query(
-            "SELECT name FROM resource WHERE owner = ? ORDER BY fence", claim_key
-        )
-        return tuple(row["name"] for row in rows)
-
-    def change_ttl(self, claim_key: str, ttl_seconds: float) -> None:
-        """Have claims that expire do so this long after each renewal; the next is to follow."""
-        self.state.db.execute(
-            "UPDATE resource SET lease_duration_seconds = ? "
-            "WHERE owner = ? AND lease_duration_seconds IS NOT NULL",
-            (ttl_seconds, claim_key),
-        )
-        for row in self.claims(claim_key, None):
-            self.queues.wake_for(row["type"], [row["name"]])  # it may be free sooner than they know
+    def take_claims_away(self, claim_key: str, names: Sequence[str]) -> None:
+        """End claims, as what they are of is taken out of its pool; their holder is told."""
+        claims = self.claims(claim_key, names)
+        if not claim_key.startswith(ENDED_MARK):
+            self.note_end("lost", claim_key, claims, by="removal")
+        self.note_end("released", claim_key, claims, by="removal")
+        self._lost(claim_key, names)
 
     def next_expiry(self, pool_type: str) -> float | None:
         """When the next claim of a pool expires, on the elapsed clock."""
@@ -206,7 +239,20 @@ class LocalStore:
         )
         return None if first is None else float(first)
 
-    def expire(self, pool_type: str) -> None:
+    def memberships(self, caller: str = "") -> LocalMemberships:
+        """What is so of the names in these pools, for one to see or change; see there."""
+        from leasectl.engines.local.memberships import LocalMemberships  # which few need
+
+        return LocalMemberships(self, clock=self._clock, caller=caller)
+
+    def expire(self, pool_type: str) -> sqlite3.Row:
+        """Free the claims of a pool whose time is over, memberships likewise; as `pool` then."""
+        self.expire_claims(pool_type)
+        if self.pool(pool_type)["is_special"]:
+            self.memberships().expire(pool_type)
+        return self.pool(pool_type)
+
+    def expire_claims(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""
         rows = self.state.query(_OVER, pool_type, self._clock.elapsed())
         for claim_key in dict.fromkeys(row["owner"] for row in rows):
@@ -280,7 +326,7 @@ class LocalStore:
             self._lost(claim_key, names)
 
 
-def lease_of(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:
+def _lease(ticket: Ticket, resource: sqlite3.Row, *, fence: int, grant: int, now: float) -> Lease:
     """What a ticket becomes with a resource that was free, to be written as a claim."""
     claimant = ticket.claimant
     is_handed_on = resource["holder_identity"] not in (None, claimant.holder_identity)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from leasectl.engines.local import member_rows
 from leasectl.engines.membership import Member
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.model import Request
@@ -17,8 +18,22 @@ if TYPE_CHECKING:
     from leasectl.state.directory import State
 
 
-def why_unmet(state: State, request: Request) -> Unmet | None:
-    """Why the pool of a request can't meet it, by a look at all that is in it; None if it could."""
+def why_unmet(state: State, request: Request, capacity: int) -> Unmet | None:
+    """Why the pool of a request can't meet it; None if it could.
+
+    Args:
+        state: The opened state directory.
+        request: What is asked for.
+        capacity: How many resources there are.
+    """
+    if not request.where and request.name is not None:
+        named = member_rows.member_of(member_rows.read(state, request.name))
+        if named.pool == request.type and named.takes_holders:
+            return None
+    elif not request.where:
+        closed = member_rows.closed_in(state, request.type)
+        if request.count <= capacity - closed:
+            return None
     return unmet(request, _members(state, request.type))
 
 
@@ -51,5 +66,4 @@ def pass_by(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
 
 
 def _members(state: State, pool_type: str) -> list[Member]:
-    rows = state.query("SELECT name FROM resource WHERE type = ? ORDER BY name", pool_type)
-    return [Member(row["name"], pool_type) for row in rows]
+    return [member_rows.member_of(row) for row in member_rows.read_pool(state, pool_type)]

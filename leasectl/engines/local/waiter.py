@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.local.queues import LocalQueues, Waiting
-from leasectl.engines.local.store import LocalStore, lease_of
+from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
-from leasectl.model import Claimant, Lease, Process, Request, Ticket
+from leasectl.model import Claimant, Process, Request, Ticket
 from leasectl.state.pipes import tidy
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
@@ -158,9 +158,12 @@ class LocalWaiter:
         pool = self._pool if self._pool_of == self._store.state.transactions else None
         if pool is None:
             pool = self._store.pool(self._request.type)
+        if pool["is_special"]:
+            pool = self._store.expire(self._request.type)
         unmet = self._store.unmet(self._request, pool)
         if unmet is not None:
-            return Outlook(impossible=str(unmet)), self._be_passed(), ()
+            mine, next_look = self._be_passed(), self._next_look(pool, None)
+            return Outlook(impossible=str(unmet), look_again_at=next_look), mine, ()
         mine, blocker, named = self._ahead()
         if blocker is not None:
             return Outlook(is_behind=True), mine, (blocker,)
@@ -192,6 +195,12 @@ class LocalWaiter:
             raise TicketGone
         return found
 
+    def _next_look(self, pool: sqlite3.Row, expiry: float | None) -> float | None:
+        """When something may be had by itself, given when the next claim on the pool expires."""
+        if not pool["is_special"]:
+            return expiry
+        return earliest(expiry, self._store.memberships().next_look(self._request.type))
+
     def _be_passed(self) -> Waiting:
         """Keep nobody from anything, as the request can't be met; returns its ticket."""
         from leasectl.engines.local.unmet import pass_by
@@ -219,14 +228,15 @@ class LocalWaiter:
         request, own = self._request, self._ticket()
         expiry = pool["next_expiry"]
         if expiry is not None and expiry <= self._clock.elapsed():
-            self._store.expire(request.type)
+            self._store.expire_claims(request.type)
             expiry = self._store.next_expiry(request.type)
         others = [each.name for each in named] if request.name is None else []
         resources = self._store.free_resources(request, but=others)
         if len(resources) < request.count and self._early_ends.free_what_the_dead_had(request.type):
             resources = self._store.free_resources(request, but=others)
         if len(resources) < request.count:
-            return Outlook(is_head=True, is_behind=bool(others), look_again_at=expiry)
+            look_again_at = self._next_look(pool, expiry)
+            return Outlook(is_head=True, is_behind=bool(others), look_again_at=look_again_at)
         if pool["pace_seconds"]:
             from leasectl.engines.local.settings import LocalSettings
 
@@ -236,38 +246,14 @@ class LocalWaiter:
                 return Outlook(is_head=True, is_behind=bool(named), next_grant_at=due)
             settings.note_grant(request.type)
         is_more_free = len(resources) > request.count or request.name is not None
-        resources = resources[: request.count]
-        grant = pool["last_grant"] + 1
-        self._store.note_grant(request.type, grant)
-        fences = self._store.state.draw_fences(len(resources))
-        now = self._clock.wall()
-        leases = tuple(
-            lease_of(own, resource, fence=fence, grant=grant, now=now)
-            for resource, fence in zip(resources, fences)
-        )
-        for lease in leases:
-            self._store.write_claim(self._claimant.claim_key, lease)
-        self._note_grant(leases, now)
-        self._queues.leave(request.type, mine, is_more_free=is_more_free)
-        return Outlook(leases)
-
-    def _note_grant(self, leases: Sequence[Lease], now: float) -> None:
-        claimant, request = self._claimant, self._request
-        self._store.state.events.add(
-            now,
-            "granted",
-            request.type,
-            [lease.name for lease in leases],
-            [lease.fence for lease in leases],
-            handle=claimant.claim_key,
-            acquisition=claimant.acquisition,
-            holder=claimant.holder_identity,
-            count=request.count,
-            priority=request.priority,
-            ticket=leases[0].ticket,
-            grant=leases[0].grant,
+        leases = self._store.claim(
+            own,
+            resources[: request.count],
+            grant=pool["last_grant"] + 1,
             wait=self._clock.elapsed() - self._asked_at,
         )
+        self._queues.leave(request.type, mine, is_more_free=is_more_free)
+        return Outlook(leases)
 
 
 def put_ticket(

@@ -11,7 +11,6 @@ from leasectl.engines.membership import (
     Properties,
     after_lifetime,
     after_release,
-    pools_to_look_at,
 )
 from leasectl.engines.memory.events import MemoryEvents
 from leasectl.engines.memory.stock import Stock, StockedPool
@@ -83,6 +82,11 @@ class Memberships:
         """What there is beside the names."""
         return self.belonging._replace(types=frozenset(self._store.pools))
 
+    def forget_default(self, pool_type: str) -> None:
+        """A pool was deleted: it takes nothing any more."""
+        if self.belonging.default == pool_type:
+            self.belonging = self.belonging._replace(default=None, grace_seconds=0.0)
+
     def names(self) -> list[str]:
         """Of which anything is known."""
         return sorted({*self._facts, *self._store.names()})
@@ -126,8 +130,9 @@ class Memberships:
         self._follow(before, after)
         if after.pool is not None and stock is not None:
             self._store.offer(stock)
-        for pool_type in pools_to_look_at(before, after):
-            self._store.look_anew(self._store.pools[pool_type])
+        for pool_type in dict.fromkeys((before.pool, after.pool)):
+            if pool_type is not None:
+                self._store.look_anew(self._store.pools[pool_type])
 
     def closed_in(self, pool: StockedPool) -> int:
         """How many of a pool's resources take no new holder."""

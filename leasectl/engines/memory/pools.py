@@ -14,6 +14,7 @@ from leasectl.engines.event_words import (
     settings_changed,
 )
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings, QueueEntry, Resource
+from leasectl.engines.membership import Member, add
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.engines.memory.store import MemoryStore
@@ -44,9 +45,9 @@ class MemoryPools:
         with self._store.lock:
             if pool_type in self._store.pools:
                 raise refusals.pool_exists(pool_type)
-            self._store.check_untaken(pool_type, names)
+            change = self._to_add(pool_type, names)
             pool = self._store.new_pool(pool_type, settings)
-            self._store.add(pool, names)
+            self._add(change)
             self._store.events.changed("pool made", pool, names, pool_made(len(names), settings))
 
     def change_settings(
@@ -64,9 +65,7 @@ class MemoryPools:
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:
             pool = self._store.pool(pool_type)
-            self._store.check_untaken(pool_type, names)
-            self._store.add(pool, names)
-            self._store.tickets.look_anew(pool)
+            self._add(self._to_add(pool_type, names))
             self._store.events.changed("pool changed", pool, names, resources_added(len(names)))
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
@@ -106,7 +105,26 @@ class MemoryPools:
             self._store.remove(list(pool.stock.values()))
             self._store.tickets.send_away(pool.queue, POOL_DELETED)
             del self._store.pools[pool_type]
+            self._store.memberships.forget_default(pool_type)
             self._store.events.changed("pool deleted", pool, names)
+
+    def _to_add(self, pool_type: str, names: Sequence[str]) -> list[tuple[Member, Member]]:
+        """What is known of names, and what is to be once they are in a pool, perhaps a new one.
+
+        Raises:
+            InvalidRequest: One is in a pool, or given twice.
+            NotAllowed: One belongs to another pool.
+        """
+        self._store.check_untaken(pool_type, names)
+        known = self._store.memberships
+        pools = known.pools()
+        pools = pools._replace(types=pools.types | {pool_type})
+        before = [known.member(name) for name in names]
+        return [(each, add(each, pool_type, pools)) for each in before]
+
+    def _add(self, changes: Sequence[tuple[Member, Member]]) -> None:
+        for before, after in changes:
+            self._store.memberships.write(before, after)
 
     def _show(self, pool: StockedPool) -> Pool:
         self._store.expire(pool)

@@ -7,7 +7,7 @@ expiry by their rankings, a ticket by its number.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -100,11 +100,6 @@ class MemoryStore:
         """The resource of a name; None for one in no pool."""
         pool = self._pool_of.get(name)
         return None if pool is None else pool.stock[name]
-
-    def add(self, pool: StockedPool, names: Iterable[str]) -> None:
-        """Add free resources to a pool."""
-        for name in list(names):
-            self.offer(self.put_in(pool, name))
 
     def put_in(self, pool: StockedPool, name: str, stock: Stock | None = None) -> Stock:
         """Put a resource into a pool, which nobody is told of yet.

@@ -1,0 +1,167 @@
+"""What is so of names, as tables of the embedded pools have it: a row, read and written.
+
+A name of which nothing is so but that it is in its pool has no row in ``member``. Nobody may have
+a free resource whose owner is `CLOSED_MARK`: so versions before leave it alone, which know nothing
+of memberships.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from leasectl.engines.membership import Lifetime, Member, Properties
+from leasectl.model import Process
+from leasectl.state.directory import State
+from leasectl.state.rows import (
+    CLOSED_MARK,
+    IS_SPECIAL,
+    encode_process,
+    insert,
+    parse_optional_process,
+)
+
+_IS_CLOSED = "(cordoned OR leaves OR moves_to IS NOT NULL)"
+_COLUMNS = (
+    "named.name, type, owner, holder_identity, expires_at, expected, by_default, cordoned, "
+    "moves_to, leaves, process, ttl_seconds, ends_at, joined, held_back_until, properties"
+)
+_OF = (
+    f"SELECT {_COLUMNS} FROM %s AS named LEFT JOIN resource ON resource.name = named.name "
+    "LEFT JOIN member ON member.name = named.name"
+)
+_OF_NAME = _OF % "(SELECT ? AS name)"
+_OF_ALL = _OF % "(SELECT name FROM resource UNION SELECT name FROM member)" + " ORDER BY named.name"
+_OF_POOL = (
+    f"SELECT {_COLUMNS} FROM resource AS named LEFT JOIN member ON member.name = named.name "
+    "WHERE type = ? ORDER BY named.name"
+)
+_SPECIAL = (  # the few first, and then their resources
+    f"SELECT {_COLUMNS} FROM member AS named CROSS JOIN resource ON resource.name = named.name "
+    f"WHERE ({IS_SPECIAL})"
+)
+
+
+def read(state: State, name: str) -> sqlite3.Row:
+    """What is known of a name, as a row that `member_of` reads."""
+    return state.query(_OF_NAME, name)[0]
+
+
+def read_all(state: State) -> list[sqlite3.Row]:
+    """The same of all names of which anything is known."""
+    return state.query(_OF_ALL)
+
+
+def read_pool(state: State, pool_type: str) -> list[sqlite3.Row]:
+    """The same of all names in a pool."""
+    return state.query(_OF_POOL, pool_type)
+
+
+def read_special(state: State, pool_type: str) -> list[sqlite3.Row]:
+    """The same of those in a pool, or about to come to it, that aren't just there."""
+    return state.query(f"{_SPECIAL} AND ? IN (type, moves_to)", pool_type)
+
+
+def any_special(state: State) -> bool:
+    """Tell whether there is such a name in any pool."""
+    ((found,),) = state.query(f"SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})")
+    return bool(found)
+
+
+def closed_in(state: State, pool_type: str) -> int:
+    """How many of a pool's resources take no new holder."""
+    ((number,),) = state.query(
+        "SELECT count(*) FROM member CROSS JOIN resource ON resource.name = member.name "
+        f"WHERE ({IS_SPECIAL}) AND type = ? AND {_IS_CLOSED}",
+        pool_type,
+    )
+    return int(number)
+
+
+def member_of(row: sqlite3.Row) -> Member:
+    """Read what is known of a name."""
+    name, pool_type, owner = row["name"], row["type"], row["owner"]
+    holder = None if owner in (None, CLOSED_MARK) else row["holder_identity"]
+    if row["joined"] is None:  # nothing else
+        return Member(name, pool_type, holder=holder)
+    if pool_type is None:  # the rest is of a name that was taken out by a version before
+        return Member(name, expected=row["expected"])
+    return Member(
+        name,
+        pool_type,
+        expected=row["expected"],
+        by_default=bool(row["by_default"]),
+        holder=holder,
+        cordoned=bool(row["cordoned"]),
+        moves_to=row["moves_to"],
+        leaves=bool(row["leaves"]),
+        lifetime=_lifetime(row["process"], row["ttl_seconds"]),
+        joined=row["joined"],
+        properties=parse_properties(row["properties"]),
+    )
+
+
+def write(
+    state: State, member: Member, *, ends_at: float | None, held_back_until: float | None
+) -> None:
+    """Have that be known of a name, beside its pool and its holder.
+
+    Args:
+        state: The opened state directory, inside a transaction.
+        member: What is known.
+        ends_at: When its lifetime is over, CLOCK_BOOTTIME; None for one that no ttl tells.
+        held_back_until: Until when nobody gets it, likewise; None for not at all.
+    """
+    if is_plain(member):
+        state.db.execute("DELETE FROM member WHERE name = ?", (member.name,))
+        return
+    lifetime = member.lifetime or Lifetime()
+    row = {
+        "name": member.name,
+        "expected": member.expected,
+        "by_default": int(member.by_default),
+        "cordoned": int(member.cordoned),
+        "moves_to": member.moves_to,
+        "leaves": int(member.leaves),
+        "process": encode_process(lifetime.process),
+        "ttl_seconds": lifetime.ttl_seconds,
+        "ends_at": ends_at,
+        "joined": member.joined,
+        "held_back_until": held_back_until,
+        "properties": _encode_properties(member.properties),
+    }
+    insert(state.db, "member", row, replace=True)
+
+
+def is_plain(member: Member) -> bool:
+    """Tell whether nothing is so of a name but in which pool it is, and who holds it."""
+    return member._replace(pool=None, holder=None) == Member(member.name)
+
+
+def is_free(row: sqlite3.Row) -> bool:
+    """Tell whether nobody holds what is in a pool."""
+    return row["owner"] in (None, CLOSED_MARK)
+
+
+def parse_properties(text: str | None) -> Properties:
+    """Read what something is; nothing of what no version writes."""
+    if not text:
+        return ()
+    import json  # only here: few have any
+
+    return tuple(sorted((str(key), str(value)) for key, value in json.loads(text).items()))
+
+
+def _encode_properties(properties: Sequence[tuple[str, str]]) -> str:
+    if not properties:
+        return ""
+    import json
+
+    return json.dumps(dict(properties))
+
+
+def _lifetime(process: str | None, ttl_seconds: float | None) -> Lifetime | None:
+    if process is None and ttl_seconds is None:
+        return None
+    found: Process | None = parse_optional_process(process)
+    return Lifetime(found, ttl_seconds)

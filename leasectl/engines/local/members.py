@@ -1,0 +1,103 @@
+"""In which embedded pool each name is, and may be, as `Members`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Callable
+
+from leasectl.engines import refusals
+from leasectl.engines.local import member_rows
+from leasectl.engines.local.over import remove_what_is_over
+from leasectl.engines.local.store import LocalStore
+from leasectl.engines.members import Decide, Updated
+from leasectl.engines.membership import Member, Pools
+from leasectl.errors import StateUnwritable
+from leasectl.model import Claimant, Lease, Ticket
+from leasectl.state.directory import State
+from leasectl.state.snapshot import snapshot
+from leasectl.system.clock import Clock
+
+
+class LocalMembers:
+    """The memberships of one state directory.
+
+    Args:
+        state: Where they are kept.
+        store: The pools.
+        clock: Where times come from.
+        caller: Who changes them, for the record of events.
+    """
+
+    def __init__(self, state: State, store: LocalStore, *, clock: Clock, caller: str = "") -> None:
+        self._state = state
+        self._store = store
+        self._clock = clock
+        self._memberships = store.memberships(caller)
+
+    def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
+        if self._state.is_changing:
+            return self._members(names)
+        with suppress(StateUnwritable):  # a full disk: what is over is shown
+            remove_what_is_over(self._store, self._store.pool_types(), clock=self._clock)
+        with snapshot(self._state):
+            return self._members(names)
+
+    def update(
+        self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
+    ) -> Updated:
+        with self._state.transaction():
+            for pool_type in self._store.pool_types():
+                self._store.expire(pool_type)
+            before, pools = self._members(names), self._memberships.pools()
+            after = tuple(decide(each, pools) for each in before)
+            if claimant is not None:
+                _check_free(after)
+            self._memberships.write(before, after)
+            leases = () if claimant is None else self._claim(after, claimant)
+            return Updated(before, after, leases)
+
+    def belonging(self) -> Pools:
+        with snapshot(self._state):
+            return self._memberships.pools()
+
+    def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
+        with self._state.transaction() as db:
+            pools = change(self._memberships.pools())
+            db.execute("DELETE FROM expected_pattern")
+            db.executemany(
+                "INSERT INTO expected_pattern (pattern, type) VALUES (?, ?)",
+                sorted(pools.patterns.items()),
+            )
+            db.execute("DELETE FROM default_pool")
+            if pools.default is not None:
+                db.execute(
+                    "INSERT INTO default_pool (type, grace_seconds) VALUES (?, ?)",
+                    (pools.default, pools.grace_seconds),
+                )
+
+    def _members(self, names: Sequence[str] | None) -> tuple[Member, ...]:
+        if names is not None:
+            return tuple(map(self._memberships.member, names))
+        found = map(member_rows.member_of, member_rows.read_all(self._state))
+        return tuple(each for each in found if each.is_known)
+
+    def _claim(self, members: Sequence[Member], claimant: Claimant) -> tuple[Lease, ...]:
+        """Have somebody hold names of one pool that nobody does, past its queue and its pace."""
+        pool = self._store.pool(claimant.request.type)
+        number = pool["last_ticket"] + 1
+        self._state.db.execute(
+            "UPDATE pool SET last_ticket = ? WHERE type = ?", (number, claimant.request.type)
+        )
+        return self._store.claim(
+            Ticket(number, claimant),
+            [self._store.resource(each.name) for each in members],
+            grant=pool["last_grant"] + 1,
+            wait=0.0,
+        )
+
+
+def _check_free(members: Sequence[Member]) -> None:
+    for each in members:
+        if each.holder is not None:
+            raise refusals.held_by_another(each.name, each.holder)

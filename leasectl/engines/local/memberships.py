@@ -1,0 +1,281 @@
+"""What is so of the names in the embedded pools, kept in step with their resources and claims.
+
+What a name's fact says is done here when its claim has ended, and when its time is over. A version
+before does neither, so it is looked whether it was done. Every method that changes something
+belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from leasectl.engines.event_words import membership_changes
+from leasectl.engines.local import member_rows
+from leasectl.engines.local.member_rows import is_free, member_of
+from leasectl.engines.local.queues import LocalQueues
+from leasectl.engines.local.unmet import look_anew
+from leasectl.engines.membership import (
+    Member,
+    Pools,
+    after_lifetime,
+    after_release,
+    pools_with_less,
+)
+from leasectl.model import Process, parse_process
+from leasectl.state.directory import State
+from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
+from leasectl.system.clock import Clock, earliest
+from leasectl.system.process import is_dead
+
+_ENDS = f"SELECT process, ends_at FROM member WHERE {IS_SPECIAL}"
+
+
+class Store(Protocol):
+    """What memberships need of the store whose names they are of.
+
+    Attributes:
+        state: Where it is kept.
+        queues: Of its pools.
+    """
+
+    state: State
+    queues: LocalQueues
+
+    def pool_types(self) -> list[str]:
+        """All types, in order."""
+
+    def expire_claims(self, pool_type: str) -> None:
+        """Free the claims of a pool whose time is over."""
+
+    def take_claims_away(self, claim_key: str, names: Sequence[str]) -> None:
+        """End claims, as what they are of is taken out of its pool; their holder is told."""
+
+
+class LocalMemberships:
+    """The facts of one state directory's names.
+
+    Args:
+        store: The pools.
+        clock: Where times come from.
+        caller: Who changes them, for the record of events.
+    """
+
+    def __init__(self, store: Store, *, clock: Clock, caller: str = "") -> None:
+        self._store = store
+        self._state = store.state
+        self._clock = clock
+        self._caller = caller
+
+    def pools(self) -> Pools:
+        """What there is beside the names."""
+        patterns = self._state.query("SELECT pattern, type FROM expected_pattern")
+        found = Pools(
+            frozenset(self._store.pool_types()),
+            patterns={row["pattern"]: row["type"] for row in patterns},
+        )
+        for row in self._state.query("SELECT type, grace_seconds FROM default_pool"):
+            return found._replace(default=row["type"], grace_seconds=row["grace_seconds"])
+        return found
+
+    def member(self, name: str) -> Member:
+        """What is known of a name."""
+        return member_of(member_rows.read(self._state, name))
+
+    def write(
+        self, before: Sequence[Member], after: Sequence[Member], *, is_told: bool = True
+    ) -> None:
+        """Have that be so which has become of names, their pools included; wake whom it concerns.
+
+        Args:
+            before: What was known of each.
+            after: What is to be known of each, in the same order.
+            is_told: It is told as events, in the words that they have for it.
+        """
+        changed = [(old, new) for old, new in zip(before, after) if new != old]
+        for old, new in changed:
+            self._put(old, new)
+            if not (member_rows.is_plain(old) and member_rows.is_plain(new)):
+                self._note(old, new)
+                self._open_or_close(new.name)
+        self._resize(changed)
+        self._wake(changed)
+        if is_told:
+            self._tell(before, after)
+
+    def released(self, names: Sequence[str]) -> frozenset[str]:
+        """Do what facts say to be done with releases that were made.
+
+        Returns:
+            Those that nobody can have now where they were.
+        """
+        before = [self.member(name) for name in names]
+        after = [after_release(each) for each in before]
+        self.write(before, after)
+        for each in after:
+            self._open_or_close(each.name)
+        return frozenset(
+            new.name for old, new in zip(before, after) if new != old or not new.takes_holders
+        )
+
+    def expire(self, pool_type: str) -> None:
+        """Have those go whose time in a pool is over, and those be had that were held back.
+
+        What was released by a version before is done what that didn't.
+        """
+        for row in member_rows.read_special(self._state, pool_type):
+            if row["type"] != pool_type:
+                self._store.expire_claims(row["type"])
+        for row in member_rows.read_special(self._state, pool_type):
+            self._look_at(row)
+
+    def _look_at(self, row: sqlite3.Row) -> None:
+        before, now = member_of(row), self._clock.elapsed()
+        until = row["held_back_until"]
+        if until is not None and until <= now:
+            self._state.db.execute(
+                "UPDATE member SET held_back_until = NULL WHERE name = ?", (before.name,)
+            )
+        after = after_lifetime(before) if self._is_over(row) else before
+        if is_free(row):
+            after = after_release(after)
+        self.write([before], [after])
+        if after == before and is_free(row) and self._open_or_close(before.name):
+            self._store.queues.wake_for(row["type"], [before.name])
+
+    def _is_over(self, row: sqlite3.Row) -> bool:
+        """Tell whether a name's time in its pool is over."""
+        if row["ends_at"] is not None and row["ends_at"] <= self._clock.elapsed():
+            return True
+        return row["process"] is not None and is_dead(parse_process(row["process"]))
+
+    def is_any_over(self, pool_type: str) -> bool:
+        """Tell, without a change, whether `expire` would do anything."""
+        now = self._clock.elapsed()
+        for row in member_rows.read_special(self._state, pool_type):
+            member = member_of(row)
+            times = (row["held_back_until"], self._comes_at(row, pool_type))
+            if self._is_over(row) or any(each is not None and each <= now for each in times):
+                return True
+            if row["owner"] is None and (not member.takes_holders or times[0] is not None):
+                return True
+        return False
+
+    def next_look(self, pool_type: str) -> float | None:
+        """When a membership in a pool ends, or something comes as its lease expires elsewhere.
+
+        CLOCK_BOOTTIME, seconds; None for never.
+        """
+        rows = member_rows.read_special(self._state, pool_type)
+        ends = [row["ends_at"] for row in rows if row["type"] == pool_type]
+        return earliest(*ends, *(self._comes_at(row, pool_type) for row in rows))
+
+    def next_end(self) -> float | None:
+        """When the next membership of all ends by a ttl, likewise."""
+        return earliest(*(row["ends_at"] for row in self._state.query(_ENDS)))
+
+    def processes(self) -> list[Process]:
+        """Whose end is that of a membership."""
+        found = (row["process"] for row in self._state.query(_ENDS))
+        return [parse_process(each) for each in found if each is not None]
+
+    def _comes_at(self, row: sqlite3.Row, pool_type: str) -> float | None:
+        """When what is to move to a pool does so, unless its lease is renewed."""
+        if row["moves_to"] != pool_type or row["type"] == pool_type:
+            return None
+        expires_at: float | None = row["expires_at"]
+        return expires_at
+
+    def _put(self, before: Member, after: Member) -> None:
+        """Have a name be in a pool, or in none."""
+        name, db = after.name, self._state.db
+        if before.pool == after.pool:
+            return
+        if after.pool is None:
+            self._take_claim_away(name)
+            db.execute("DELETE FROM resource WHERE name = ?", (name,))
+            db.execute("DELETE FROM ended WHERE name = ?", (name,))
+        elif before.pool is None:
+            db.execute(
+                "INSERT INTO resource (name, type, fence, lease_transitions, labels) "
+                "VALUES (?, ?, 0, 0, '')",
+                (name, after.pool),
+            )
+        else:
+            db.execute("UPDATE resource SET type = ? WHERE name = ?", (after.pool, name))
+
+    def _take_claim_away(self, name: str) -> None:
+        row = member_rows.read(self._state, name)
+        if not is_free(row):
+            self._store.take_claims_away(row["owner"], [name])
+
+    def _resize(self, changed: Sequence[tuple[Member, Member]]) -> None:
+        """Have pools know how many resources they have."""
+        gained = Counter(new.pool for old, new in changed if new.pool != old.pool)
+        gained.subtract(old.pool for old, new in changed if new.pool != old.pool)
+        for pool_type, by in gained.items():
+            self._state.write_back()  # a pool may be all that there is in the log
+            self._state.db.execute(
+                "UPDATE pool SET capacity = capacity + ? WHERE type = ?", (by, pool_type)
+            )
+
+    def _note(self, before: Member, after: Member) -> None:
+        """Keep a fact, and the times that belong to it."""
+        row, now = member_rows.read(self._state, after.name), self._clock.elapsed()
+        ends_at, until = row["ends_at"], row["held_back_until"]
+        if after.lifetime is None or after.lifetime.ttl_seconds is None:
+            ends_at = None
+        elif after.joined != before.joined:
+            ends_at = now + after.lifetime.ttl_seconds
+        if not after.by_default:
+            until = None
+        elif not before.by_default:
+            pools = self.pools()
+            until = now + pools.grace_seconds if pools.grace_seconds else None
+        member_rows.write(self._state, after, ends_at=ends_at, held_back_until=until)
+
+    def _open_or_close(self, name: str) -> bool:
+        """Have a resource that nobody holds be had, or not; tell whether it is another way now."""
+        row = member_rows.read(self._state, name)
+        if row["type"] is None or not is_free(row):
+            return False
+        until = row["held_back_until"] if member_of(row).takes_holders else None
+        is_open = member_of(row).takes_holders and until is None
+        wanted = (None if is_open else CLOSED_MARK, until)
+        if (row["owner"], row["expires_at"]) == wanted:
+            return False
+        self._state.db.execute(
+            "UPDATE resource SET owner = ?, expires_at = ? WHERE name = ?", (*wanted, name)
+        )
+        return True
+
+    def _wake(self, changed: Sequence[tuple[Member, Member]]) -> None:
+        """Have those look to whom it matters: all, where a pool has less, or something else."""
+        came: dict[str, list[str]] = {}
+        others: dict[str, None] = {}
+        for before, after in changed:
+            for pool_type in pools_with_less(before, after):
+                others[pool_type] = None
+            was_had = before.takes_holders and before.pool == after.pool and not before.by_default
+            if after.pool is not None and after.takes_holders and not was_had:
+                came.setdefault(after.pool, []).append(after.name)
+        for pool_type in others:
+            look_anew(self._store.queues, pool_type)
+        for pool_type, names in came.items():
+            if pool_type not in others:
+                self._store.queues.wake_for(pool_type, names)
+                self._store.queues.wake_suspended(pool_type)
+
+    def _tell(self, before: Iterable[Member], after: Iterable[Member]) -> None:
+        for pool_type, names, reason in membership_changes(tuple(before), tuple(after)):
+            self._state.events.add(
+                self._clock.wall(),
+                "pool changed",
+                pool_type,
+                names,
+                holder=self._caller,
+                count=len(names),
+                reason=reason,
+            )

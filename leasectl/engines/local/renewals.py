@@ -1,0 +1,34 @@
+"""Renewing claims on the embedded pools, and giving them another ttl.
+
+Every function that changes something belongs inside `State.transaction`.
+"""
+
+from __future__ import annotations
+
+from leasectl.engines.local.store import LocalStore
+from leasectl.system.clock import Clock
+
+
+def renew(store: LocalStore, claim_key: str, *, clock: Clock) -> tuple[str, ...]:
+    """Give claims their full duration again; returns those that are left, by their fences."""
+    store.claims(claim_key, None)
+    store.state.db.execute(
+        "UPDATE resource SET renew_time = ?, expires_at = ? + lease_duration_seconds "
+        "WHERE owner = ?",
+        (clock.wall(), clock.elapsed(), claim_key),
+    )
+    rows = store.state.query("SELECT name FROM resource WHERE owner = ? ORDER BY fence", claim_key)
+    return tuple(row["name"] for row in rows)
+
+
+def change_ttl(store: LocalStore, claim_key: str, ttl_seconds: float) -> None:
+    """Have claims that expire do so this long after each renewal; the next is to follow."""
+    store.state.db.execute(
+        "UPDATE resource SET lease_duration_seconds = ? "
+        "WHERE owner = ? AND lease_duration_seconds IS NOT NULL",
+        (ttl_seconds, claim_key),
+    )
+    for row in store.claims(claim_key, None):
+        # It may be free sooner than they know, also those to whom it comes when it is.
+        moves_to = store.memberships().member(row["name"]).moves_to if row["is_bound"] else None
+        store.queues.wake_for(moves_to or row["type"], [row["name"]])

@@ -1,0 +1,109 @@
+"""How the embedded pools are shown: what is in one, and who waits for it."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from leasectl.engines.facts import QueueEntry, Resource
+from leasectl.engines.local.member_rows import is_free, is_plain, member_of
+from leasectl.engines.local.queues import RANKED_TICKETS
+from leasectl.engines.local.store import ENDED_MARK
+from leasectl.engines.ranking import effective_priority
+from leasectl.model import Lease
+from leasectl.state.directory import State
+from leasectl.state.rows import (
+    labels_for_people,
+    parse_labels,
+    parse_optional_process,
+    parse_where,
+)
+
+_RESOURCES = (
+    "SELECT resource.name AS name, resource.type AS type, owner, resource.fence AS fence, ticket, "
+    "grant_number, holder_identity, acquire_time, renew_time, lease_duration_seconds, "
+    "lease_transitions, labels, expires_at - :now AS expires_in, claim_key, reason, text, "
+    "expected, by_default, cordoned, moves_to, leaves, member.process, ttl_seconds, joined, "
+    "properties, ends_at - :now AS ends_in, held_back_until - :now AS held_back_for "
+    "FROM resource LEFT JOIN ended "
+    f"ON ended.name = resource.name AND owner = '{ENDED_MARK}' || claim_key "
+    "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
+    "LEFT JOIN member ON member.name = resource.name "
+    "WHERE resource.type = :type ORDER BY resource.name"
+)
+_QUEUE = (
+    "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
+    "process, handle.name, coalesce(labels, '') AS labels, where_properties, "
+    "suspended.number IS NOT NULL AS suspended, coalesce(ranked.priority, 0) AS rank, "
+    f"coalesce(ranked.queued_at, :now) AS ranked_since FROM {RANKED_TICKETS} "
+    "WHERE ticket.type = :type ORDER BY ticket.number"
+)
+
+
+def resources(state: State, pool_type: str, now: float) -> tuple[Resource, ...]:
+    """What is in a pool, by name; now is CLOCK_BOOTTIME, in seconds."""
+    return tuple(map(_resource, state.query(_RESOURCES, type=pool_type, now=now)))
+
+
+def queue(
+    state: State, pool_type: str, now: float, *, aging_seconds: float
+) -> tuple[QueueEntry, ...]:
+    """Who waits in a pool, the best first.
+
+    Args:
+        state: The opened state directory.
+        pool_type: The pool.
+        now: CLOCK_BOOTTIME, in seconds.
+        aging_seconds: As the pool's settings have it.
+    """
+    rows = state.query(_QUEUE, type=pool_type, now=now)
+    entries = [_entry(row, now, aging_seconds) for row in rows]
+    return tuple(sorted(entries, key=lambda each: -each.effective_priority))
+
+
+def _resource(row: sqlite3.Row) -> Resource:
+    found = Resource(row["name"]) if is_free(row) else _held(row)
+    if row["joined"] is None:  # nothing more is so of it
+        return found
+    member = member_of(row)
+    return found._replace(
+        member=None if is_plain(member) else member,
+        held_back_seconds=row["held_back_for"],
+        leaves_in_seconds=row["ends_in"],
+    )
+
+
+def _held(row: sqlite3.Row) -> Resource:
+    lease = Lease(
+        name=row["name"],
+        fence=row["fence"],
+        ticket=row["ticket"],
+        grant=row["grant_number"],
+        holder_identity=row["holder_identity"],
+        acquire_time=row["acquire_time"],
+        renew_time=row["renew_time"],
+        lease_duration_seconds=row["lease_duration_seconds"],
+        lease_transitions=row["lease_transitions"],
+        labels=parse_labels(row["labels"]),
+    )
+    ended = row["reason"]
+    claim_key = row["owner"] if ended is None else row["claim_key"]
+    return Resource(row["name"], lease, claim_key, row["expires_in"], ended=ended, note=row["text"])
+
+
+def _entry(row: sqlite3.Row, now: float, aging_seconds: float) -> QueueEntry:
+    process = parse_optional_process(row["process"])
+    waited = now - row["ranked_since"]
+    return QueueEntry(
+        ticket=row["number"],
+        holder_identity=row["holder_identity"],
+        count=row["count"],
+        since=row["since"],
+        claim_key=row["owner"],
+        pid=process.pid if process else None,
+        name=row["name"],
+        labels=labels_for_people(parse_labels(row["labels"])),
+        suspended=bool(row["suspended"]),
+        priority=row["rank"],
+        effective_priority=effective_priority(row["rank"], waited, aging_seconds),
+        where=parse_where(row["where_properties"] or ""),
+    )
