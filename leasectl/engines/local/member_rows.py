@@ -62,12 +62,6 @@ def read_special(state: State, pool_type: str) -> list[sqlite3.Row]:
     return state.query(f"{_SPECIAL} AND ? IN (type, moves_to)", pool_type)
 
 
-def any_special(state: State) -> bool:
-    """Tell whether there is such a name in any pool."""
-    ((found,),) = state.query(f"SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})")
-    return bool(found)
-
-
 def closed_in(state: State, pool_type: str) -> int:
     """How many of a pool's resources take no new holder."""
     ((number,),) = state.query(

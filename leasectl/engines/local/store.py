@@ -47,6 +47,7 @@ _POOL = (
     f"EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL}) AS is_special "
     "FROM pool LEFT JOIN pool_setting ON pool_setting.type = pool.type WHERE pool.type = ?"
 )
+_ANY_SPECIAL = f"SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})"
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE"
 _FREE_ONE = f"{_CHOSEN} name = ? AND type = ? AND owner IS NULL"
 _IS_FREE = "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL"
@@ -245,12 +246,15 @@ class LocalStore:
 
         return LocalMemberships(self, clock=self._clock, caller=caller)
 
-    def expire(self, pool_type: str) -> sqlite3.Row:
-        """Free the claims of a pool whose time is over, memberships likewise; as `pool` then."""
+    def expire(self, pool_type: str) -> None:
+        """Free the claims of a pool whose time is over; memberships likewise."""
         self.expire_claims(pool_type)
-        if self.pool(pool_type)["is_special"]:
+        if self.is_any_special():
             self.memberships().expire(pool_type)
-        return self.pool(pool_type)
+
+    def is_any_special(self) -> bool:
+        """Tell whether of a name in any pool more is so than that it is there."""
+        return bool(self.state.query(_ANY_SPECIAL)[0][0])
 
     def expire_claims(self, pool_type: str) -> None:
         """Free the claims of a pool whose time is over."""

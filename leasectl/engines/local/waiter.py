@@ -159,7 +159,8 @@ class LocalWaiter:
         if pool is None:
             pool = self._store.pool(self._request.type)
         if pool["is_special"]:
-            pool = self._store.expire(self._request.type)
+            self._store.expire(self._request.type)
+            pool = self._store.pool(self._request.type)
         unmet = self._store.unmet(self._request, pool)
         if unmet is not None:
             mine, next_look = self._be_passed(), self._next_look(pool, None)
