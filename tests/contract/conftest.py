@@ -38,6 +38,17 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world.close()
 
 
+# Where pools are made, given more and deleted as what is so of names says, so far.
+IN_STEP = ("memory", "local")
+
+
+@pytest.fixture(params=IN_STEP)
+def with_pools_in_step(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    world = WORLDS[request.param](request, tmp_path)
+    yield world
+    world.close()
+
+
 @pytest.fixture(params=WAITING_ON)
 def waiting_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)

@@ -376,19 +376,6 @@ class TestTheDefaultPool:
         with pytest.raises(NotAllowed, match='in pool "B"'):
             update(default, to_add("A"), "n")
 
-    def test_takes_what_a_pool_is_given_as_well(self, default: World) -> None:
-        default.pools.add_resources("B", ["n"])
-        assert the(default, "n").by_default
-        default.client().acquire(Request("B", name="b-1"))
-        with pytest.raises(NoLease):
-            default.client().acquire(Request("B"))
-
-    def test_is_none_once_it_is_deleted(self, default: World) -> None:
-        default.pools.delete_pool("B", force=False)
-        default.pools.create_pool("B", ["n"])
-        assert default.members.belonging().default is None
-        assert the(default, "n") == Member("n", "B")
-
     def test_is_none_until_it_is_set(self, world: World) -> None:
         make_pools(world)
         assert world.members.belonging().default is None
@@ -404,18 +391,6 @@ class TestExpectations:
         update(world, to_add("A"), "n")
         with pytest.raises(NotAllowed, match='belongs to pool "A"'):
             update(world, to_move("B"), "n")
-
-    def test_of_a_name_keep_it_from_a_pool_that_is_made_or_given_it(self, world: World) -> None:
-        make_pools(world)
-        update(world, to_expect("A"), "n")
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
-            world.pools.add_resources("B", ["m", "n"])
-        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
-            world.pools.create_pool("C", ["m", "n"])
-        assert [pool.type for pool in world.pools.pools()] == ["A", "B"]
-        assert in_pool(world, "B") == ["b-1"]
-        world.pools.add_resources("A", ["n"])
-        assert the(world, "n") == Member("n", "A", expected="A")
 
     def test_outlive_the_pool(self, world: World) -> None:
         make_pools(world)
@@ -491,3 +466,39 @@ class TestEvents:
         make_pools(world)
         update(world, to_cordon(), "a-1")
         assert self.said(world) == [("A", ("a-1",), "1 resource cordoned")]
+
+
+class TestPoolsThatAreMadeGivenMoreAndDeleted:
+    @pytest.fixture
+    def world(self, with_pools_in_step: World) -> World:
+        """One whose pools heed what is so of names."""
+        return with_pools_in_step
+
+    def test_have_the_default_one_hold_back_what_it_is_given(self, world: World) -> None:
+        make_pools(world)
+        world.members.change_belonging(partial(set_default, pool_type="B", grace_seconds=GRACE))
+        world.pools.add_resources("B", ["n"])
+        assert the(world, "n").by_default
+        world.client().acquire(Request("B", name="b-1"))
+        with pytest.raises(NoLease):
+            world.client().acquire(Request("B"))
+
+    def test_are_the_default_one_until_they_are_deleted(self, world: World) -> None:
+        make_pools(world)
+        world.members.change_belonging(partial(set_default, pool_type="B", grace_seconds=GRACE))
+        world.pools.delete_pool("B", force=False)
+        world.pools.create_pool("B", ["n"])
+        assert world.members.belonging().default is None
+        assert the(world, "n") == Member("n", "B")
+
+    def test_get_no_name_that_belongs_elsewhere(self, world: World) -> None:
+        make_pools(world)
+        update(world, to_expect("A"), "n")
+        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+            world.pools.add_resources("B", ["m", "n"])
+        with pytest.raises(NotAllowed, match='belongs to pool "A"'):
+            world.pools.create_pool("C", ["m", "n"])
+        assert [pool.type for pool in world.pools.pools()] == ["A", "B"]
+        assert in_pool(world, "B") == ["b-1"]
+        world.pools.add_resources("A", ["n"])
+        assert the(world, "n") == Member("n", "A", expected="A")
