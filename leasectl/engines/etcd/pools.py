@@ -7,7 +7,7 @@ made can't be seen before the last; names left behind by who died at it don't co
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from leasectl.engines.etcd.gateway.requests import (
     delete,
     put,
     read,
+    revision_in,
     unchanged,
 )
 from leasectl.engines.etcd.key_values import name_in, type_in
@@ -47,7 +48,7 @@ from leasectl.engines.event_words import (
     settings_changed,
 )
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Process
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
@@ -128,7 +129,7 @@ class EtcdPools:
     def create_pool(
         self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
     ) -> None:
-        self._check_untaken(pool_type, names)
+        guards = self._check_untaken(pool_type, names)
         key, etcd_lease_id = self._keys.pool(pool_type), new_etcd_lease_id()
         making = f"being made under {etcd_lease_id}"
         self._gateway.grant(etcd_lease_id, _MAKING_SECONDS)
@@ -145,7 +146,7 @@ class EtcdPools:
         try:
             self._removals.clear(pool_type, [created_at(key, born)])
             for batch in batches(names, _ADDED_AT_ONCE):
-                self._add(pool_type, batch, born)
+                self._add(pool_type, batch, born, guards)
             # From here on it can be seen, and is attached to no lease any more.
             seen = [
                 put(key, ""),
@@ -181,15 +182,16 @@ class EtcdPools:
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         born = self._shown.record(pool_type).create_revision
-        self._check_untaken(pool_type, names)
+        guards = self._check_untaken(pool_type, names)
+        also = [put(self._keys.pool(pool_type), "")]
         added: list[str] = []
         try:
             for batch in batches(names, _ADDED_AT_ONCE):
                 words = resources_added(len(batch))
                 event = self._event("pool changed", pool_type, batch, words)
-                self._add(pool_type, batch, born, [put(self._keys.pool(pool_type), "")], [event])
+                self._add(pool_type, batch, born, guards, also, [event])
                 added += batch
-        except InvalidRequest:
+        except (InvalidRequest, NotAllowed):
             if added:
                 self.remove_resources(pool_type, added, force=False)
             raise
@@ -219,20 +221,37 @@ class EtcdPools:
 
     # Adding
 
-    def _check_untaken(self, new_in: str, names: Sequence[str]) -> None:
-        """Refuse a name that is in some pool, or given twice."""
-        taken: dict[str, str] = {}
-        for batch in batches(names, MOST_OPERATIONS):
-            answers = self._gateway.read(*(read(self._keys.name(name)) for name in batch)).answers
-            found = {name_in(each.first): type_in(each.first) for each in answers if each.first}
+    def _check_untaken(self, new_in: str, names: Sequence[str]) -> dict[str, Json]:
+        """Refuse a name that is in some pool, belongs to another, or is given twice.
+
+        Returns:
+            For each name the guard that nothing else is said of it by now; under "" the one that
+            nothing else is said of names at all.
+        """
+        keys, taken, guards = self._keys, dict[str, str](), dict[str, Json]()
+        for batch in batches(names, MOST_OPERATIONS // 2 - 1):
+            belonging, *answers = self._gateway.read(
+                read(keys.belonging()),
+                *(read(keys.name(name)) for name in batch),
+                *(read(keys.member(name)) for name in batch),
+            ).answers
+            there, facts = answers[: len(batch)], answers[len(batch) :]
+            found = {name_in(each.first): type_in(each.first) for each in there if each.first}
             for pool_type in set(found.values()):
                 if self._clear_deleted(pool_type):
                     found = {name: of for name, of in found.items() if of != pool_type}
             taken.update(found)
+            said = {name: each.first for name, each in zip(batch, facts)}
+            if belonging.first is not None or any(said.values()):
+                _check_belonging(new_in, said, belonging.first)
+            guards[""] = unchanged(keys.belonging(), revision_in(belonging.first))
+            for name, fact in said.items():
+                guards[name] = unchanged(keys.member(name), revision_in(fact))
         for name in names:
             if name in taken:
                 raise refusals.name_taken(name, taken[name])
             taken[name] = new_in
+        return guards
 
     def _clear_deleted(self, pool_type: str) -> bool:
         """Take away what is left of a pool that was deleted; returns whether it was."""
@@ -243,6 +262,7 @@ class EtcdPools:
         pool_type: str,
         names: Sequence[str],
         born: int,
+        unsaid: Mapping[str, Json],
         also: Sequence[Json] = (),
         events: Sequence[Event] = (),
     ) -> None:
@@ -255,8 +275,10 @@ class EtcdPools:
             # What an older version has taken out may have left.
             then.append(delete(keys.closed(pool_type, name)))
             then.append(delete(keys.property(pool_type, name)))
+            then.append(delete(keys.bound(pool_type, name)))
+        guards = [created_at(keys.pool(pool_type), born), *(unsaid[each] for each in ("", *names))]
         outcome = self._events.commit(
-            [created_at(keys.pool(pool_type), born), *(absent(keys.name(name)) for name in names)],
+            [*guards, *(absent(keys.name(name)) for name in names)],
             then,
             [read(keys.name(name)) for name in names],
             events=events,
@@ -268,11 +290,30 @@ class EtcdPools:
             return  # by the try whose answer was lost
         if taken:
             raise refusals.name_taken(name_in(taken[0]), type_in(taken[0]))
+        (pool,) = self._gateway.read(read(keys.pool(pool_type))).answers
+        if pool.first is not None and pool.first.create_revision == born:
+            unsaid = self._check_untaken(pool_type, names)  # somebody has just said more of them
+            self._add(pool_type, names, born, unsaid, also, events)
+            return
         raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     def _event(self, kind: EventKind, pool_type: str, names: Sequence[str], reason: str) -> Event:
         now, caller = self._clock.wall(), self._caller
         return event_facts.of_pool(kind, pool_type, names, now=now, caller=caller, reason=reason)
+
+
+def _check_belonging(
+    new_in: str, said: Mapping[str, KeyValue | None], belonging: KeyValue | None
+) -> None:
+    """Refuse a name of which is said that it belongs to another pool."""
+    from leasectl.engines.etcd.member_records import parse_belonging, parse_member
+    from leasectl.engines.membership import belongs_to
+
+    pools = parse_belonging(belonging, frozenset())
+    for name, fact in said.items():
+        expected = belongs_to(parse_member(fact, name, None), pools)
+        if expected is not None and expected != new_in:
+            raise refusals.belongs_elsewhere(name, expected)
 
 
 def _is_made(pool: KeyValue | None, born: int) -> bool:
