@@ -39,7 +39,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 # Where pools are made, given more and deleted as what is so of names says, so far.
-IN_STEP = ("memory", "local")
+IN_STEP = ("memory", "local", "etcd")
 
 
 @pytest.fixture(params=IN_STEP)

@@ -99,15 +99,10 @@ class EtcdMembers:
         view = self._see(names)
         renamings = self._decide(view, decide)
         parts = in_parts(self._keys, renamings)
-        if len(parts) <= 1:
-            while not self._write(view, renamings):
-                view = self._see(names)
-                renamings = self._decide(view, decide)
-            return _updated(renamings)
         done: dict[str, Renaming] = {}
         for part in parts:
             try:
-                done.update(self._update_part([each.after.name for each in part], decide))
+                done.update(self._update_part(view, part, decide))
             except (InvalidRequest, NotAllowed, NotFound) as error:
                 raise _after(done, error) from error
         return _updated([done[name] for name in names])
@@ -191,12 +186,14 @@ class EtcdMembers:
             for each in view.names
         ]
 
-    def _update_part(self, names: Sequence[str], decide: Decide) -> dict[str, Renaming]:
-        while True:
+    def _update_part(
+        self, view: MembersView, renamings: Sequence[Renaming], decide: Decide
+    ) -> dict[str, Renaming]:
+        names = [each.after.name for each in renamings]
+        while not self._write(view, renamings):
             view = self._see(names)
             renamings = self._decide(view, decide)
-            if self._write(view, renamings):
-                return {each.after.name: each for each in renamings}
+        return {each.after.name: each for each in renamings}
 
     def _write(self, view: MembersView, renamings: Sequence[Renaming]) -> bool:
         changed = [each for each in renamings if each.after != each.before]

@@ -8,7 +8,7 @@ from functools import partial
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import revoke_unused, rewrite_claim
+from leasectl.engines.etcd.claim_ends import Along, revoke_unused, rewrite_claim
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -84,14 +84,16 @@ class PoolRemovals:
             (shown,) = self._shown.pools(pool_type)
             if not force and (shown.held or shown.queue):
                 raise refusals.pool_in_use(pool_type, shown.held, len(shown.queue))
+            belonging = self._without_default(pool_type)
             guards = [none_below(keys.tickets(pool_type)), none_below(keys.helds(pool_type))]
             events = [self._event("pool deleted", pool_type, [r.name for r in shown.resources])]
             if force:
                 guards, gave_up = self._withdrawals.drop_most(pool_type, pool, POOL_DELETED)
                 events = gave_up + events
             outcome = self._events.commit(
-                [created_at(pool.key, pool.create_revision), *guards],
+                [created_at(pool.key, pool.create_revision), *guards, *belonging.guards],
                 [
+                    *belonging.then,
                     delete(pool.key),
                     delete(keys.settings(pool_type)),
                     delete(keys.pace(pool_type)),
@@ -106,6 +108,22 @@ class PoolRemovals:
             if not any(kv and kv.create_revision == pool.create_revision for kv in left):
                 self.clear(pool_type, [absent(pool.key)])
                 return
+
+    def _without_default(self, pool_type: str) -> Along:
+        """What has a pool no more be the default one, where it is."""
+        key = self._keys.belonging()
+        (found,) = self._gateway.read(read(key)).answers
+        guards = (unchanged(key, revision_in(found.first)),)
+        if found.first is None:
+            return Along(guards)
+        from leasectl.engines.etcd.member_records import encode_belonging, parse_belonging
+        from leasectl.engines.membership import set_default
+
+        pools = parse_belonging(found.first, frozenset())
+        if pools.default != pool_type:
+            return Along(guards)
+        without = encode_belonging(set_default(pools, None, 0.0), "")
+        return Along(guards, (put(key, without),))
 
     def clear(self, pool_type: str, guards: Sequence[Json]) -> bool:
         """Take away what is left of a pool, as long as the guards hold; returns whether they did.

@@ -42,22 +42,19 @@ from leasectl.engines.etcd.records import (
 )
 from leasectl.engines.etcd.settings import write_settings
 from leasectl.engines.etcd.shown import ShownPools, pool_types
-from leasectl.engines.event_words import (
-    pool_made,
-    resources_added,
-    settings_changed,
-)
+from leasectl.engines.event_words import pool_made, settings_changed
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Process
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members import EtcdMembers
+    from leasectl.engines.membership import Member
+    from leasectl.engines.membership import Pools as Belonging
 
 _MAKING_SECONDS = 60
-# Each takes five operations, which go in groups.
+# Each takes three operations.
 _ADDED_AT_ONCE = 40
 
 
@@ -181,20 +178,17 @@ class EtcdPools:
                 raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
-        born = self._shown.record(pool_type).create_revision
-        guards = self._check_untaken(pool_type, names)
-        also = [put(self._keys.pool(pool_type), "")]
-        added: list[str] = []
-        try:
-            for batch in batches(names, _ADDED_AT_ONCE):
-                words = resources_added(len(batch))
-                event = self._event("pool changed", pool_type, batch, words)
-                self._add(pool_type, batch, born, guards, also, [event])
-                added += batch
-        except (InvalidRequest, NotAllowed):
-            if added:
-                self.remove_resources(pool_type, added, force=False)
-            raise
+        from leasectl.engines.membership import add
+
+        self._shown.record(pool_type)
+        _check_once(pool_type, names)
+
+        def decide(member: Member, pools: Belonging) -> Member:
+            if member.pool is not None:
+                raise refusals.name_taken(member.name, member.pool)
+            return add(member, pool_type, pools)
+
+        self.members.update(names, decide)
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
         from leasectl.engines.membership import remove
@@ -250,7 +244,7 @@ class EtcdPools:
         for name in names:
             if name in taken:
                 raise refusals.name_taken(name, taken[name])
-            taken[name] = new_in
+        _check_once(new_in, names)
         return guards
 
     def _clear_deleted(self, pool_type: str) -> bool:
@@ -258,30 +252,19 @@ class EtcdPools:
         return self._removals.clear(pool_type, [absent(self._keys.pool(pool_type))])
 
     def _add(
-        self,
-        pool_type: str,
-        names: Sequence[str],
-        born: int,
-        unsaid: Mapping[str, Json],
-        also: Sequence[Json] = (),
-        events: Sequence[Event] = (),
+        self, pool_type: str, names: Sequence[str], born: int, unsaid: Mapping[str, Json]
     ) -> None:
         keys, taken_for = self._keys, encode_taken(pool_type, secrets.token_hex(8))
-        then = list(also)
+        then: list[Json] = []
         for name in names:
             then.append(put(keys.name(name), taken_for))
             then.append(put(keys.resource(pool_type, name), ""))
             then.append(put(keys.free(pool_type, 0, name), encode_free(None, 0)))
-            # What an older version has taken out may have left.
-            then.append(delete(keys.closed(pool_type, name)))
-            then.append(delete(keys.property(pool_type, name)))
-            then.append(delete(keys.bound(pool_type, name)))
         guards = [created_at(keys.pool(pool_type), born), *(unsaid[each] for each in ("", *names))]
-        outcome = self._events.commit(
+        outcome = self._gateway.commit(
             [*guards, *(absent(keys.name(name)) for name in names)],
             then,
             [read(keys.name(name)) for name in names],
-            events=events,
         )
         if outcome.succeeded:
             return
@@ -291,15 +274,23 @@ class EtcdPools:
         if taken:
             raise refusals.name_taken(name_in(taken[0]), type_in(taken[0]))
         (pool,) = self._gateway.read(read(keys.pool(pool_type))).answers
-        if pool.first is not None and pool.first.create_revision == born:
-            unsaid = self._check_untaken(pool_type, names)  # somebody has just said more of them
-            self._add(pool_type, names, born, unsaid, also, events)
-            return
-        raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+        if pool.first is None or pool.first.create_revision != born:
+            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+        # Somebody has just said more of them.
+        self._add(pool_type, names, born, self._check_untaken(pool_type, names))
 
     def _event(self, kind: EventKind, pool_type: str, names: Sequence[str], reason: str) -> Event:
         now, caller = self._clock.wall(), self._caller
         return event_facts.of_pool(kind, pool_type, names, now=now, caller=caller, reason=reason)
+
+
+def _check_once(new_in: str, names: Sequence[str]) -> None:
+    """Refuse a name that is given twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise refusals.name_taken(name, new_in)
+        seen.add(name)
 
 
 def _check_belonging(
