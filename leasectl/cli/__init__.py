@@ -23,6 +23,8 @@ What not everybody has installed for that and for `serve`, `extra` asks for.
 What `simulate` is to try, `simulate_subject` makes of its options; `simulate_shown` is what came of
 it, `simulate_progress` how far it is. Files that options name are read by `input_file`.
 
+What `once` has kept, `once_results` shows and forgets.
+
 Shells complete by `completion_scripts`, with what `completion_values` finds.
 
 A command pays only for what it uses: what others need is imported inside functions.

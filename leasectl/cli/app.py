@@ -35,6 +35,7 @@ from leasectl.text.suggestions import option_meant
 # In the order in which `leasectl --help` shows them. A command's module holds it as `command`.
 COMMANDS = (
     "run",
+    "once",
     "acquire",
     "release",
     "reacquire",

@@ -128,7 +128,7 @@ complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 
 
 class _WithCommands(ShellComplete):
-    """Leaves it to the shell to complete the command under `run`."""
+    """Leaves it to the shell to complete the command under `run` and `once`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
         typed = _words_of_command(args)
@@ -175,7 +175,11 @@ def register() -> None:
 
 
 def _words_of_command(args: list[str]) -> int | None:
-    """How many words of the command under `run` have been typed; None before it."""
+    """How many words of the command under `run` or `once` have been typed; None before it."""
+    if args[:1] == ["once"]:
+        from leasectl.cli.once import words_of_command as words_of_work
+
+        return words_of_work(args[1:])
     if args[:1] != ["run"]:
         return None
     from leasectl.cli.run import words_of_command

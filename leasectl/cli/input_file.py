@@ -26,6 +26,16 @@ def read_text(filename: str, option: str) -> str:
     Raises:
         LeaseError: It can't be read, with the exit code that says why; it is no text.
     """
+    content, where = read_bytes(filename, option), shown_name(filename)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InvalidRequest(f"{where}:{line}: this is no UTF-8 text") from None
+
+
+def read_bytes(filename: str, option: str) -> bytes:
+    """The same, whatever it holds."""
     where = shown_name(filename)
     if not filename:
         raise InvalidRequest(f"{option} is empty")
@@ -45,8 +55,4 @@ def read_text(filename: str, option: str) -> str:
         raise LeaseError(what) from None
     if len(content) > MOST_BYTES:
         raise InvalidRequest(f"{where}: larger than {MOST_BYTES >> 20} MiB")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InvalidRequest(f"{where}:{line}: this is no UTF-8 text") from None
+    return content

@@ -18,7 +18,11 @@ def emit(text: str) -> None:
     Raises:
         LeaseError: It can't be written; whoever asked won't see it.
     """
-    data = text.encode("utf-8", "surrogateescape")  # a path is the bytes that it is
+    emit_bytes(text.encode("utf-8", "surrogateescape"))  # a path is the bytes that it is
+
+
+def emit_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are; as `emit`."""
     try:
         while data:
             data = data[os.write(1, data) :]

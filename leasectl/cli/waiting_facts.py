@@ -12,6 +12,7 @@ from leasectl.cli.waiting_line import Said
 from leasectl.errors import LeaseError
 from leasectl.model import Request
 from leasectl.text.durations import format_duration
+from leasectl.text.naming import work_in
 from leasectl.text.width import shorten
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class WaitingFacts:
 
     def tell(self, progress: Progress) -> list[Said]:
         """What there is to tell now, in order."""
-        types = either(self._request.types)
+        types = work_in(self._request.labels) or either(self._request.types)
         waited = f"waited {format_duration(progress.waited_seconds)}"
         if progress.position is None:
             parts = [Said(f"waiting for {types}: {waited}")]

@@ -10,9 +10,12 @@ What becomes of it: `release` (on a server `release_remote`; of what others hold
 same again. `targets` finds the handles that a path, names or `scope_test`'s list mean; `adoption`
 makes one for names that none here holds. What nobody does any more: `recovery` gives back what the
 dead hold, `losses` records what went away by itself. Where a backend has no pools that could tell
-what happened, `record_events` does.
+what happened, `record_events` does. Pools that are there only as long as somebody needs them are
+made `on_demand`.
 
 Somebody may want a lease back, and notes a mark at it (`marks`). What a holder hands out is in
 `use`, and can't be taken meanwhile; what is `asked` of it is seen and recorded; the `answers` are
 given for it by the keeper or `run`, or by its script, which is the verb `answer`.
+
+Pools that are there only as long as somebody needs them are made `on_demand`.
 """

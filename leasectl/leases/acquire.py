@@ -40,6 +40,7 @@ def acquire(
     guards_job_too: bool = True,
     followed: bool = False,
     start_delay_seconds: float = 0.0,
+    called: str = "",
 ) -> Handle:
     """Get leases under a new handle, which is then to be announced (`announce`).
 
@@ -54,11 +55,12 @@ def acquire(
             announced with that guard, the keeper watches this process.
         start_delay_seconds: For so long this process will hold the leases before it announces them,
             and renew them meanwhile; a delayed release counts from then on.
+        called: What the handle is named after; empty for the type.
 
     Raises:
         LeaseError: Nothing was had, and nothing has changed.
     """
-    handle = new_handle(service, request, new_id(request.type))._replace(
+    handle = new_handle(service, request, new_id(called or request.type))._replace(
         guard=guard, runner=this_process() if followed or start_delay_seconds else None
     )
     backend = service.backend_of(handle)  # may take long; a keeper with nothing to keep would end

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leasectl.engines.members import Members
     from leasectl.engines.notes import Notes
     from leasectl.engines.pool_admin import PoolAdmin
+    from leasectl.engines.values import Values
 
 
 class Service:
@@ -83,6 +84,11 @@ class Service:
     def notes(self) -> Notes:
         """What is noted at the claims in its pools; NotSupported likewise."""
         return self.backend_at(self.backend_url, self.settings).notes
+
+    @property
+    def values(self) -> Values:
+        """What is kept beside the pools of the chosen backend; NotSupported when it has none."""
+        return self.backend_at(self.backend_url, self.settings).values
 
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, as far as the chosen backend can do that."""

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from leasectl.text.naming import reserved_type
+
 
 class Work(NamedTuple):
     """A piece of work, of which there is to be one result.
@@ -17,6 +19,11 @@ class Work(NamedTuple):
 
     key: str
     digest: str
+
+    @property
+    def pool_type(self) -> str:
+        """Of the pool that is made for it, and the name of its one resource."""
+        return reserved_type(self.digest)
 
 
 def work_of(key: str, inputs: Iterable[bytes]) -> Work:

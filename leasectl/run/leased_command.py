@@ -34,7 +34,6 @@ class LeasedCommand:
         service: Where the lease comes from.
         handle: As `acquire` returned it, with this process for its runner.
         supervisor: Who follows the command.
-        warn: Called with a line for people.
         clock: Where times come from.
     """
 
@@ -44,13 +43,11 @@ class LeasedCommand:
         handle: Handle,
         supervisor: Supervisor,
         *,
-        warn: Callable[[str], None],
         clock: Clock,
     ) -> None:
         self._service = service
         self._handle = handle
         self._supervisor = supervisor
-        self._warn = warn
         self._clock = clock
 
     def run(
@@ -97,15 +94,6 @@ class LeasedCommand:
         finally:
             watch.close()
 
-    def give_back(self) -> None:
-        """Release the handle, and forget it."""
-        try:
-            with lock_limit(_GIVE_BACK_SECONDS):
-                finish(self._service, self._handle, by="run")
-        except LeaseError as error:
-            # How the command ended is what counts; its death is known to the keeper too.
-            self._warn(f"{error}; the keeper goes on trying to release it")
-
     def _hold_back(self, child: Child, watch: LeaseWatch, seconds: float) -> None:
         """Let some time pass before the command begins, unless the lease or the child goes."""
         try:
@@ -145,3 +133,19 @@ class LeasedCommand:
                 f"the lease of {subject} was lost before {name} could be started; nothing was run"
             )
         return watch
+
+
+def give_back(service: Service, handle: Handle, *, warn: Callable[[str], None]) -> None:
+    """Release a handle that a command ran under, and forget it.
+
+    Args:
+        service: Where its lease comes from.
+        handle: Which.
+        warn: Called with a line for people, if it can't be done now.
+    """
+    try:
+        with lock_limit(_GIVE_BACK_SECONDS):
+            finish(service, handle, by="run")
+    except LeaseError as error:
+        # How the command ended is what counts; its death is known to the keeper too.
+        warn(f"{error}; the keeper goes on trying to release it")

@@ -17,7 +17,7 @@ from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
-from leasectl.run.leased_command import LeasedCommand
+from leasectl.run.leased_command import LeasedCommand, give_back
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import FORWARDED, Supervisor
 from leasectl.system.clock import Clock
@@ -110,9 +110,7 @@ class Runner:
         if handle is None:
             environ = self._plan.environ_of(attempt)
             return self._supervisor.supervise(self._fork(path, environ))
-        leased = LeasedCommand(
-            self._service, handle, self._supervisor, warn=self._warn, clock=self._clock
-        )
+        leased = LeasedCommand(self._service, handle, self._supervisor, clock=self._clock)
         try:
             got(handle, start_delay)
             names_path = self._service.state.names_path(handle.id)
@@ -124,7 +122,7 @@ class Runner:
                 start_delay_seconds=start_delay,
             )
         finally:
-            leased.give_back()
+            give_back(self._service, handle, warn=self._warn)
 
     def _acquire(self, patience: Patience, start_delay: float) -> Handle | None:
         interrupt = self._supervisor.interrupt()

@@ -1,0 +1,198 @@
+"""Running the command that does a work, and what comes of it: a result, or a failure."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from leasectl.errors import LeaseError, NotFound
+from leasectl.leases.service import Service
+from leasectl.model import Handle
+from leasectl.once.asked import Asked, TooLarge
+from leasectl.once.output import Output, RunLimit
+from leasectl.once.results import LARGEST_RESULT
+from leasectl.once.rounds import Terms
+from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
+from leasectl.run.leased_command import LeasedCommand
+from leasectl.run.supervision import Supervisor
+from leasectl.system.clock import Clock
+from leasectl.system.signals import SignalDescriptor
+from leasectl.text.durations import format_seconds
+from leasectl.text.printable import printable
+
+TIMED_OUT = 124  # as timeout(1) has it
+
+
+class Came(NamedTuple):
+    """What has come of a command.
+
+    Args:
+        content: Its result; None if it has failed, or was stopped.
+        seconds: How long it took.
+        ending: How it ended.
+        status: What others are to exit with who share its failure.
+        error: What is wrong, where its own ending doesn't say that.
+        is_final: To try again would be in vain.
+    """
+
+    content: bytes | None
+    seconds: float
+    ending: Ending | None = None
+    status: int = 0
+    error: LeaseError | None = None
+    is_final: bool = False
+
+
+class WorkCommand:
+    """Runs the command of a work under its lease, once.
+
+    Args:
+        service: Where the lease comes from.
+        asked: What is to be done.
+        handle: By which it is held.
+        supervisor: Who follows the command.
+        signals: Those that this process gets.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        asked: Asked,
+        handle: Handle,
+        *,
+        supervisor: Supervisor,
+        signals: SignalDescriptor,
+        clock: Clock,
+    ) -> None:
+        self._service = service
+        self._asked = asked
+        self._handle = handle
+        self._supervisor = supervisor
+        self._signals = signals
+        self._clock = clock
+        self._child: Child | None = None
+
+    def run(self, path: str, terms: Terms, *, attempt: int, wait_seconds: float | None) -> Came:
+        """Run the command to its end; what guards the lease is there until `let_go`.
+
+        Args:
+            path: The file to execute.
+            terms: What the round goes by.
+            attempt: Which of those that are to be had.
+            wait_seconds: How long the lock of the records may be waited for; None for no limit.
+
+        Raises:
+            LeaseLost, Cancelled: The lease was lost, and the command has ended for it.
+            Interrupted: A signal arrived before there was a command to forward it to.
+        """
+        output = Output(LARGEST_RESULT) if self._asked.result_file is None else None
+        child = self._child = self._fork(path, output, attempt)
+        limit = RunLimit(child, terms.run_limit_seconds, output, clock=self._clock)
+        leased = LeasedCommand(self._service, self._handle, self._supervisor, clock=self._clock)
+        began = self._clock.elapsed()
+        try:
+            ending = leased.run(
+                child,
+                self._asked.plan.name,
+                wait_seconds=wait_seconds,
+                beside=(limit,) if output is None else (output, limit),
+            )
+            seconds = self._clock.elapsed() - began
+            return self._judge(ending, seconds, output, limit, terms)
+        except (CommandNotFound, CannotExecute) as error:
+            return Came(None, 0.0, status=error.exit_code, error=error)
+        finally:
+            if output is not None:
+                output.close()
+
+    def kill_rest(self) -> None:
+        """Kill what a command that has failed left behind: the next is not to meet it."""
+        if self._child is not None:
+            self._child.kill_rest()
+
+    def let_go(self) -> None:
+        """Have the guard be gone, once what has come of the command is on record."""
+        if self._child is not None:
+            self._child.let_go()
+
+    def _fork(self, path: str, output: Output | None, attempt: int) -> Child:
+        names_path = self._service.state.names_path(self._handle.id)
+        stdin = None if os.isatty(0) else os.open(os.devnull, os.O_RDONLY)
+        child = Child(
+            path,
+            self._asked.command,
+            self._asked.plan.environ_under(self._handle, names_path, attempt),
+            self._signals,
+            ends_with_us=True,
+            stdin=stdin,
+            stdout=2 if output is None else output.write_fd,
+        )
+        if stdin is not None:
+            os.close(stdin)
+        if output is not None:
+            output.began()
+        return child
+
+    def _judge(
+        self, ending: Ending, seconds: float, output: Output | None, limit: RunLimit, terms: Terms
+    ) -> Came:
+        """What a command has come to that has ended."""
+        try:
+            if limit.is_over:
+                assert terms.run_limit_seconds is not None
+                after = format_seconds(terms.run_limit_seconds)
+                name = printable(self._asked.plan.name, longest=200)
+                error = LeaseError(f"{name} ran for longer than --run-limit {after}; it was ended")
+                error.exit_code = TIMED_OUT
+                raise error
+            content = b"" if output is None else output.content()
+            if output is not None and output.is_too_large:
+                raise _too_large("what it wrote")
+            if ending != Ending(0):
+                return Came(None, seconds, ending, status_of(ending))
+            if self._asked.result_file is not None:
+                content = _read_result(self._asked.result_file)
+            return Came(content, seconds, ending)
+        except TooLarge as error:
+            return Came(None, seconds, status=error.exit_code, error=error, is_final=True)
+        except LeaseError as error:
+            return Came(None, seconds, status=error.exit_code, error=error)
+
+
+def status_of(ending: Ending) -> int:
+    """The exit code that stands for an ending, as a shell has it."""
+    return 128 + ending.signum if ending.signum is not None else ending.code or 0
+
+
+def _read_result(filename: str) -> bytes:
+    """What a command has left as its result.
+
+    Raises:
+        NotFound: It isn't there, or can't be read.
+        TooLarge: It is too large.
+    """
+    where = f"the result file {printable(filename, longest=500)}"
+    try:
+        with open(filename, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NotFound(f"{where} is no file; the command is to write one there")
+            content = file.read(LARGEST_RESULT + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NotFound(f"{where} can't be read, although the command succeeded: {reason}") from None
+    if len(content) > LARGEST_RESULT:
+        raise _too_large(where)
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # also a pipe that nobody writes to
+
+
+def _too_large(what: str) -> TooLarge:
+    return TooLarge(
+        f"{what} is more than the {LARGEST_RESULT >> 20} MiB that a result may have; have the "
+        "command keep it elsewhere, and print where that is"
+    )

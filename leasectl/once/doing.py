@@ -1,0 +1,217 @@
+"""Having a work done once: look whether there is a result, wait, and do it if nobody has."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Callable
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import Interrupted, InvalidRequest, NoLease, NotFound
+from leasectl.leases.acquire import acquire
+from leasectl.leases.on_demand import make_pool, remove_unused
+from leasectl.leases.service import Service
+from leasectl.model import Handle
+from leasectl.once.asked import Asked, Outcome, terms_text
+from leasectl.once.command import WorkCommand
+from leasectl.once.results import Kept, Results
+from leasectl.once.under_lease import UnderLease, terms_of
+from leasectl.run.child import Child, Ending, find_command
+from leasectl.run.leased_command import give_back
+from leasectl.run.supervision import FORWARDED, Supervisor
+from leasectl.system.clock import Clock
+from leasectl.system.lock_wait import wait_limit
+from leasectl.system.poll import sleep
+from leasectl.system.signals import SignalDescriptor
+
+_MAKE_AGAIN_SECONDS = 0.05
+
+
+class Once:
+    """Has one work be done, by us if nobody else does it.
+
+    Args:
+        service: Where its lease comes from, and its result is kept.
+        asked: What is to be done.
+        warn: Called with a line for people.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        asked: Asked,
+        *,
+        warn: Callable[[str], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._service = service
+        self._asked = asked
+        self._warn = warn
+        self._clock = clock or Clock()
+        self._results = Results(service.values)
+        self._signals = SignalDescriptor(FORWARDED)
+        self._supervisor = Supervisor(asked.plan, self._signals, warn=warn, clock=self._clock)
+        self._bad: Kept | None = None
+        self._has_told_terms = False
+
+    def result(self, patience: Patience) -> Outcome:
+        """The result of the work, or how it has failed.
+
+        Args:
+            patience: How long to wait for those who do it.
+
+        Raises:
+            NoLease: Nobody has done it in time.
+            LeaseLost: We did it, and the lease was lost meanwhile; nothing was recorded.
+            CommandNotFound, CannotExecute: There is no result, and we couldn't do the work.
+            Interrupted: A signal has come that ends us.
+            LeaseError: The result can't be kept, or whoever did it has died again and again.
+        """
+        path: str | None = None
+        give_up_at = (
+            None if patience.wait_seconds is None else self._clock.elapsed() + patience.wait_seconds
+        )
+        while True:
+            found = self._usable()
+            if found is not None:
+                return found
+            if path is None:
+                self._refuse_itself()
+                search_path = self._asked.environ.get("PATH", os.defpath)
+                path = find_command(self._asked.plan.name, search_path)
+            self._tell_terms()
+            handle = self._acquire(patience, give_up_at)
+            try:
+                found = self._under(handle, path, patience)
+            finally:
+                remove_unused(self._service, self._asked.work.pool_type)
+            if found is not None:
+                return found
+
+    # ---- a result that is there
+
+    def _usable(self) -> Outcome | None:
+        """A result that is kept, and can be used as far as the verifying command can tell."""
+        kept = self._results.kept(self._asked.work)
+        if kept is None or self._is_bad(kept):
+            return None
+        content = self._results.content(kept)
+        if content is None:
+            self._bad = kept
+            return None
+        if self._asked.verify is not None and not self._verifies(self._asked.verify):
+            self._warn(f"--verify failed: the result of work {kept.work.key} is forgotten")
+            self._bad = kept
+            return None
+        return Outcome(content, kept)
+
+    def _is_bad(self, kept: Kept) -> bool:
+        return self._bad is not None and kept.version == self._bad.version
+
+    def _verifies(self, verify: str) -> bool:
+        shell = ("/bin/sh", "-c", verify)
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        child = Child(shell[0], shell, self._asked.environ, self._signals, stdin=stdin, stdout=2)
+        os.close(stdin)
+        ending = self._supervisor.supervise(child)
+        if self._supervisor.asked_to_end:
+            raise Interrupted(ending.signum or signal.SIGTERM)
+        return ending == Ending(0)
+
+    # ---- the lease
+
+    def _refuse_itself(self) -> None:
+        """Refuse to wait for a command that waits for us."""
+        if self._asked.environ.get("LEASECTL_TYPE") == self._asked.work.pool_type:
+            raise InvalidRequest(
+                f"work {self._asked.work.key} is asked for by the command that does it, and would "
+                "wait for itself; give one of them another KEY or --input"
+            )
+
+    def _tell_terms(self) -> None:
+        """Tell whoever joins a round by which terms it goes, if they aren't its own."""
+        terms = self._results.round(self._asked.work).terms
+        if terms is None or terms == self._asked.terms or self._has_told_terms:
+            return
+        self._has_told_terms = True
+        self._warn(
+            f"work {self._asked.work.key} is under way with other options, which count until it "
+            f"is over: {terms_text(terms)}"
+        )
+
+    def _acquire(self, patience: Patience, give_up_at: float | None) -> Handle:
+        interrupt = self._supervisor.interrupt()
+        while True:
+            self._supervisor.check()
+            left = None if give_up_at is None else max(0.0, give_up_at - self._clock.elapsed())
+            try:
+                with wait_limit(left):
+                    return acquire(
+                        self._service,
+                        self._asked.request,
+                        patience=patience._replace(
+                            wait_seconds=left, interrupts=(*patience.interrupts, interrupt)
+                        ),
+                        followed=True,
+                        called=f"once-{self._asked.work.key}",
+                    )
+            except NotFound:
+                if make_pool(self._service, self._asked.work.pool_type):
+                    continue
+            except NoLease as error:
+                if type(error) is NoLease:
+                    error.args = (f"work {self._asked.work.key}: nobody has done it in time",)
+                raise
+            sleep(
+                wake_fds=(),
+                interrupts=(interrupt,),
+                until=self._clock.elapsed() + _MAKE_AGAIN_SECONDS,
+                now=self._clock.elapsed,
+            )
+
+    def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
+        """What is done under the lease; None to look again, without it."""
+        leased = UnderLease(
+            self._service, self._asked, handle, results=self._results, warn=self._warn
+        )
+        try:
+            kept = self._results.kept(self._asked.work)
+            if kept is not None and not self._is_bad(kept):
+                if self._asked.verify is not None:
+                    return None
+                content = self._results.content(kept)
+                if content is not None:
+                    return Outcome(content, kept)
+                self._bad = kept
+            return leased.share_failure() or self._do(leased, handle, path, patience)
+        finally:
+            if not leased.has_given_back:
+                give_back(self._service, handle, warn=self._warn)
+
+    def _do(self, leased: UnderLease, handle: Handle, path: str, patience: Patience) -> Outcome:
+        found = leased.begin(self._bad)
+        command = WorkCommand(
+            self._service,
+            self._asked,
+            handle,
+            supervisor=self._supervisor,
+            signals=self._signals,
+            clock=self._clock,
+        )
+        try:
+            came = command.run(
+                path,
+                terms_of(found, self._asked),
+                attempt=len(found.failures) + 1,
+                wait_seconds=patience.wait_seconds,
+            )
+            is_to_end = self._supervisor.asked_to_end
+            return leased.record(found, came, command, is_to_end=is_to_end)
+        except BaseException as error:
+            command.kill_rest()
+            if isinstance(error, Interrupted):
+                leased.stop(found)
+            raise
+        finally:
+            command.let_go()

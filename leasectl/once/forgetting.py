@@ -1,0 +1,76 @@
+"""Keeping a result no longer."""
+
+from __future__ import annotations
+
+from leasectl.backends.contract import Patience
+from leasectl.backends.kinds import claim_key_of
+from leasectl.engines.values import Guard
+from leasectl.errors import NoLease, NotAllowed, NotFound
+from leasectl.leases.acquire import acquire
+from leasectl.leases.on_demand import make_pool, remove_unused
+from leasectl.leases.release import finish
+from leasectl.leases.service import Service
+from leasectl.model import Request
+from leasectl.once.results import Results, to_forget
+from leasectl.once.work import Work
+from leasectl.text.naming import work_label
+
+_TRIES = 20
+
+
+def forget(service: Service, work: Work) -> bool:
+    """Forget the result of a work, under its lease.
+
+    Args:
+        service: Where it is kept.
+        work: Which.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        NotAllowed: Somebody does the work, or waits for it.
+    """
+    results = Results(service.values)
+    if results.kept(work) is None:
+        check_not_under_way(service, work)
+        return False
+    request = Request(work.pool_type, labels=(work_label(work.key),))
+    no_wait, name = Patience(wait_seconds=0), f"once-{work.key}"
+    for _ in range(_TRIES):
+        try:
+            handle = acquire(
+                service, request, patience=Patience(wait_seconds=0), called=f"once-{work.key}"
+            )
+            break
+        except NotFound:
+            make_pool(service, work.pool_type)
+        except NoLease:
+            raise _under_way(work) from None
+    else:
+        raise _under_way(work)
+    try:
+        kept = results.kept(work)
+        (lease,) = handle.leases
+        guard = Guard(claim_key_of(handle), lease.name, lease.fence)
+        return kept is not None and service.values.change(to_forget(kept), guard=guard)
+    finally:
+        finish(service, handle)
+        remove_unused(service, work.pool_type)
+
+
+def check_not_under_way(service: Service, work: Work) -> None:
+    """Refuse to say that nothing is kept of a work that is under way; NotAllowed for that."""
+    try:
+        (pool,) = service.pools.pools(work.pool_type)
+    except NotFound:
+        return
+    if pool.held or pool.queue:
+        raise _under_way(work)
+
+
+def _under_way(work: Work) -> NotAllowed:
+    return NotAllowed(
+        f"work {work.key} is under way; see who does it with leasectl status, and ask again when "
+        "it is over"
+    )

@@ -1,0 +1,255 @@
+"""What whoever holds the lease of a work does: take what there is, share a failure, or run.
+
+Each step that counts is one change of what is kept, guarded by the lease's fence. So of two of
+which one thinks that it still holds the lease, only the other changes anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Callable
+
+from leasectl.backends.kinds import claim_key_of
+from leasectl.engines.values import Guard, ValueChange
+from leasectl.errors import BackendUnreachable, Interrupted, LeaseError, LeaseLost
+from leasectl.leases.renew import renew
+from leasectl.leases.service import Service
+from leasectl.model import Handle, whole
+from leasectl.once.asked import Asked, Outcome
+from leasectl.once.command import Came, WorkCommand
+from leasectl.once.results import (
+    Kept,
+    Results,
+    to_drop_content,
+    to_forget,
+    to_keep_content,
+    to_keep_round,
+    to_point_at,
+)
+from leasectl.once.rounds import (
+    Round,
+    Terms,
+    Verdict,
+    begun,
+    died,
+    failed,
+    of_those_who_wait,
+    of_ticket,
+    stopped,
+    verdict,
+)
+from leasectl.system.lock_wait import lock_limit
+
+_ASK_AGAIN_SECONDS = 0.3
+_STOP_SECONDS = 5.0
+
+
+class UnderLease:
+    """One who holds the lease of a work.
+
+    Args:
+        service: Where it comes from.
+        asked: What is to be done.
+        handle: By which it is held.
+        results: Where what comes of it is kept.
+        warn: Called with a line for people.
+
+    Attributes:
+        has_given_back: The lease was given back, in the step that said what has come of it.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        asked: Asked,
+        handle: Handle,
+        *,
+        results: Results,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._service = service
+        self._asked = asked
+        self._handle = handle
+        self._results = results
+        self._warn = warn
+        (self._lease,) = handle.leases
+        self.has_given_back = False
+
+    # ---- before the command
+
+    def share_failure(self) -> Outcome | None:
+        """Give the lease back to the next, if others' failures are ours as well; else None.
+
+        Raises:
+            LeaseLost: The lease is another's by now.
+            LeaseError: Too many have died that did the work.
+        """
+        with self._service.atomic():
+            first, last = self._tickets()
+            ticket = self._lease.ticket
+            found = died(of_ticket(self._results.round(self._asked.work), ticket), last or ticket)
+            attempts = (found.terms or self._asked.terms).attempts
+            shared = verdict(found, ticket, attempts=attempts)
+            if shared is None:
+                return None
+            left = of_those_who_wait(found, first)
+            self._change([to_keep_round(self._asked.work, left)], frees=True)
+        return self._outcome(shared)
+
+    def begin(self, bad: Kept | None) -> Round:
+        """Write down that we run, and forget a result that can't be used.
+
+        Args:
+            bad: That result; None for none.
+
+        Returns:
+            What has become of the work so far, and by which terms it goes.
+
+        Raises:
+            LeaseLost: The lease is another's by now.
+        """
+        work, ticket = self._asked.work, self._lease.ticket
+        with self._service.atomic():
+            _, last = self._tickets()
+            before = self._results.round(work)
+            found = begun(
+                of_ticket(before, ticket), self._lease.fence, last or ticket, self._asked.terms
+            )
+            changes = [to_keep_round(work, found)]
+            if bad is not None:
+                changes += to_forget(bad)
+            if before.running is not None:
+                changes.append(to_drop_content(work, before.running))
+            self._change(changes)
+        return found
+
+    # ---- after it
+
+    def record(self, found: Round, came: Came, command: WorkCommand, *, is_to_end: bool) -> Outcome:
+        """Record what has come of the command, and give the lease back with that.
+
+        Args:
+            found: As `begin` returned it.
+            came: What has come of it.
+            command: Whose guard is there still.
+            is_to_end: A signal has come by which all is to end; a command that then failed hasn't.
+
+        Raises:
+            LeaseLost: The lease is another's by now, and nothing was recorded.
+        """
+        if came.content is not None:
+            return self._record_result(found, came, came.content)
+        command.kill_rest()
+        if is_to_end:
+            self.stop(found)
+        else:
+            self._record_failure(found, came)
+        if came.error is not None:
+            raise came.error
+        return Outcome(ending=came.ending)
+
+    def stop(self, found: Round) -> None:
+        """Give up, and leave the work to the next; what can't be done now does the keeper."""
+        limit, failures = lock_limit(_STOP_SECONDS), (LeaseError, Interrupted)
+        with contextlib.suppress(*failures), limit, self._service.atomic():
+            first, last = self._tickets()
+            left = of_those_who_wait(stopped(found, last or self._lease.ticket), first)
+            self._change([to_keep_round(self._asked.work, left)], frees=True)
+
+    def _record_result(self, found: Round, came: Came, content: bytes) -> Outcome:
+        work = self._asked.work
+        kept = Kept(
+            work,
+            self._lease.fence,
+            self._handle.holder_identity,
+            came.seconds,
+            len(content),
+            self._service.clock.wall(),
+            (found.terms or self._asked.terms).keep_seconds,
+        )
+        before = self._results.kept(work)
+        old = [] if before is None else [to_drop_content(work, before.fence)]
+        self._insist(lambda: self._change([to_keep_content(kept, content)]))
+
+        def point_at_it() -> None:
+            self._change([to_point_at(kept), to_keep_round(work, None), *old], frees=True)
+
+        try:
+            self._insist(point_at_it)
+        except LeaseLost:
+            # An earlier try may have done it whose answer was lost.
+            is_ours = self._results.kept(work)
+            if is_ours is None or is_ours.fence != kept.fence:
+                raise
+            self._note_given_back()
+        return Outcome(content, kept, is_ours=True)
+
+    def _record_failure(self, found: Round, came: Came) -> None:
+        def write() -> None:
+            with self._service.atomic():
+                first, last = self._tickets()
+                shares = (found.terms or self._asked.terms).shares
+                is_final = came.is_final or shares
+                after = failed(found, came.status, last or self._lease.ticket, is_final=is_final)
+                left = of_those_who_wait(after, first)
+                self._change([to_keep_round(self._asked.work, left)], frees=True)
+
+        self._insist(write)
+
+    # ---- steps
+
+    def _tickets(self) -> tuple[int | None, int | None]:
+        """The numbers of the first and the last ticket that waits; None where none does."""
+        (pool,) = self._service.pools.pools(self._asked.work.pool_type)
+        numbers = [each.ticket for each in pool.queue]
+        return min(numbers, default=None), max(numbers, default=None)
+
+    def _change(self, changes: Sequence[ValueChange], *, frees: bool = False) -> None:
+        claim_key = claim_key_of(self._handle)
+        guard = Guard(claim_key, self._lease.name, self._lease.fence, frees=frees)
+        with self._service.atomic():
+            if not self._service.values.change(changes, guard=guard):
+                raise LeaseLost(
+                    f"the lease of work {self._asked.work.key} was lost; nothing was recorded"
+                )
+            if frees:
+                self._note_given_back()
+
+    def _note_given_back(self) -> None:
+        with self._service.state.transaction():
+            self._service.handles.forget(self._handle.id, self._handle.acquisition)
+        self.has_given_back = True
+
+    def _insist(self, step: Callable[[], None]) -> None:
+        """Take a step that counts, again where its server doesn't answer, as long as we may."""
+        ttl, clock = self._handle.request.ttl_seconds, self._service.clock
+        give_up_at = clock.elapsed() + (ttl or 0.0)
+        while True:
+            try:
+                if ttl is not None:
+                    renew(self._service, whole(self._handle))  # the step is to have time
+                    give_up_at = clock.elapsed() + ttl
+            except BackendUnreachable:
+                pass
+            try:
+                return step()
+            except BackendUnreachable as error:
+                if clock.elapsed() >= give_up_at:
+                    raise
+                self._warn(f"{error}; asking again")
+                time.sleep(_ASK_AGAIN_SECONDS)
+
+    def _outcome(self, shared: Verdict) -> Outcome:
+        if shared.status is None:
+            raise LeaseError(
+                f"work {self._asked.work.key}: {shared.times} who did it, one after the other, "
+                "have died before its end; look why, and ask again"
+            )
+        return Outcome(status=shared.status, times=shared.times)
+
+
+def terms_of(found: Round, asked: Asked) -> Terms:
+    """By which terms a round goes."""
+    return found.terms or asked.terms
