@@ -53,7 +53,7 @@ class Once:
         self._signals = SignalDescriptor(FORWARDED)
         self._supervisor = Supervisor(asked.plan, self._signals, warn=warn, clock=self._clock)
         self._bad: Kept | None = None
-        self._has_told_terms = False
+        self._has_announced_terms = False
 
     def result(self, patience: Patience) -> Outcome:
         """The result of the work, or how it has failed.
@@ -132,9 +132,9 @@ class Once:
     def _tell_terms(self) -> None:
         """Tell whoever joins a round by which terms it goes, if they aren't its own."""
         terms = self._results.round(self._asked.work).terms
-        if terms is None or terms == self._asked.terms or self._has_told_terms:
+        if terms is None or terms == self._asked.terms or self._has_announced_terms:
             return
-        self._has_told_terms = True
+        self._has_announced_terms = True
         self._warn(
             f"work {self._asked.work.key} is under way with other options, which count until it "
             f"is over: {terms_text(terms)}"

@@ -39,9 +39,7 @@ def forget(service: Service, work: Work) -> bool:
     no_wait, name = Patience(wait_seconds=0), f"once-{work.key}"
     for _ in range(_TRIES):
         try:
-            handle = acquire(
-                service, request, patience=Patience(wait_seconds=0), called=f"once-{work.key}"
-            )
+            handle = acquire(service, request, patience=no_wait, called=name)
             break
         except NotFound:
             make_pool(service, work.pool_type)
