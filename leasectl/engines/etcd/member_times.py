@@ -13,10 +13,9 @@ from leasectl.engines.etcd.claims import EtcdClaims, Reaped
 from leasectl.engines.etcd.early_ends import ROUNDED_SECONDS
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import KeyValue, delete, read_all, unchanged
+from leasectl.engines.etcd.gateway.requests import KeyValue, delete, unchanged
 from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.member_records import is_dead_here, parse_bound, process_in
 from leasectl.engines.etcd.member_views import NameView, see
 from leasectl.engines.etcd.member_writes import MemberWrites
 from leasectl.system.clock import Clock, earliest
@@ -46,26 +45,6 @@ class MemberTimes:
     def settle(self, names: Sequence[str]) -> bool:
         """Have that be written which has become so of names by itself; returns whether it had."""
         return self._writes.settle(see(self._gateway, self._keys, names))
-
-    def expire(self, pool_type: str | None) -> None:
-        """Have those go whose time in a pool is over, and those be had that were held back.
-
-        Args:
-            pool_type: Of which pool; None for all.
-        """
-        keys = self._keys
-        bounds, lives, comings, graces = self._gateway.read(
-            *(read_all(keys.below(each, pool_type)) for each in ("bound", "life", "coming")),
-            read_all(keys.below("grace", pool_type), keys_only=True),
-        ).answers
-        living = {_place(kv) for kv in lives.items if not is_dead_here(process_in(kv))}
-        kept = set(map(_place, graces.items))
-        over = [_place(kv) for kv in bounds.items if parse_bound(kv).has_life]
-        over = [each for each in over if each not in living]
-        held_back = [_place(kv) for kv in comings.items if not kv.value]
-        over += [each for each in held_back if each not in kept]
-        if over:
-            self.settle(sorted({name for _, name in over}))
 
     def see(self, pool_type: str, comings: Sequence[KeyValue]) -> Reaped:
         """See whether something has come, and have it be there.
@@ -109,9 +88,3 @@ class MemberTimes:
 
 def _comes(view: NameView, pool_type: str) -> bool:
     return view.member.moves_to == pool_type or view.is_held_back
-
-
-def _place(kv: KeyValue) -> tuple[str, str]:
-    """The pool and the name that are the last parts of a key."""
-    pool_type = kv.key.rpartition("/")[0].rpartition("/")[2]
-    return pool_type, name_in(kv)

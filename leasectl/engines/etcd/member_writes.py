@@ -19,6 +19,7 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue, Outcome, read
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_changes import Renaming, guards_of, operations_of
+from leasectl.engines.etcd.member_parts import in_parts
 from leasectl.engines.etcd.member_records import is_by
 from leasectl.engines.etcd.member_views import MembersView
 from leasectl.engines.etcd.records import encode_taken
@@ -71,8 +72,8 @@ class MemberWrites:
         unsettled = [each for each in view.names if not each.is_settled]
         word = new_word()
         renamings = [Renaming(each, each.member_now, word) for each in unsettled]
-        if renamings:
-            self.write(view, renamings)
+        for part in in_parts(self._keys, renamings):
+            self.write(view, part)
         return bool(renamings)
 
     def write(

@@ -32,21 +32,25 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.etcd.early_ends import ROUNDED_SECONDS
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
+    Found,
     Json,
     KeyValue,
     delete,
     put,
+    read,
     unchanged,
 )
 from leasectl.engines.etcd.key_values import number_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.facts import PoolSettings
+from leasectl.engines.etcd.records import parse_settings
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import LeaseError
 
 # What is left of it by then is an error of numbers.
@@ -110,6 +114,21 @@ def read_owed(settings: PoolSettings, pace: KeyValue | None, grants: KeyValue | 
         written=pace.mod_revision,
         counted_by=pace.etcd_lease_id,
     )
+
+
+def pace_reads(keys: Keys, pool_type: str) -> tuple[Json, ...]:
+    """What a request has to read of a pool's pace; `parse_pace` takes the answers."""
+    return (
+        read(keys.settings(pool_type)),
+        read(keys.pace(pool_type)),
+        read(keys.grants(pool_type)),
+    )
+
+
+def parse_pace(found: Sequence[Found]) -> Owed:
+    """What came of `pace_reads`."""
+    settings, pace, grants = (each.first for each in found)
+    return read_owed(NO_SETTINGS if settings is None else parse_settings(settings), pace, grants)
 
 
 class GrantWatch:

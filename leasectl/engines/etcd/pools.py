@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
@@ -18,7 +18,6 @@ from leasectl.engines.etcd.claim_ends import revoke_unused
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.forced_ends import EtcdForcedEnds
-from leasectl.engines.etcd.gateway.answers import NoSpace
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     MOST_OPERATIONS,
@@ -119,9 +118,7 @@ class EtcdPools:
         times = MemberTimes(
             self._gateway, self._keys, self._events, self._claims, clock=self._clock
         )
-        with suppress(NoSpace):  # it is shown all the same
-            times.expire(pool_type)
-        return self._shown.pools(pool_type, expiries=expiries)
+        return self._shown.pools(pool_type, expiries=expiries, settle=times.settle)
 
     def create_pool(
         self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS

@@ -13,7 +13,9 @@ from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import count, read
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.records import check_count
 from leasectl.engines.etcd.shown import pool_types
+from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
 
 if TYPE_CHECKING:
@@ -31,7 +33,17 @@ def check_possible(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Re
 
     Raises:
         NotFound, InvalidRequest: It can't.
+        BackendUnreachable: Nobody can tell; nothing was asked for.
     """
+    check_count(request)
+    try:
+        _check(gateway, keys, events, request)
+    except BackendUnreachable as error:
+        error.asked = False
+        raise
+
+
+def _check(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> None:
     pool, resources, closed, named, now = gateway.read(
         read(keys.pool(request.type)),
         count(keys.resources(request.type)),

@@ -30,13 +30,13 @@ from leasectl.engines.etcd.rank import encode_rank
 from leasectl.engines.etcd.records import (
     Claim,
     Free,
-    check_count,
     encode_ticket,
     last_fence,
     parse_free,
 )
 from leasectl.engines.etcd.renewals import EtcdRenewals
-from leasectl.engines.etcd.shown import ShownPools, pool_types
+from leasectl.engines.etcd.shown import pool_types
+from leasectl.engines.etcd.standing import EtcdStandings
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.withdrawals import EtcdWithdrawals
 from leasectl.engines.facts import Standing
@@ -81,17 +81,12 @@ class EtcdQueues:
         self._renewals = renewals
         self._clock = clock
         self._withdrawals = EtcdWithdrawals(gateway, keys, events, clock=clock)
-        self._shown = ShownPools(gateway, keys, clock=clock)
+        self._standings = EtcdStandings(gateway, keys, clock=clock)
         self._paces = EtcdPaces(gateway, keys)
 
     def check(self, own: EtcdTicket) -> None:
         """As `Waiter.check`."""
-        check_count(own.request)
-        try:
-            check_possible(self._gateway, self._keys, self._events, own.request)
-        except BackendUnreachable as error:
-            error.asked = False
-            raise
+        check_possible(self._gateway, self._keys, self._events, own.request)
 
     def enqueue(self, own: EtcdTicket, *, again: bool = False) -> None:
         """As `Waiter.enqueue`."""
@@ -114,8 +109,9 @@ class EtcdQueues:
 
     def standing(self, own: EtcdTicket) -> Standing:
         """As `Waiter.standing`."""
-        number, name = own.ticket.number, own.request.name
-        return self._shown.standing(own.request.type, number, name=name, left=own.left)
+        return self._standings.standing(
+            own.request, own.ticket.number, passes=own.needs.may_change, left=own.left
+        )
 
     def dequeue(self, own: EtcdTicket, why: str) -> None:
         """As `Waiter.dequeue`."""
