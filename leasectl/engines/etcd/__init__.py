@@ -11,7 +11,8 @@ ticket, in one transaction (`claim_making`), a claim. `renewals` gives that its 
 keeps what, by a `claim_view`, etcd ended too early for as long as its holder may believe in it,
 which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that become
 nothing. `pools` makes and changes pools, `settings` says how they grant, `pool_removals` takes them
-away, `shown` tells what is in them. `notes` are left at claims, and `values` kept beside pools.
+away, `shown` tells what is in them, with `shown_facts`, and `standing` that to who waits. `notes`
+are left at claims, and `values` kept beside pools.
 
 In which pool a name is `members` changes: `member_views` sees all that `member_records` has of it,
 `member_changes` says what a transaction makes of that, in `member_parts` where it is too much, with
