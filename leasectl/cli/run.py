@@ -20,6 +20,7 @@ from leasectl.text.printable import printable
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
     from leasectl.leases.service import Service
+    from leasectl.model import Request
 
 EXAMPLE = """\b
 Example:
@@ -113,6 +114,13 @@ def exit_codes(text: str) -> tuple[int, ...]:
     "there is no further attempt.",
 )
 @option(
+    "--on-reclaim-command",
+    group=ENDING,
+    metavar="CMD",
+    help="A shell command that decides that instead; it gets the names as arguments ($@). 0: what "
+    "of it isn't in use is given back; another status: nothing.",
+)
+@option(
     "--on-lost",
     group=ENDING,
     type=click.Choice(["term", "kill", "ignore"]),
@@ -131,6 +139,7 @@ def command(
     attempts: int,
     retry_on: tuple[tuple[int, ...], ...],
     before_retry: str | None,
+    on_reclaim_command: str | None,
     on_lost: OnLost,
     optional: bool,
     quiet: bool,
@@ -158,6 +167,8 @@ def command(
     if before_retry is not None and not retry_on:
         raise InvalidRequest("--before-retry goes with --attempts and --retry-on")
     request = options.make_request(**wanted)
+    if on_reclaim_command is not None:
+        request = _answered_by_command(request)
     if request.priority:
         from leasectl.cli.priority import without_vain_priority
 
@@ -171,6 +182,7 @@ def command(
         attempts=attempts,
         retry_on=frozenset(code for codes in retry_on for code in codes),
         before_retry=before_retry,
+        on_reclaim=on_reclaim_command,
         on_lost=on_lost,
         start_jitter_seconds=start_jitter_seconds,
         optional=optional,
@@ -200,3 +212,11 @@ def command(
     if ending.signum is not None:
         die_of(ending.signum)
     return ending.code or 0
+
+
+def _answered_by_command(request: Request) -> Request:
+    """A request of which nobody answers but the command of this `run`."""
+    source = click.get_current_context().get_parameter_source("on_reclaim")
+    if source is click.core.ParameterSource.COMMANDLINE:
+        raise InvalidRequest("--on-reclaim and --on-reclaim-command: give one of them")
+    return request._replace(on_reclaim="answer")

@@ -8,7 +8,7 @@ nothing can say any more that it is ready.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.backends.kinds import kind_of_handle
@@ -22,8 +22,8 @@ from leasectl.state.uses import Uses
 if TYPE_CHECKING:
     from leasectl.leases.service import Service
 
-# Told names that somebody wants back; which of them can be had. None leaves it to somebody else.
-Decide = Callable[[Sequence[str]], "Collection[str] | None"]
+# Told names that somebody wants back; what is to be answered, of some or of all.
+Decide = Callable[[Sequence[str]], Mapping[str, Answered]]
 
 
 class Step(NamedTuple):
@@ -89,17 +89,18 @@ def answer_for_holder(
     now = service.clock.elapsed()
     undecided = [each.name for each in asked if is_undecided(each, now)]
     decide = decide or by_request(handle.request.on_reclaim)
-    ready = decide(undecided) if undecided else ()
+    said = decide(undecided) if undecided else {}
     now = service.clock.elapsed()  # to decide may have taken long
-    steps = [step for each in asked for step in _steps(each, now, ready)]
+    steps = [step for each in asked for step in _steps(each, now, said)]
     return carry_out(service, target, steps) if steps else {}
 
 
 def by_request(on_reclaim: OnReclaim) -> Decide:
     """What a request says that is to be answered."""
     if on_reclaim == "answer":
-        return lambda names: None
-    return lambda names: names if on_reclaim == "release" else ()
+        return lambda names: {}
+    said: Answered = "ready" if on_reclaim == "release" else "keep"
+    return lambda names: dict.fromkeys(names, said)
 
 
 def is_undecided(asked: Asked, now: float) -> bool:
@@ -108,20 +109,18 @@ def is_undecided(asked: Asked, now: float) -> bool:
     return is_open and now < asked.ends_at
 
 
-def _steps(asked: Asked, now: float, ready: Collection[str] | None) -> list[Step]:
+def _steps(asked: Asked, now: float, said: Mapping[str, Answered]) -> list[Step]:
     """What is to be done about a mark, if anything.
 
     Args:
         asked: The mark.
         now: CLOCK_BOOTTIME, seconds.
-        ready: Of what was undecided, what can be had; None when somebody else decides.
+        said: What was decided of what was undecided.
     """
     if now >= asked.ends_at:
         return [Step(asked, None)]
     if is_undecided(asked, now):
-        if ready is None:
-            return []
-        return [Step(asked, "ready" if asked.name in ready else "keep")]
+        return [Step(asked, said[asked.name])] if asked.name in said else []
     if asked.mark.state == "marked":
         return [Step(asked, "keep" if asked.is_in_use else "ready")]
     if asked.mark.state == "ready" and asked.is_in_use:

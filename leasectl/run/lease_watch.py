@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
@@ -26,6 +26,7 @@ from leasectl.text.wording import listed
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch
+    from leasectl.engines.notes import Note
 
 GRACE_AFTER_LOSS_SECONDS = 10.0
 # How long a lock is waited for at a time: the command, its signals and its deadline need looking
@@ -45,11 +46,16 @@ class LeaseWatch:
         handle: Its handle.
         renewed_at: When the last renewal that succeeded was sent, CLOCK_BOOTTIME.
         clock: Where times come from.
+
+    Attributes:
+        noted: Told what is noted at what is leased, as renewals read it; None where somebody may
+            have noted something, or taken some of it back.
     """
 
     def __init__(
         self, service: Service, handle: Handle, *, renewed_at: float, clock: Clock
     ) -> None:
+        self.noted: Callable[[Sequence[Note] | None], None] = lambda notes: None
         self._service = service
         self._handle = handle
         self._clock = clock
@@ -114,6 +120,7 @@ class LeaseWatch:
         if self._pipe.fd in woken:
             self._pipe.renew()
             self._look_at_record()
+            self.noted(None)
         if self._keeper.fd is not None and self._keeper.fd in woken:
             self._keeper.look()
         if self._claim_watch is not None and self._claim_watch.fd in woken:
@@ -197,6 +204,12 @@ class LeaseWatch:
             self._look_at_record_at = self._clock.elapsed() + _TRY_AGAIN_SECONDS
         record = self._service.handles.load(self._handle.id)
         self._was_taken = self._was_taken or (record is not None and record.lost)
+        self._note_left(record)
+
+    def _note_left(self, record: Handle | None) -> None:
+        """Go on with what is left of the lease when some of it has been taken back."""
+        if record is not None and record.leases and whole(record) == whole(self._handle):
+            self._handle = self._handle._replace(leases=record.leases)
 
     def _look_anew(self, reason: str) -> None:
         """Renew now, for that shows what is left; if a renewal is under way, when it has come."""
@@ -219,11 +232,15 @@ class LeaseWatch:
         self._note_renewal(sent_at, lambda: renew(self._service, whole(self._handle)))
 
     def _take(self, target: ReleaseTarget, outcome: Outcome[Any]) -> None:
+        assert self._threads is not None
+        notes = self._threads.take_notes(target)
+
         def record() -> None:
             held = outcome.result()
             if set(self._handle.names).issubset(held):
                 self._extend(outcome.sent_at)  # also if it can't be recorded
-            note_renewal(self._service, target, held)
+            self._note_left(note_renewal(self._service, target, held))
+            self.noted(notes)
 
         self._note_renewal(outcome.sent_at, record)
         if self._is_stale and self._renew_at is not None:

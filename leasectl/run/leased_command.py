@@ -16,6 +16,7 @@ from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, whole
 from leasectl.run.child import Child, Ending
+from leasectl.run.holder_answers import Ask, HolderAnswers
 from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.start_delay import wait_to_start
 from leasectl.run.supervision import Beside, Supervisor
@@ -58,6 +59,7 @@ class LeasedCommand:
         wait_seconds: float | None,
         start_delay_seconds: float = 0.0,
         beside: Sequence[Beside] = (),
+        ask: Ask | None = None,
     ) -> Ending:
         """Let a child become its command, and follow that to its end.
 
@@ -67,6 +69,7 @@ class LeasedCommand:
             wait_seconds: How long the lock of the records may be waited for; None for no limit.
             start_delay_seconds: How long the command is held back.
             beside: What else is to be looked after meanwhile.
+            ask: Starts what decides when a reclaim asks for some of it; None: its request does.
 
         Returns:
             How it ended; the lease hasn't been given back yet.
@@ -87,11 +90,14 @@ class LeasedCommand:
         except BaseException:
             child.abandon()
             raise
+        answers = HolderAnswers(self._service, self._handle, ask=ask, clock=self._clock)
+        watch.noted = answers.heed
         try:
             if start_delay_seconds:
                 self._hold_back(child, watch, start_delay_seconds)
-            return self._supervisor.supervise(child, watch, beside)
+            return self._supervisor.supervise(child, watch, (*beside, answers))
         finally:
+            answers.close()
             watch.close()
 
     def _hold_back(self, child: Child, watch: LeaseWatch, seconds: float) -> None:

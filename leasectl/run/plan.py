@@ -29,6 +29,8 @@ class Plan:
         attempts: How often the command is started at most.
         retry_on: Exit codes after which it is started again, under a new lease.
         before_retry: A shell command to run in between, without a lease; None for none.
+        on_reclaim: A shell command that decides for the holder when it is asked to give something
+            back; None for none.
         on_lost: What the command gets when its lease is lost.
         start_jitter_seconds: With each lease in hand, wait a random time of up to this first.
         optional: Run the command also when no lease can be had.
@@ -40,6 +42,7 @@ class Plan:
     attempts: int = 1
     retry_on: Collection[int] = ()
     before_retry: str | None = None
+    on_reclaim: str | None = None
     on_lost: OnLost = "term"
     start_jitter_seconds: float = 0.0
     optional: bool = False

@@ -17,6 +17,7 @@ from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending, find_command
+from leasectl.run.holder_answers import Ask, start_asking
 from leasectl.run.leased_command import LeasedCommand, give_back
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import FORWARDED, Supervisor
@@ -114,12 +115,14 @@ class Runner:
         try:
             got(handle, start_delay)
             names_path = self._service.state.names_path(handle.id)
-            child = self._fork(path, self._plan.environ_under(handle, names_path, attempt))
+            environ = self._plan.environ_under(handle, names_path, attempt)
+            child = self._fork(path, environ)
             return leased.run(
                 child,
                 self._plan.name,
                 wait_seconds=patience.wait_seconds,
                 start_delay_seconds=start_delay,
+                ask=self._ask(environ),
             )
         finally:
             give_back(self._service, handle, warn=self._warn)
@@ -153,6 +156,13 @@ class Runner:
         if ending.code != 0:
             self._warn(f"--before-retry failed ({ending.describe()}); no further attempt")
         return ending.code == 0 and not self._supervisor.asked_to_end
+
+    def _ask(self, environ: dict[str, str]) -> Ask | None:
+        """What starts the command that decides whether names can be given back."""
+        command = self._plan.on_reclaim
+        if command is None:
+            return None
+        return lambda names: start_asking(command, names, environ, self._signals)
 
     def _fork(self, path: str, environ: dict[str, str]) -> Child:
         return Child(path, self._plan.command, environ, self._signals)

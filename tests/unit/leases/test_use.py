@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from leasectl.leases.answer import answer
 from leasectl.leases.answers import answer_for_holder
 from leasectl.leases.asked import asked_of
 from leasectl.leases.caller import Caller
+from leasectl.leases.marks import Answered
 from leasectl.leases.release import finish, release
 from leasectl.leases.use import unuse, use
 from leasectl.model import Handle, ReleaseTarget, Request, whole
@@ -236,9 +238,9 @@ class TestAnAnswerForTheHolder:
         handle = desk.acquire(TWO)
         operator.mark(handle)
 
-        def decide(names: object) -> list[str]:
+        def decide(names: Sequence[str]) -> dict[str, Answered]:
             use(desk.service, whole(handle), "T--00")
-            return ["T--00", "T--01"]
+            return dict.fromkeys(names, "ready")
 
         answer_for_holder(desk.service, whole(handle), decide)
         assert operator.states() == {"T--00": "keep", "T--01": "ready"}
