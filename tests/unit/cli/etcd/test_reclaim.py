@@ -1,0 +1,109 @@
+"""A holder on one host whom a reclaim on another asks to give something back."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.kit.etcd.relay import Relay
+from tests.kit.hosts import Hosts, Script
+from tests.kit.support import Cli, Started, eventually
+
+RECLAIM = ("reclaim", "T", "--delay", "0", "-w", "20s", "-q")
+TOO_FEW = 75
+
+
+@pytest.fixture
+def here(hosts: Hosts) -> Cli:
+    hosts.pool("a", "b")
+    return hosts.new()
+
+
+def names_of(here: Cli, handle: str) -> list[str]:
+    return Path(handle).read_text().split()
+
+
+def start(here: Cli, *options: str) -> tuple[Started, Script]:
+    """A command under both leases, which says what is left of them when it is told to end."""
+    script = Script(here.cwd, 'say begin; await end; say left $(cat "$LEASECTL_HANDLE")')
+    run = here.start("run", "T", "-c", "2", *options, "--", str(script.path))
+    script.wait_for("begin")
+    eventually(lambda: here.query("SELECT 1 FROM handle WHERE guard IS NOT NULL"))
+    return run, script
+
+
+class TestOfARun:
+    def test_it_answers_at_once_and_goes_on_with_the_rest(self, hosts: Hosts, here: Cli) -> None:
+        run, script = start(here, "--ttl", "5m", "--on-reclaim", "release")
+        assert hosts.new().ok(*RECLAIM, "--names", "a") == "a\n"  # long before it renews
+        eventually(lambda: here.query("SELECT name FROM lease") == [("b",)])
+        script.tell("end")
+        assert run.finish().code == 0
+        assert script.said[-1].words == ("left", "b")
+        assert hosts.is_free()
+
+    def test_it_keeps_unless_something_else_was_said(self, hosts: Hosts, here: Cli) -> None:
+        run, script = start(here, "--ttl", "5m")
+        assert hosts.new()(*RECLAIM, "--names", "a").code == TOO_FEW
+        script.tell("end")
+        assert run.finish().code == 0
+        assert script.said[-1].words == ("left", "a", "b")
+
+    def test_without_any_of_its_lease_it_goes_on_to_its_end(self, hosts: Hosts, here: Cli) -> None:
+        run, script = start(here, "--ttl", "5m", "--on-reclaim", "release", "--on-lost", "kill")
+        assert sorted(hosts.new().ok(*RECLAIM, "--excess", "2").split()) == ["a", "b"]
+        eventually(lambda: here.query("SELECT state FROM handle") == [("released",)])
+        script.tell("end")
+        assert run.finish().code == 0
+
+    def test_a_command_decides(self, hosts: Hosts, here: Cli) -> None:
+        decides = 'echo "asked for $@"; [ "$@" = a ]'
+        run, script = start(here, "--ttl", "5m", "--on-reclaim-command", decides)
+        there = hosts.new()
+        assert there(*RECLAIM, "--names", "b").code == TOO_FEW
+        assert there.ok(*RECLAIM, "--names", "a") == "a\n"
+        script.tell("end")
+        finished = run.finish()
+        assert (finished.code, finished.out) == (0, "")
+        assert finished.err.splitlines() == ["asked for b", "asked for a"]
+
+
+class TestOfAHandle:
+    def test_the_keeper_answers_with_its_next_heartbeat(self, hosts: Hosts, here: Cli) -> None:
+        guarded = ("--guard-pid", str(os.getpid()), "--ttl", "3s")
+        held = here.ok("acquire", "T", "-c", "2", *guarded, "--on-reclaim", "release").rstrip()
+        here.ok("use", held, "--name", "b")
+        assert hosts.new().ok(*RECLAIM, "--names", "a") == "a\n"
+        eventually(lambda: names_of(here, held) == ["b"])
+        assert here("renew", held).code == 0, "it has lost nothing"
+        assert here("use", held, "--name", "a").code == 77
+        here.ok("reacquire", held, "-w", "10s")
+        assert sorted(names_of(here, held)) == ["a", "b"]
+
+    def test_its_script_answers(self, hosts: Hosts, here: Cli) -> None:
+        held = here.ok("acquire", "T", "-c", "2", "--ttl", "5m", "--on-reclaim", "answer").rstrip()
+        reclaim = hosts.new().start(*RECLAIM, "--names", "a,b")
+        eventually(lambda: len(json.loads(here.ok("marks", held, "--json"))) == 2)
+        here.ok("use", held, "--name", "b")
+        assert here.ok("answer", held, "--ready") == "a\n"
+        assert here("use", held, "--name", "a").code == 77
+        assert here.ok("answer", held, "--keep", "--names", "b") == "b\n"
+        assert reclaim.finish().code == TOO_FEW
+        # Nobody renews it; so who looks finds out what has been taken.
+        here.ok("marks", held)
+        assert names_of(here, held) == ["b"]
+
+    def test_a_use_asks_no_server(self, hosts: Hosts, network: Relay) -> None:
+        hosts.pool("a")
+        here = hosts.new(through=network.endpoint, LEASECTL_RELEASE_TIMEOUT="1s")
+        held = here.ok("acquire", "T", "--ttl", "5m").rstrip()
+        asked = len(network.paths)
+        here.ok("use", held, "--name", "a")
+        assert len(network.paths) == asked
+        network.cut()
+        here.ok("unuse", held, "--name", "a")
+        here.ok("use", held, "--name", "a")
+        assert here("marks", held).code == 69
