@@ -7,10 +7,9 @@ priority from the environment `priority`), open the service by `context`, call a
 `leasectl.leases`, `leasectl.pools` or `leasectl.run`, print by `output`. Who waits does so inside
 `waiting.reported`, which shows progress, on a terminal in one line (`waiting_line`) of what there
 is to tell (`waiting_facts`); what was acquired is printed before it is announced (`handle_output`).
-What `reclaim` would ask
-for is `reclaim_shown`, and how far it is `reclaim_progress`. What `release --force` says is
-`release_forced`, and whom `use`, `marks` and `answer` are about find the `held_handles`. Commands
-of commands (`pool`) are `groups`. What
+What `reclaim` would ask for is `reclaim_shown`, how patiently `reclaim_options`, and how far it is
+`reclaim_progress`. What `release --force` says is `release_forced`, and whom `use`, `marks` and
+`answer` are about find the `held_handles`. Commands of commands (`pool`) are `groups`. What
 `status` shows (`leasectl.pools.shown`), `status_table` writes, by the columns of `status_columns`,
 and `status_watch` repeats; `pool_options` are those that commands on pools share, `time_options`
 those for a stretch of the past. `table` is what any table looks like, and `terminal` what it goes

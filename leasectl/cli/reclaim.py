@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.cli import options, pool_options
+from leasectl.cli import options, pool_options, reclaim_options
 from leasectl.cli.command import OUTPUT, WAITING, WHAT, new_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.output import emit_json, emit_lines
@@ -14,9 +14,6 @@ from leasectl.leases.service import Service
 from leasectl.reclaim.opening import open_ground
 from leasectl.reclaim.taking_back import Listener, Outcome, take_back
 from leasectl.reclaim.wanted import Wanted, check_wanted
-from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import READABLE, Interrupt, sleep_through
-from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration, parse_duration
 from leasectl.text.naming import check_name
 from leasectl.text.wording import counted
@@ -58,26 +55,8 @@ Examples:
     metavar="K",
     help="With --excess: all resources with one value of the property K count as one handle.",
 )
-@option(
-    "--delay",
-    "delay_seconds",
-    group=WAITING,
-    type=parse_duration,
-    metavar="D",
-    default="180s",
-    show_default=True,
-    help="Ask for what has been in excess for this long; a use in between, as far as it can be "
-    "seen, begins it anew, and so does an answer keep.",
-)
-@option(
-    "-w",
-    "--wait",
-    "wait_seconds",
-    group=WAITING,
-    type=parse_duration,
-    metavar="WAIT",
-    help="Wait for answers for this long. Default: one --delay.",
-)
+@reclaim_options.delay
+@reclaim_options.wait
 @option(
     "--follow",
     "follows",
@@ -159,7 +138,7 @@ def _check_names(service: Service, pool_type: str, wanted: Wanted) -> None:
 def _take_back(
     service: Service, pool_type: str, wanted: Wanted, *, as_json: bool, quiet: bool
 ) -> Outcome:
-    from leasectl.cli.reclaim_progress import ReclaimProgress
+    from leasectl.cli.reclaim_progress import ReclaimProgress, run
 
     progress = ReclaimProgress(pool_type, quiet=quiet)
 
@@ -171,10 +150,7 @@ def _take_back(
             emit_json({"freed": list(names)})
 
     listener = Listener(freed, progress.note, progress.warn)
-    steps = take_back(open_ground(service, pool_type), wanted, listener)
-    with SignalTrap() as trap:
-        ends = (Interrupt(trap.fd, READABLE, trap.check),)
-        return sleep_through(progress.while_sleeping(steps), interrupts=ends, now=boottime_seconds)
+    return run(take_back(open_ground(service, pool_type), wanted, listener), progress)
 
 
 def _too_few(pool_type: str, wanted: Wanted, outcome: Outcome) -> TooFewFreed:

@@ -13,12 +13,20 @@ from leasectl.cli.terminal import obeys_escapes
 from leasectl.cli.waiting import LOG_REPORT_SECONDS, TERMINAL_REPORT_SECONDS, draw
 from leasectl.reclaim.taking_back import Progress
 from leasectl.system.clock import boottime_seconds, earliest
-from leasectl.system.poll import Sleep
+from leasectl.system.poll import READABLE, Interrupt, Sleep, sleep_through
+from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import format_duration
 from leasectl.text.width import shorten
 from leasectl.text.wording import counted
 
 Result = TypeVar("Result")
+
+
+def run(steps: Generator[Sleep, set[int], Result], progress: ReclaimProgress) -> Result:
+    """Do the steps of a reclaim, one after the other, and tell people; a signal ends them."""
+    with SignalTrap() as trap:
+        ends = (Interrupt(trap.fd, READABLE, trap.check),)
+        return sleep_through(progress.while_sleeping(steps), interrupts=ends, now=boottime_seconds)
 
 
 class ReclaimProgress:

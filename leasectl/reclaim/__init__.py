@@ -5,7 +5,8 @@ a pool as they are `held`, with what is noted at them and what of them is seen t
 `plan` says what is to be done next, and when to look again: a pure function of what is wanted,
 seen, remembered, and the time; which come first is a `choice`. What it says is done by
 `carrying_out`, each thing guarded by the fence and by the text that was seen, and `taking_back`
-goes round until all is back, or no time is left.
+goes round until all is back, or no time is left. `removal` is a reclaim of resources that are to
+leave their pool with it.
 
 How holders answer is `leasectl.leases.marks`. A lease whose holder says nothing is never freed.
 """

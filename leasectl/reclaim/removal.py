@@ -1,0 +1,113 @@
+"""Removal of resources from their pool as soon as their holders are ready: a reclaim, and more.
+
+First they take no new holder, so that nobody gets in between what is freed and its going. Whoever
+is killed here leaves them so, for all to see, and another run goes on; whoever gives up lets them
+take holders again, but for those that took none before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+from leasectl.engines import refusals
+from leasectl.engines.members import Members
+from leasectl.engines.membership import Member, Pools, cordon
+from leasectl.errors import LeaseError, NotAllowed, NotFound
+from leasectl.reclaim.look import Ground
+from leasectl.reclaim.taking_back import Listener, take_back
+from leasectl.reclaim.wanted import Wanted
+from leasectl.system.poll import Sleep
+
+
+class Removed(NamedTuple):
+    """What came of a removal.
+
+    Args:
+        removed: The names that it has taken out of the pool.
+        left: Those that are in it still.
+    """
+
+    removed: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+def remove_when_ready(
+    ground: Ground, members: Members, names: Sequence[str], wanted: Wanted, listener: Listener
+) -> Generator[Sleep, set[int], Removed]:
+    """Take resources out of their pool, the free ones at once, the others with their reclaim.
+
+    Args:
+        ground: With the pool.
+        members: Of the same store.
+        names: Each once.
+        wanted: How patiently; which, the names say.
+        listener: Told of what comes of it; of names once they are removed.
+
+    Raises:
+        NotFound: One isn't in the pool; nothing has changed.
+    """
+    return _Removal(ground, members, names, listener).run(wanted)
+
+
+class _Removal:
+    def __init__(
+        self, ground: Ground, members: Members, names: Sequence[str], listener: Listener
+    ) -> None:
+        self._ground = ground
+        self._members = members
+        self._left = list(names)
+        self._removed: list[str] = []
+        self._listener = listener
+
+    def run(self, wanted: Wanted) -> Generator[Sleep, set[int], Removed]:
+        before = self._members.update(self._left, self._close).before
+        closed = [each.name for each in before if not each.cordoned]
+        try:
+            self._remove(self._left)
+            if self._left:
+                meant = wanted._replace(names=frozenset(self._left))
+                listener = self._listener._replace(freed=self._remove)
+                yield from take_back(self._ground, meant, listener)
+                self._remove(self._left)  # what was given back unasked
+        finally:
+            self._open([name for name in closed if name in self._left])
+        return Removed(tuple(self._removed), tuple(self._left))
+
+    def _close(self, member: Member, _: Pools) -> Member:
+        if member.pool != self._ground.pool_type:
+            raise refusals.no_resource(self._ground.pool_type, member.name)
+        return cordon(member, is_cordoned=True)
+
+    def _remove(self, names: Sequence[str]) -> None:
+        """Take out of the pool which of them nobody holds."""
+        removed = [name for name in list(names) if self._was_removed(name)]
+        if removed:
+            self._removed += removed
+            self._left = [name for name in self._left if name not in removed]
+            self._listener.freed(removed)
+
+    def _was_removed(self, name: str) -> bool:
+        try:
+            self._ground.pools.remove_resources(self._ground.pool_type, [name], force=False)
+        except NotAllowed:
+            return False
+        except NotFound:
+            pass  # somebody else was faster
+        return True
+
+    def _open(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+
+        def reopen(member: Member, _: Pools) -> Member:
+            is_there = member.pool == self._ground.pool_type
+            return cordon(member, is_cordoned=False) if is_there else member
+
+        try:
+            self._members.update(names, reopen)
+        except LeaseError as error:
+            self._listener.warn(
+                f"{error}; what was to be removed takes no new holder until you run: leasectl pool "
+                f"uncordon --names {','.join(names)}"
+            )
