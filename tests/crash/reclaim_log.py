@@ -26,8 +26,8 @@ class Line(NamedTuple):
     Args:
         at: When it was done, wall clock, in seconds; of what is asked for, when that has returned.
         began: When it was begun, likewise.
-        kind: Of holders ``use``, ``refused`` and ``unuse``; of operators ``start``, ``asked`` and
-            ``written``, with how many requests that took.
+        kind: Of holders ``use``, ``refused`` and ``unuse``; of operators ``start``, ``look``,
+            ``asked`` and ``off`` of marks, ``written`` and ``freeing`` with a number of requests.
         who: The process.
         name: The resource; empty where there is none.
         fence: Of its lease; 0 likewise.
@@ -118,15 +118,18 @@ def violations(lines: list[Line], events: Iterable[Event], *, delay_seconds: flo
 def _asked_too_early(lines: Iterable[Line], delay_seconds: float) -> Iterator[str]:
     """Marks that were put sooner than a delay after their operator had begun, or been answered."""
     started: dict[int, float] = {}
+    looked: dict[int, float] = {}
     refused: dict[int, dict[LeaseId, float]] = defaultdict(dict)
     for line in lines:
         lease = (line.name, line.fence)
         if line.kind == "start":
             started[line.who] = line.at
-        elif line.kind == "off":
-            refused[line.who][lease] = line.at
+        elif line.kind == "look":
+            looked[line.who] = line.at
+        elif line.kind == "off":  # because of what that look has shown
+            refused[line.who][lease] = looked[line.who]
         elif line.kind == "asked":
             since = max(started[line.who], refused[line.who].get(lease, 0.0))
-            # What is written down was done a moment before.
-            if line.at < since + delay_seconds - 0.005:
-                yield f"{lease} was asked for {line.at - since:.3f}s after a restart or an answer"
+            if line.began < since + delay_seconds:
+                seconds = line.began - since
+                yield f"{lease} was asked for {seconds:.3f}s after a restart or an answer"

@@ -223,20 +223,21 @@ class _Watched:
         self._commits = _count_commits()
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
+        self._log.write("look")
         return self.stale.of_pool(pool_type)
 
     def watch(self, pool_type: str) -> NoteWatch:
         return self._notes.watch(pool_type)
 
     def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
-        before = self._commits()
+        before, began = self._commits(), time.time()
         done = self._notes.change(changes)
         requests = max(1, self._commits() - before)
         self._log.write("written", number=requests)
         for each, is_done in zip(changes, done):
             if is_done:
                 kind = "off" if each.after is None else "asked"
-                self._log.write(kind, each.name, each.fence, number=len(changes))
+                self._log.write(kind, each.name, each.fence, began=began, number=len(changes))
         if not self._shakes_hands:
             self._take(changes)
         return done

@@ -37,6 +37,7 @@ from leasectl.model import ReleasedBy
 
 # A transaction may have 128 guards, and as many steps.
 _MOST_AT_ONCE = 32
+_TRIES_TOGETHER = 3
 
 
 class _Noted(NamedTuple):
@@ -104,22 +105,35 @@ class EtcdNotes:
         )
 
     def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
-        held = {pool_type: self._held(pool_type) for pool_type in {c.type for c in changes}}
-        found = [(each, held[each.type].get(each.name)) for each in changes]
         done: list[bool] = []
-        for start in range(0, len(found), _MOST_AT_ONCE):
-            part = found[start : start + _MOST_AT_ONCE]
-            done += self._change_together(part) or [self._change(*each) for each in part]
+        for start in range(0, len(changes), _MOST_AT_ONCE):
+            part = changes[start : start + _MOST_AT_ONCE]
+            are_apart = len({(each.type, each.name) for each in part}) == len(part) > 1
+            done += (self._change_some(part) if are_apart else None) or [
+                self._change(each, self._held(each.type).get(each.name)) for each in part
+            ]
         return tuple(done)
+
+    def _change_some(self, part: Sequence[NoteChange]) -> list[bool] | None:
+        """Change in one step what is as it has to be; None if others are at it all the time."""
+        for _ in range(_TRIES_TOGETHER):
+            held = {pool_type: self._held(pool_type) for pool_type in {c.type for c in part}}
+            found = [(each, held[each.type].get(each.name)) for each in part]
+            right = [each for each in found if _is_so(*each)]
+            done = iter(self._change_together(right))
+            changed = [_is_so(*each) and next(done, False) for each in found]
+            if any(changed) or not right:
+                return changed
+        return None
 
     def _change_together(self, part: Sequence[_Change]) -> list[bool]:
         """Change some in one step; nothing, if any of them isn't as it has to be.
 
         Where an answer was lost it is told by what is there which of them were changed.
         """
-        tries = [self._try(change, held) for change, held in part if _is_so(change, held)]
-        if not len({each.key for each in tries}) == len(part) > 1:
+        if not part:
             return []
+        tries = [self._try(*each) for each in part]
         outcome = self._gateway.commit(
             [guard for each in tries for guard in each.guards],
             [*(each.then for each in tries), *_once(each.wakes for each in tries)],
