@@ -14,7 +14,7 @@ from leasectl.pools.memberships import MembershipService
 EXAMPLE = """\b
 Examples:
   leasectl pool remove azure--install --names azure--install--01
-  leasectl pool remove azure--install --names azure--install--02 --when-ready
+  leasectl pool remove azure--install --names azure--install--00 --when-ready
 """
 
 
