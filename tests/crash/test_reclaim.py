@@ -26,11 +26,11 @@ from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.killing import kill_at
 from tests.kit.loading import load_everything
-from tests.kit.sizes import EVERY_KILL, FULL_SIZE
+from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 
 TOO_FEW = 75
-SHORT = Size(holders=24, processes=4, seconds=4.0, delay_seconds=0.4, excess=12)
+SHORT = Size(holders=24, processes=4, seconds=3.0, delay_seconds=0.4, excess=12)
 SIZE = Size() if FULL_SIZE else SHORT
 
 
@@ -126,7 +126,8 @@ class Asked:
     def check(self, when: str) -> None:
         """Let another reclaim run to its end: what was ready was freed once, the other is held."""
         sweep = self._sweep
-        sweep.next_command(when)
+        if self._backend == "local:":  # else what is held is elsewhere
+            sweep.next_command(when)
         assert sweep.cli(*self.arguments()).code == TOO_FEW, when
         with sweep.service() as service:
             freed = [
@@ -144,7 +145,8 @@ class Asked:
             assert not left.lost, when
             use(service, target, self.other)
             unuse(service, target, self.other)
-        sweep.check(when)
+        sweep.give_back()
+        sweep.next_command(when)
 
 
 def finished(code: int) -> int:
@@ -167,7 +169,7 @@ def test_a_reclaim_can_be_killed_at_each_of_its_calls(cli: Cli, tmp_path: Path) 
         asked.check(f"killed at event {number}")
         return code
 
-    sweep.kill_each(attempt, stride=60, at_least=12)
+    sweep.kill_each(attempt, stride=100, at_least=8)
 
 
 def test_a_reclaim_in_etcd_can_be_killed_around_each_of_its_requests(
@@ -188,4 +190,4 @@ def test_a_reclaim_in_etcd_can_be_killed_around_each_of_its_requests(
         asked.check(f"killed around request {number / 2}")
         return code
 
-    sweep.kill_each(attempt, stride=1 if EVERY_KILL else 3, at_least=8)
+    sweep.kill_each(attempt, stride=5, at_least=5)
