@@ -30,7 +30,14 @@ from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 
 TOO_FEW = 75
-SHORT = Size(holders=24, processes=4, seconds=3.0, delay_seconds=0.4, excess=12)
+SHORT = Size(
+    holders=24,
+    processes=4,
+    seconds=3.0,
+    delay_seconds=0.4,
+    excess=12,
+    killed_every_seconds=(0.8, 1.5),
+)
 SIZE = Size() if FULL_SIZE else SHORT
 
 
