@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from leasectl.engines import refusals
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import count, read
+from leasectl.engines.etcd.gateway.requests import Found, count, read
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.records import check_count
 from leasectl.engines.etcd.shown import pool_types
@@ -43,26 +43,7 @@ def check_possible(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Re
         raise
 
 
-def _check(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> None:
-    pool, resources, closed, named, now = gateway.read(
-        read(keys.pool(request.type)),
-        count(keys.resources(request.type)),
-        count(keys.all_closed(request.type)),
-        read(keys.resource(request.type, request.name or "")),
-        events.read_now(),
-    ).answers
-    events.note_now(now.first)
-    if pool.first is None or pool.first.value:
-        raise refusals.no_pool(request.type, pool_types(gateway, keys))
-    is_there = request.name is None or (named.first is not None and not closed.count)
-    if is_there and not request.where and request.count <= resources.count - closed.count:
-        return
-    unmet = why_unmet(gateway, keys, request)
-    if unmet is not None:
-        raise unmet.refusal()
-
-
-def why_unmet(gateway: Gateway, keys: Keys, request: Request) -> Unmet | None:
+def why_unmet(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> Unmet | None:
     """Why the pool of a request can't meet it; None if it could.
 
     Raises:
@@ -71,9 +52,37 @@ def why_unmet(gateway: Gateway, keys: Keys, request: Request) -> Unmet | None:
     from leasectl.engines.etcd.stock import parse_stock, stock_reads
     from leasectl.engines.possible import unmet
 
-    pool, *found = gateway.read(
-        read(keys.pool(request.type)), *stock_reads(keys, request.type)
+    pool, now, *found = gateway.read(
+        read(keys.pool(request.type)), events.read_now(), *stock_reads(keys, request.type)
     ).answers
+    events.note_now(now.first)
+    _check_there(gateway, keys, request, pool)
+    return unmet(request, parse_stock(request.type, found).members.values())
+
+
+def _check(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> None:
+    if not request.where and _is_easily_met(gateway, keys, events, request):
+        return
+    unmet = why_unmet(gateway, keys, events, request)
+    if unmet is not None:
+        raise unmet.refusal()
+
+
+def _is_easily_met(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> bool:
+    """Tell whether it could be met without a look at all that there is, as most could."""
+    pool, resources, closed, named, now = gateway.read(
+        read(keys.pool(request.type)),
+        count(keys.resources(request.type)),
+        count(keys.all_closed(request.type)),
+        read(keys.resource(request.type, request.name or "")),
+        events.read_now(),
+    ).answers
+    events.note_now(now.first)
+    _check_there(gateway, keys, request, pool)
+    is_there = request.name is None or (named.first is not None and not closed.count)
+    return is_there and request.count <= resources.count - closed.count
+
+
+def _check_there(gateway: Gateway, keys: Keys, request: Request, pool: Found) -> None:
     if pool.first is None or pool.first.value:
         raise refusals.no_pool(request.type, pool_types(gateway, keys))
-    return unmet(request, parse_stock(request.type, found).members.values())

@@ -222,10 +222,11 @@ class EtcdQueues:
         """Have it wait until what is in the pool could meet its request again; others pass it."""
         coming = self._see_coming(own, view)
         own.wait_until_met(view)
-        unmet = None if coming.any else why_unmet(self._gateway, self._keys, own.request)
-        if unmet is None:  # it has just changed
-            return Outlook(look_again_at=self._clock.elapsed())
-        return Outlook(impossible=str(unmet), look_again_at=coming.next_at)
+        if not coming.any:
+            unmet = why_unmet(self._gateway, self._keys, self._events, own.request)
+            if unmet is not None:
+                return Outlook(impossible=str(unmet), look_again_at=coming.next_at)
+        return Outlook(look_again_at=self._clock.elapsed())  # it has just changed
 
     def _take(
         self, own: EtcdTicket, view: QueueView, chosen: Sequence[Free]

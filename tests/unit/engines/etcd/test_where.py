@@ -1,0 +1,293 @@
+"""Who waits in etcd for resources that something is so of, and for what can't be had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.engines.contract import Outlook
+from leasectl.engines.etcd.gateway.requests import Json, Outcome, put, read, read_all
+from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
+from leasectl.engines.membership import cordon
+from leasectl.errors import CorruptState, NoLease
+from leasectl.model import Claimant, Request, Where
+from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, keys_left
+from tests.kit.etcd.relay import Relay
+from tests.kit.etcd.server import EtcdServer
+from tests.kit.etcd.victim import Victim
+from tests.kit.support import eventually
+
+EU: Where = (("region", "eu", True),)
+US: Where = (("region", "us", True),)
+ONE, IN_EUROPE, IN_AMERICA = Request("T"), Request("T", where=EU), Request("T", where=US)
+
+
+def is_in(access: Access, region: str | None, *names: str) -> None:
+    """Have resources be somewhere, or nowhere."""
+    properties = () if region is None else (("region", region),)
+    members = access.backend.members
+    members.update(names, lambda member, _: member._replace(properties=properties))
+
+
+def is_cordoned(access: Access, name: str, *, is_so: bool = True) -> None:
+    access.backend.members.update([name], lambda member, _: cordon(member, is_cordoned=is_so))
+
+
+@pytest.fixture
+def store(store: Access) -> Access:
+    """Of its four resources two are in Europe, and one in America."""
+    is_in(store, "eu", *NAMES[:2])
+    is_in(store, "us", NAMES[2])
+    return store
+
+
+def waiting(access: Access, claim_key: str, request: Request) -> EtcdWaiter:
+    """Somebody in the queue, who looks when he is told to."""
+    claimant = Claimant(claim_key, f"{claim_key}@host", request)
+    waiter = access.engine.waiter(claimant, until=None)
+    waiter.enqueue()
+    return waiter
+
+
+def looked(waiter: EtcdWaiter) -> Outlook:
+    outlook = waiter.claim()
+    assert outlook.leases is None
+    return outlook
+
+
+def got(waiter: EtcdWaiter) -> list[str]:
+    leases = waiter.claim().leases
+    assert leases is not None
+    return [lease.name for lease in leases]
+
+
+def participate(between: Relay, store: Access) -> None:
+    """What a participant does that is going to be killed."""
+    access = Access([between.endpoint], store.keys.prefix)
+    access.acquire("dead", Request("T", count=2, ttl_seconds=SHORT, where=EU), wait=0)
+    access.engine.free("dead")
+
+
+class TestBetweenItsLookAndItsClaim:
+    """What changes before a claim is made of what was seen keeps it from being made."""
+
+    def claim_late(
+        self, access: Access, waiter: EtcdWaiter, monkeypatch: pytest.MonkeyPatch, change: object
+    ) -> Outlook:
+        """Have it claim, and something change right before."""
+        commit = access.gateway.commit
+        assert callable(change)
+
+        def change_first(
+            guards: Sequence[Json], then: Sequence[Json], otherwise: Sequence[Json] = ()
+        ) -> Outcome:
+            if len(then) > 5 and guards:  # a claim, and no look
+                monkeypatch.setattr(access.gateway, "commit", commit)
+                change()
+            return commit(guards, then, otherwise)
+
+        monkeypatch.setattr(access.gateway, "commit", change_first)
+        outlook = waiter.claim()
+        assert access.gateway.commit == commit, "nothing was claimed"
+        return outlook
+
+    @pytest.fixture
+    def mine(self, etcd: EtcdServer, store: Access) -> Access:
+        return Access(etcd.endpoints, store.keys.prefix)
+
+    def test_what_it_was_to_get_is_something_else(
+        self, store: Access, mine: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        waiter = waiting(mine, "late", IN_AMERICA)
+        outlook = self.claim_late(mine, waiter, monkeypatch, lambda: is_in(store, "eu", NAMES[2]))
+        assert outlook.leases is None
+        assert "no resource for --where region=us; there is: region=eu (3)" in str(
+            outlook.impossible
+        )
+
+    def test_a_better_one_could_use_it_now(
+        self, store: Access, mine: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.acquire("holder", Request("T", 2, where=EU))
+        better = waiting(store, "better", IN_EUROPE)
+        looked(better)
+        late = waiting(mine, "late", ONE)
+        outlook = self.claim_late(mine, late, monkeypatch, lambda: is_in(store, "eu", NAMES[2]))
+        assert [lease.name for lease in outlook.leases or ()] == [NAMES[3]]
+        assert got(better) == [NAMES[2]]
+
+    def test_a_better_one_can_be_met_again(
+        self, store: Access, mine: Access, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        better = waiting(store, "better", Request("T", 4))
+        is_cordoned(store, NAMES[3])
+        assert looked(better).impossible
+        late = waiting(mine, "late", ONE)
+        uncordon = lambda: is_cordoned(store, NAMES[3], is_so=False)  # noqa: E731
+        outlook = self.claim_late(mine, late, monkeypatch, uncordon)
+        assert outlook == Outlook(is_behind=True)
+        assert len(got(better)) == 4
+
+
+class TestPassing:
+    def test_one_that_can_be_met_again_has_its_place_back(self, store: Access) -> None:
+        store.acquire("holder", Request("T", name=NAMES[0]))
+        first, second = waiting(store, "first", Request("T", 4)), waiting(store, "second", ONE)
+        assert looked(second) == Outlook(is_behind=True)
+        is_cordoned(store, NAMES[3])
+        assert looked(first).impossible
+        third = waiting(store, "third", Request("T", 4 - 1))
+        assert got(second) == [NAMES[1]]
+        assert looked(third).is_head
+        is_cordoned(store, NAMES[3], is_so=False)
+        assert looked(third) == Outlook(is_behind=True)
+        assert looked(first) == Outlook(is_head=True)
+
+    def test_neither_counts_nor_shows_as_waiting_before_others(self, store: Access) -> None:
+        store.acquire("holder", Request("T", 4))
+        first = waiting(store, "first", Request("T", 4))
+        is_cordoned(store, NAMES[3])
+        second = waiting(store, "second", ONE)
+        assert looked(second).is_head
+        assert looked(first).impossible
+        assert (second.standing().position, second.standing().held) == (1, 4)
+        assert [entry.suspended for entry in store.pool().queue] == [True, False]
+        store.engine.free("holder")
+        assert second.standing().held == 0  # although one of them isn't free for anybody
+        assert first.standing().others == 1
+
+    def test_who_is_before_one_by_name_is_who_could_use_it(self, store: Access) -> None:
+        store.acquire("holder", Request("T", 4))
+        for number, where in enumerate((EU, US, EU)):
+            waiting(store, f"w{number}", Request("T", where=where))
+        named = waiting(store, "named", Request("T", name=NAMES[2]))
+        assert looked(named) == Outlook(is_behind=True)
+        assert named.standing().position == 2
+        is_in(store, "asia", NAMES[2])
+        assert looked(named) == Outlook(is_head=True)
+
+    def test_whoever_waits_is_woken_by_what_resources_become(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        """Behind another, who then leaves it something."""
+        store.acquire("holder", Request("T", 2, where=EU))
+        better = waiting(store, "better", Request("T", 2, where=EU))
+        looked(better)
+        named = Request("T", name=NAMES[0])
+        pending = begin_listening(Access([between.endpoint], prefix), between, named)
+        store.engine.free("holder", NAMES[:1])
+        assert not pending.done()
+        is_in(store, None, NAMES[0])
+        assert [lease.name for lease in pending.result(timeout=10)] == NAMES[:1]
+
+    def test_whoever_is_warned_is_told_again_when_it_can_be_met(self, store: Access) -> None:
+        store.acquire("holder", IN_AMERICA)
+        said: list[str] = []
+        pending = store.begin("waiter", IN_AMERICA, Patience(warn=said.append))
+        eventually(lambda: store.queue() == ["waiter"])
+        is_in(store, "asia", NAMES[2])
+        eventually(lambda: said)
+        is_in(store, "us", NAMES[3])
+        assert [lease.name for lease in pending.result(timeout=10)] == NAMES[3:]
+        assert [line.partition(";")[0] for line in said[:1]] == [
+            'pool "T" has no resource for --where region=us'
+        ]
+
+
+class TestRequests:
+    """What it costs: nothing to those who ask for nothing of the kind."""
+
+    def needed(self, between: Relay, access: Access, request: Request) -> int:
+        before = len(between.paths)
+        access.acquire("holder", request)
+        number = len(between.paths) - before
+        access.engine.free("holder")
+        return number
+
+    def test_are_as_many_with_properties_in_the_pool(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        access = Access([between.endpoint], prefix)
+        self.needed(between, access, ONE)  # the first learns where events are written
+        assert [self.needed(between, access, each) for each in (ONE, IN_EUROPE)] == [5, 5]
+
+    def test_is_one_more_behind_one_who_asks_for_some(
+        self, store: Access, between: Relay, prefix: str
+    ) -> None:
+        access = Access([between.endpoint], prefix)
+        self.needed(between, access, ONE)
+        store.acquire("other", Request("T", 2, where=EU))
+        looked(waiting(store, "better", IN_EUROPE))
+        assert self.needed(between, access, ONE) == 5 + 1
+
+
+def test_of_a_ticket_an_older_version_reads_what_it_knows(store: Access) -> None:
+    """To it that is one that could use any: it waits behind that."""
+    store.acquire("holder", Request("T", 2, where=EU))
+    waiting(store, "waiter", IN_EUROPE)
+    waiting(store, "plain", ONE)
+    (found,) = store.gateway.read(read_all(store.keys.tickets("T"))).answers
+    known = ["owner", "holder_identity", "count", "since", "pid", "name", "labels", "priority"]
+    said = [list(json.loads(kv.value)) for kv in found.items]
+    assert said == [[*known, "where"], known]
+
+
+@pytest.mark.parametrize("wrong", ['"eu"', '[["region"]]', '[["a b", "c", true]]', '[["a", 1, 1]]'])
+def test_a_ticket_that_nobody_of_ours_has_written_keeps_all_from_others(
+    store: Access, wrong: str
+) -> None:
+    store.acquire("holder", Request("T", 2, where=EU))
+    first = waiting(store, "first", IN_EUROPE)
+    looked(first)
+    key = store.keys.ticket("T", first.ticket.etcd_lease_id)
+    (found,) = store.gateway.read(read(key)).answers
+    assert found.first is not None
+    value = found.first.value.replace('[["region", "eu", true]]', wrong)
+    store.gateway.commit((), [put(key, value, etcd_lease_id=first.ticket.etcd_lease_id)])
+    assert looked(waiting(store, "second", ONE)).is_behind
+    with pytest.raises(CorruptState, match="ticket/T/"):
+        store.pools.pools("T")
+
+
+class TestKilled:
+    def test_at_any_of_its_requests_who_asks_for_some_leaves_nothing(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        stores: list[Access] = []
+        is_killed = True
+        while is_killed:
+            store = Access(etcd.endpoints, f"{prefix}/{len(stores)}")
+            store.pools.create_pool("T", NAMES)
+            is_in(store, "eu", *NAMES[:2])
+            victim = Victim(between, "after", fatal=len(stores) + 1)
+            is_killed = victim.run(lambda s=store: participate(between, s))  # type: ignore[misc]
+            stores.append(store)
+        assert len(stores) > 6
+        for store in stores:
+            assert len(store.acquire("next", Request("T", 2, where=EU))) == 2
+            store.engine.free("next")
+            eventually(lambda s=store: keys_left(s) == [], what=str(keys_left(store)))  # type: ignore[misc]
+
+    def test_whichever_answer_is_lost_it_is_the_same(
+        self, etcd: EtcdServer, between: Relay, prefix: str
+    ) -> None:
+        number = losing = 0
+        while losing <= number:
+            losing += 1
+            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+            direct.pools.create_pool("T", NAMES)
+            first = len(between.paths)
+            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
+            through = Access([between.endpoint], f"{prefix}/{losing}")
+            is_in(through, "eu", *NAMES[1:3])
+            leases = through.acquire("me", Request("T", 2, where=EU), wait=0)
+            assert [lease.name for lease in leases] == NAMES[1:3], losing
+            with pytest.raises(NoLease):
+                through.acquire("other", IN_EUROPE, wait=0)
+            assert through.engine.free("me") == tuple(NAMES[1:3])
+            number = len(between.paths) - first
+            assert (keys_left(direct), direct.held()) == ([], []), losing
+        assert number > 8
