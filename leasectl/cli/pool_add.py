@@ -6,11 +6,12 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.pools.admin import PoolService
+from leasectl.pools.properties import NO_CHANGE
 
 EXAMPLE = """\b
 Examples:
   leasectl pool add azure--install --count 2
-  leasectl pool add lab --names rack-9 --property arch=arm64
+  leasectl pool add azure--install --names big-9 --property size=big
 """
 
 
@@ -32,17 +33,14 @@ def command(
 ) -> None:
     """Add resources to a pool; whoever waits may get them at once.
 
-    With --count, their numbers follow the highest that the pool has.
+    With --count, their numbers follow the highest that the pool has. A name that is in the pool
+    already stays as it is. One that is in another pool, or is expected in one (pool expect), is
+    refused (exit code 77) with that pool; what is in the default pool by default is taken over.
     """
     wanted = pool_options.wanted_resources(count, names)
     change = pool_options.property_change(properties)
-    service = open_service(backend)
-    if change is not None:
-        wanted = PoolService(service).add_with(pool_type, wanted, change)
-    elif isinstance(wanted, int):
-        wanted = PoolService(service).add_numbered(pool_type, wanted)
-    else:
-        service.pools.add_resources(pool_type, wanted)
+    pools = PoolService(open_service(backend))
+    added = pools.add_with(pool_type, wanted, change or NO_CHANGE)
     are = "" if change is None else f"; {change.describe()}"
-    said = f'added to pool "{pool_type}": {pool_options.described(wanted)}{are}'
+    said = f'added to pool "{pool_type}": {pool_options.described(added)}{are}'
     pool_options.say_done(quiet, said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +15,7 @@ from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.pools.admin import PoolService
 from leasectl.pools.settings import describe
+from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
@@ -56,14 +57,18 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
         min-count: 2
         max-count: 5
         pace: 20s               # ours, as are burst and aging
+        default: true           # ours: takes what nobody else claims
+        grace: 2m               # and holds it back for so long
 
     A pool's pace, burst and aging are as in pool set: what the file doesn't name stays as it is, so
     a list of Boskos' takes no pace away; 0 does. Properties, or userdata as Boskos has it, are all
     that is so of an entry's resources, or by its name of one; an entry without them changes none.
 
     Missing resources are added, and free ones that it doesn't list removed. Held ones stay in
-    any case; apply again to remove them once they are free. Pools that the file doesn't name stay
-    as they are. On the embedded pool all is done at once, or nothing. Applying twice changes
+    any case; apply again to remove them once they are free. So do those that have joined for a time
+    (pool join --ttl, --while-pid), and pools that the file doesn't name. A name that goes from pool
+    to pool does so in one step; one that is expected in another pool (pool expect) is an error
+    (exit code 77). On the embedded pool all is done at once, or nothing. Applying twice changes
     nothing.
 
     Boskos' state, lifespan, config and needs mean nothing here and are ignored, which is said
@@ -75,7 +80,8 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
         raise InvalidRequest("--filename: only one at a time")
     (filename,) = filenames
     definitions = parse_definitions(read_text(filename, "--filename"), shown_name(filename))
-    changes = PoolService(open_service(backend)).apply(definitions.pools, dry_run=dry_run)
+    pools = PoolService(open_service(backend))
+    changes = pools.apply(definitions.pools, places=definitions.places, dry_run=dry_run)
     # Who applies the same again and again has read them, or may look with --dry-run.
     if not quiet and (dry_run or any(map(_is_change, changes))):
         for line in definitions.notes:
@@ -83,17 +89,19 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
     for change in changes:
         if not quiet:
             note(f'pool "{change.type}": {_done(change)}{" (dry run)" if dry_run else ""}')
+            _say_who_has_joined(change)
         _warn_of_the_rest(change)
 
 
 def _is_change(change: PoolChange) -> bool:
     changed = change.added + change.moved + change.removed
-    return change.new or bool(changed or change.properties) or change.settings is not None
+    others = (change.settings, change.default)
+    return change.new or bool(changed or change.properties) or others != (None, None)
 
 
 def _done(change: PoolChange) -> str:
     gained = change.added + change.moved
-    grants = "" if change.settings is None else describe(change.settings)
+    grants = "; ".join(_grants(change))
     others = tuple(change.properties)
     if change.new:
         made = f"created with {counted(len(gained), 'resource')}{_examples(gained)}"
@@ -111,6 +119,15 @@ def _done(change: PoolChange) -> str:
     return ", ".join([*parts, *([grants] if grants else [])]) or "unchanged"
 
 
+def _grants(change: PoolChange) -> Iterator[str]:
+    if change.settings is not None:
+        yield describe(change.settings)
+    if change.default is not None and change.default.type is None:
+        yield "not the default pool any more"
+    elif change.default is not None:
+        yield f"the default pool, with a grace of {format_duration(change.default.grace_seconds)}"
+
+
 def _warn_of_the_rest(change: PoolChange) -> None:
     """Say what isn't as the file says, also to those who want to hear nothing else."""
     for names, purpose, where in (
@@ -124,6 +141,13 @@ def _warn_of_the_rest(change: PoolChange) -> None:
                 f'pool "{change.type}": {resources} to {purpose} {are} held{where}'
                 f"{_examples(names)}; apply again once {they_are} free"
             )
+
+
+def _say_who_has_joined(change: PoolChange) -> None:
+    """Say which names are left where they are, as they have joined for a time."""
+    if change.joined:
+        resources = f"{counted(len(change.joined), 'resource')}{_examples(change.joined)}"
+        note(f'pool "{change.type}": {resources} left alone, joined for a time')
 
 
 def _examples(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.pools.admin import PoolService
+from leasectl.pools.memberships import MembershipService
 from leasectl.pools.settings import SettingsChange, changed, describe
 from leasectl.text.naming import next_names
 
@@ -44,7 +45,8 @@ def command(
     """Make a pool.
 
     Its --pace, --burst and --aging, and what its resources are (--property), can be changed later
-    with: leasectl pool set TYPE
+    with: leasectl pool set TYPE. A name that is in another pool, or is expected in one (pool
+    expect), is refused (exit code 77); what is in the default pool by default is taken over.
     """
     wanted = pool_options.wanted_resources(count, names)
     made = next_names(pool_type, wanted, ()) if isinstance(wanted, int) else wanted
@@ -52,9 +54,10 @@ def command(
     settings = changed(NO_SETTINGS, SettingsChange(pace_seconds, burst, aging_seconds))
     grants = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
     said = f'made pool "{pool_type}" of {pool_options.described(made)}{grants}'
+    service = open_service(backend)
     if change is not None:
-        PoolService(open_service(backend)).create_with(pool_type, made, settings, change)
+        PoolService(service).create_with(pool_type, made, settings, change)
         said = f"{said}; {change.describe()}"
     else:
-        open_service(backend).pools.create_pool(pool_type, made, settings=settings)
+        MembershipService(service).create(pool_type, made, settings=settings)
     pool_options.say_done(quiet, said)

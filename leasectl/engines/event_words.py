@@ -112,7 +112,7 @@ def _changes(old: Member, new: Member) -> Iterator[tuple[str, str]]:
         yield new.pool, " cordoned" if new.cordoned else " uncordoned"
     if new.moves_to != old.moves_to and new.moves_to is not None:
         yield new.pool, f" to go to {new.moves_to} when free"
-    if new.leaves and not old.leaves:
+    if new.leaves and not old.leaves and old.pool == new.pool:
         yield new.pool, " to leave when free"
     if new.properties != old.properties and old.pool is not None:
         yield new.pool, " with other properties"

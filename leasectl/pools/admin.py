@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
@@ -13,8 +13,9 @@ from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
-from leasectl.pools.definitions import Definition
+from leasectl.pools.carrying_out import carry_out, change_settings
+from leasectl.pools.changes import PoolChange, plan
+from leasectl.pools.defined import Definition
 from leasectl.pools.properties import (
     PropertyChange,
     add_resources,
@@ -86,16 +87,6 @@ class PoolService:
                 handles[claim_key_of(handle)] = handle
         return pools, handles
 
-    def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
-        """Add so many resources to a pool, named on from its highest number; returns the names.
-
-        Raises:
-            NotFound: No such type.
-            InvalidRequest: A name is taken, or would be too long.
-        """
-        add = self._service.pools.add_resources
-        return self._add_numbered(pool_type, count, lambda names: add(pool_type, names))
-
     def _add_numbered(
         self, pool_type: str, count: int, add: Callable[[tuple[str, ...]], None]
     ) -> tuple[str, ...]:
@@ -127,7 +118,7 @@ class PoolService:
     def add_with(
         self, pool_type: str, wanted: int | tuple[str, ...], change: PropertyChange
     ) -> tuple[str, ...]:
-        """Add resources with properties to a pool, of some names or as `add_numbered`.
+        """Add resources to a pool, of some names, or so many, named on from its highest number.
 
         Returns:
             The names.
@@ -188,14 +179,21 @@ class PoolService:
             return change_settings(self._service.pools, pool_type, change)
 
     def apply(
-        self, definitions: Iterable[Definition], *, dry_run: bool = False
+        self,
+        definitions: Iterable[Definition],
+        *,
+        places: Mapping[str, str] | None = None,
+        dry_run: bool = False,
     ) -> tuple[PoolChange, ...]:
         """Make pools as they are defined; what is held, and what none defines, is left alone.
+
+        So is what has joined its pool for a time.
 
         On the embedded pool all of it happens at once.
 
         Args:
             definitions: One a pool.
+            places: Where each name is listed, for messages.
             dry_run: Only tell what would change.
 
         Returns:
@@ -203,16 +201,20 @@ class PoolService:
 
         Raises:
             InvalidRequest: A name is taken, or would be too long; nothing has changed.
+            NotAllowed: One belongs to another pool, as somebody has said.
             NotSupported: The backend has no pools of its own.
         """
         release_abandoned(self._service)
-        admin = self._service.pools
+        admin, members = self._service.pools, self._service.members
         with self._service.atomic():
-            changes = plan(definitions, admin.pools())
+            known, belonging = members.members(), members.belonging()
+            changes = plan(
+                definitions, admin.pools(), known=known, belonging=belonging, places=places
+            )
             if dry_run:
                 return changes
-            changes = carry_out(changes, admin)
+            changes = carry_out(changes, admin, members)
             for each in changes:
                 if each.properties:
-                    put_properties(self._service.members, each.type, each.properties)
+                    put_properties(members, each.type, each.properties)
             return changes

@@ -12,6 +12,8 @@
       max-count: 4
       pace: 20s                 # of ours, as are burst and aging: what isn't there stays as it is
       properties: {size: big}   # of ours: what the resources are; without it that stays as it is
+      default: true             # of ours, too: it takes what nobody else claims, and holds that
+      grace: 2m                 # back for so long
 
 The form is that of ``ResourceEntry`` and ``ValidateConfig`` in kubernetes-sigs/boskos,
 common/common.go and common/config.go. What such a list asks of Boskos beyond pools (states,
@@ -22,11 +24,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Union
+from typing import Any
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.membership import Properties
 from leasectl.errors import InvalidRequest
+from leasectl.pools.defined import (
+    NO_DEFAULT_CHANGE,
+    CountedPool,
+    DefaultChange,
+    Definition,
+    Definitions,
+    NamedPool,
+)
+from leasectl.pools.defined_default import DEFAULT_KEYS, read_default
 from leasectl.pools.defined_properties import KEYS, EntryProperties
 from leasectl.pools.documents import Fields, Items, Part, Scalar, parse_document, refusal
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed
@@ -37,48 +48,15 @@ from leasectl.text.wording import listed
 
 # Ours, which Boskos passes over.
 _SETTINGS = ("pace", "burst", "aging")
-_READ = ("type", "state", "names", "min-count", "max-count", *_SETTINGS, *KEYS)
+_READ = (
+    *("type", "state", "names", "min-count", "max-count"),
+    *(*_SETTINGS, *KEYS, *DEFAULT_KEYS),
+)
 _READ_OVER = ("lifespan", "config", "needs")
 _PACED = PoolSettings(pace_seconds=1.0)
 _COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # What each can be; nothing is made up to max-count.
 _RANGES = {"min-count": (0, MOST_AT_ONCE), "max-count": (1, 999_999_999)}
-
-
-class NamedPool(NamedTuple):
-    """A pool of exactly these resources.
-
-    Of those that ``properties`` has, that and nothing else is to be so; the others stay what they
-    are.
-    """
-
-    type: str
-    names: tuple[str, ...]
-    settings: SettingsChange = NO_CHANGE
-    properties: Mapping[str, Properties] = {}
-
-
-class CountedPool(NamedTuple):
-    """A pool of at least and at most so many resources, whatever their names.
-
-    Of all of them ``properties`` and nothing else is to be so; None: they stay what they are.
-    """
-
-    type: str
-    at_least: int
-    at_most: int
-    settings: SettingsChange = NO_CHANGE
-    properties: Properties | None = None
-
-
-Definition = Union[NamedPool, CountedPool]
-
-
-class Definitions(NamedTuple):
-    """What a file says; ``notes`` are lines about what in it means nothing here, in its order."""
-
-    pools: tuple[Definition, ...]
-    notes: tuple[str, ...] = ()
 
 
 def parse_definitions(text: str, where: str) -> Definitions:
@@ -105,6 +83,7 @@ class _Reader:
         self._order: dict[str, None] = {}
         self._settings: dict[str, SettingsChange] = {}
         self._properties: dict[str, dict[str, Properties]] = {}
+        self._defaults: dict[str, DefaultChange] = {}
         self._seen: dict[str, tuple[str, int | None]] = {}
         self._total = 0
         self._notes: dict[str, dict[int | None, None]] = {}  # the lines of each
@@ -120,14 +99,24 @@ class _Reader:
         for number, entry in enumerate(entries.items):
             self._entry(entry, f"resources[{number}]")
         pools: list[Definition] = [
-            self._counted[each]._replace(settings=self._settings[each])
+            self._counted[each]._replace(
+                settings=self._settings[each], default=self._defaults[each]
+            )
             if each in self._counted
             else NamedPool(
-                each, tuple(self._named[each]), self._settings[each], self._properties[each]
+                each,
+                tuple(self._named[each]),
+                self._settings[each],
+                self._properties[each],
+                self._defaults[each],
             )
             for each in self._order
         ]
-        return Definitions(tuple(pools), self._notes_in_order())
+        places = {
+            name: f"{self._where}:{line}" if line else self._where
+            for name, (_, line) in self._seen.items()
+        }
+        return Definitions(tuple(pools), self._notes_in_order(), places)
 
     def _entry(self, entry: Part, path: str) -> None:
         if not isinstance(entry, Fields):
@@ -153,6 +142,7 @@ class _Reader:
             )
         self._order[pool_type] = None
         self._add_settings(pool_type, fields, path)
+        self._add_default(pool_type, fields, path)
         listed = None if names is None else self._add_names(pool_type, names, path)
         properties = None
         if any(key in fields for key in KEYS):
@@ -213,6 +203,22 @@ class _Reader:
             except InvalidRequest as error:
                 raise self._refused(fields[key], f"{path}: {error}") from None
         self._settings[pool_type] = SettingsChange(**said)
+
+    def _add_default(self, pool_type: str, fields: Mapping[str, Part], path: str) -> None:
+        """Take in whether a pool is to be the default; one entry says that, of one pool."""
+        before = self._defaults.setdefault(pool_type, NO_DEFAULT_CHANGE)
+        given = [fields[key] for key in DEFAULT_KEYS if key in fields]
+        if not given:
+            return
+        if before != NO_DEFAULT_CHANGE:
+            raise self._refused(given[0], f'{path}: default of pool "{pool_type}" is there twice')
+        change = read_default(fields, path, self._refused)
+        others = [each for each, other in self._defaults.items() if other.is_default]
+        if change.is_default and others:
+            raise self._refused(
+                given[0], f'{path}: pool "{others[0]}" is the default already; one can be'
+            )
+        self._defaults[pool_type] = change
 
     def _setting(self, key: str, value: Scalar, path: str) -> float | int:
         if key == "burst":

@@ -18,12 +18,8 @@ from leasectl.engines.membership import Member, Pools
 from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
+from leasectl.pools.settings import grace_of
 from leasectl.pools.unmet_waiters import UnmetWaiter, unmet_waiters
-from leasectl.text.naming import next_names
-
-# How long nobody gets what came to the default pool, where nobody has said so.
-USUAL_GRACE_SECONDS = 120.0
-LONGEST_GRACE_SECONDS = 30 * 86400.0
 
 
 class MembershipService:
@@ -86,24 +82,6 @@ class MembershipService:
             NotAllowed: A name is in another pool, or belongs to one; nothing has changed.
         """
         return self._service.members.update(names, _to_add(pool_type))
-
-    def add_numbered(self, pool_type: str, count: int) -> tuple[str, ...]:
-        """Add so many resources to a pool, named on from its highest number; returns the names.
-
-        Raises:
-            NotFound: No such type.
-            NotAllowed: A name is in another pool, or belongs to one.
-            InvalidRequest: A name would be too long.
-        """
-        while True:
-            with self._service.atomic():
-                (pool,) = self._service.pools.pools(pool_type)
-                names = next_names(pool_type, count, (each.name for each in pool.resources))
-                try:
-                    self._service.members.update(names, _to_add_new(pool_type))
-                    return names
-                except _JustAdded:
-                    continue  # by somebody else, since we looked
 
     def move(self, names: Sequence[str], to: str, *, when_free: bool) -> Updated:
         """Have names be in another pool: at once, or if they may, with their release.
@@ -211,9 +189,9 @@ class MembershipService:
         """
 
         def change(pools: Pools) -> Pools:
-            usual = pools.grace_seconds if pools.default == pool_type else USUAL_GRACE_SECONDS
-            grace = usual if grace_seconds is None else grace_seconds
-            return membership.set_default(pools, pool_type, grace)
+            return membership.set_default(
+                pools, pool_type, grace_of(pools, pool_type, grace_seconds)
+            )
 
         return self._change_default(change)
 
@@ -272,18 +250,5 @@ class MembershipService:
         return tuple(found)
 
 
-class _JustAdded(Exception):
-    """A name that was to be new is there by now."""
-
-
 def _to_add(pool_type: str) -> Decide:
     return lambda member, pools: membership.add(member, pool_type, pools)
-
-
-def _to_add_new(pool_type: str) -> Decide:
-    def add_new(member: Member, pools: Pools) -> Member:
-        if member.pool == pool_type:
-            raise _JustAdded
-        return membership.add(member, pool_type, pools)
-
-    return add_new

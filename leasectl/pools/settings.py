@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.membership import Pools
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import format_duration, format_seconds
 
@@ -15,6 +16,9 @@ LARGEST_BURST = 1000
 # On a server each waiter writes its ticket anew that often.
 SHORTEST_AGING_SECONDS = 1.0
 LONGEST_AGING_SECONDS = 30 * 86400.0
+# How long nobody gets what came to the default pool, where nobody has said so.
+USUAL_GRACE_SECONDS = 120.0
+LONGEST_GRACE_SECONDS = 30 * 86400.0
 
 
 class SettingsChange(NamedTuple):
@@ -51,6 +55,20 @@ def changed(settings: PoolSettings, change: SettingsChange) -> PoolSettings:
             f"burst {change.burst} means nothing without a pace; give that too, like 20s"
         )
     return after._replace(burst=1)
+
+
+def check_grace(seconds: float) -> None:
+    """Refuse a grace that can't be meant; InvalidRequest."""
+    if seconds > LONGEST_GRACE_SECONDS:
+        longest = format_duration(LONGEST_GRACE_SECONDS)
+        raise InvalidRequest(f"grace {format_duration(seconds)}: it can be 0 to {longest}")
+
+
+def grace_of(pools: Pools, pool_type: str, wanted_seconds: float | None) -> float:
+    """The grace of what is to be the default pool: what is wanted, else what it has, else usual."""
+    if wanted_seconds is not None:
+        return wanted_seconds
+    return pools.grace_seconds if pools.default == pool_type else USUAL_GRACE_SECONDS
 
 
 def describe(settings: PoolSettings) -> str:

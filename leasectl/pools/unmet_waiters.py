@@ -9,50 +9,36 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from leasectl.engines.facts import Pool, QueueEntry, Resource
-from leasectl.engines.matching import Want
-from leasectl.text.wording import counted
+from leasectl.engines.facts import Pool, QueueEntry
+from leasectl.engines.membership import Member
+from leasectl.engines.possible import Unmet, unmet
+from leasectl.model import Request
 
 
 class UnmetWaiter(NamedTuple):
-    """A request that waits for more than there is.
+    """A request that waits for what a pool can't give it now.
 
     Args:
-        type: The pool that it waits in.
         entry: Its place in the queue.
-        usable: How many resources there are that it could use, held ones included.
+        why: What the pool has instead.
     """
 
-    type: str
     entry: QueueEntry
-    usable: int
+    why: Unmet
 
 
 def unmet_waiters(pool: Pool) -> tuple[UnmetWaiter, ...]:
-    """Those who wait in a pool for more than it has for them, in the order of the queue."""
-    found = (UnmetWaiter(pool.type, entry, _usable(pool, entry)) for entry in pool.queue)
-    return tuple(each for each in found if each.usable < each.entry.count)
+    """Those who wait in a pool for what it can't give them, in the order of the queue."""
+    # Of what nothing is said, all that is known is that it is there.
+    members = [each.member or Member(each.name, pool.type) for each in pool.resources]
+    found = ((each, unmet(_request(pool.type, each), members)) for each in pool.queue)
+    return tuple(UnmetWaiter(entry, why) for entry, why in found if why is not None)
 
 
 def described(each: UnmetWaiter) -> str:
-    """Say whose request that is, what it waits for, and what there is, for people."""
-    entry = each.entry
-    wanted = f'"{entry.name}"' if entry.name is not None else counted(entry.count, "resource")
-    where = " and ".join(f"{k}{'=' if is_so else '!='}{v}" for k, v, is_so in entry.where)
-    there = {0: "there is none", 1: "there is 1"}.get(each.usable, f"there are {each.usable}")
-    return (
-        f'pool "{each.type}": {entry.holder_identity} waits for {wanted}'
-        f"{f' with {where}' if where else ''}, and {there} that it could get now; it waits on"
-    )
+    """Say whose request that is, and why it can't be met, for people."""
+    return f"{each.entry.holder_identity} waits on, as {each.why}"
 
 
-def _usable(pool: Pool, entry: QueueEntry) -> int:
-    want = Want(entry.name, entry.where)
-    return sum(_could_use(want, each) for each in pool.resources)
-
-
-def _could_use(want: Want, resource: Resource) -> bool:
-    member = resource.member
-    if member is None:  # nothing is said of it but that it is there
-        return want.could_use(resource.name, ())
-    return member.takes_holders and want.could_use(resource.name, member.properties)
+def _request(pool_type: str, entry: QueueEntry) -> Request:
+    return Request(pool_type, count=entry.count, name=entry.name, where=entry.where)

@@ -12,8 +12,9 @@ from leasectl.engines.etcd.engine import WAITER_TTL_SECONDS
 from leasectl.engines.facts import Pool, PoolSettings
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NoLease, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease, Request
-from leasectl.pools.changes import PoolChange, carry_out, plan
-from leasectl.pools.definitions import CountedPool, Definition, NamedPool
+from leasectl.pools.carrying_out import carry_out
+from leasectl.pools.changes import PoolChange, plan
+from leasectl.pools.defined import CountedPool, Definition, NamedPool
 from tests.contract.world import Client, Hold, Pending, World
 from tests.kit.standing import standing_in
 from tests.kit.support import eventually
@@ -1262,7 +1263,7 @@ class TestDefinitions:
     """What `leasectl.pools.changes` makes of what every engine has."""
 
     def apply(self, world: World, *definitions: Definition) -> tuple[PoolChange, ...]:
-        return carry_out(plan(definitions, world.pools.pools()), world.pools)
+        return carry_out(plan(definitions, world.pools.pools()), world.pools, world.members)
 
     def test_pools_become_as_defined_and_then_nothing_changes(self, world: World) -> None:
         make_pool(world, 3)

@@ -48,7 +48,7 @@ class _Reader:
         self.directory = directory
         self._db = db
         here = self.rows(
-            "SELECT name, owner, fence, ticket, grant_number FROM resource WHERE owner IS NOT NULL"
+            "SELECT name, owner, fence, ticket, grant_number FROM resource WHERE owner <> '#'"
         )
         self.claims = [*(Claim(*row) for row in here), *elsewhere]
         self.handles = {str(row["id"]): row for row in self.rows("SELECT * FROM handle")}
@@ -251,7 +251,7 @@ def _story(reader: _Reader) -> Iterator[str]:
     yield from story.broken
     held = {
         row["name"]: row["owner"].lstrip("!")
-        for row in reader.rows("SELECT name, type, owner FROM resource WHERE owner IS NOT NULL")
+        for row in reader.rows("SELECT name, type, owner FROM resource WHERE owner <> '#'")
         if row["type"] in made
     }
     for name in sorted({*held, *story.held}):
@@ -276,6 +276,7 @@ def _event(row: sqlite3.Row) -> Event:
         handle=row["handle"],
         ticket=row["ticket"],
         grant=row["grant_number"],
+        wait_seconds=row["wait_seconds"],
     )
 
 

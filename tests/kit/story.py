@@ -50,7 +50,10 @@ def story_of(events: Iterable[Event], *, begins_anew: bool = False) -> Story:
             known.add(ticket)
             waiting.add(ticket)
         elif event.kind in ("granted", "gave up"):
-            if ticket not in waiting and (ticket in known or not begins_anew):
+            # Who has joined a pool as held has waited for nothing, in no queue.
+            past_queue = event.wait_seconds == 0.0 and ticket not in known
+            is_first = begins_anew and ticket not in known
+            if ticket not in waiting and not (past_queue or is_first):
                 broken.append(f"{what}: it wasn't waiting")
             waiting.discard(ticket)
         if event.kind == "granted":

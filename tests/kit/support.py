@@ -220,7 +220,7 @@ class Cli:
 
     def held(self) -> dict[str, str]:
         """The held resources and the ids of the handles that hold them."""
-        rows = self.query("SELECT name, owner FROM resource WHERE owner IS NOT NULL ORDER BY name")
+        rows = self.query("SELECT name, owner FROM resource WHERE owner <> '#' ORDER BY name")
         return {str(name): str(owner) for name, owner in rows}
 
     def waiting(self) -> list[str]:

@@ -166,7 +166,7 @@ def test_a_pool_that_is_there_isnt_made_again(cli: Cli) -> None:
 
 def test_a_name_that_another_pool_has_is_refused_and_nothing_is_made(cli: Cli) -> None:
     cli.pool("T", "a")
-    assert cli("pool", "create", "U", "--names", "b,a").code == USAGE
+    assert cli("pool", "create", "U", "--names", "b,a").code == NOT_ALLOWED
     assert cli.query("SELECT name FROM resource") == [("a",)]
     assert cli.query("SELECT type FROM pool") == [("T",)]
 

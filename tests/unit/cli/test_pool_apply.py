@@ -21,7 +21,7 @@ from leasectl.leases.announce import announce
 from leasectl.leases.release import release
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
-from leasectl.pools.definitions import NamedPool
+from leasectl.pools.defined import NamedPool
 from tests.kit.forking import ending, fork
 from tests.kit.support import Cli, CliOfAnotherUser, Finished, eventually
 
@@ -152,7 +152,7 @@ def test_a_name_of_a_pool_that_isnt_listed_is_refused_and_nothing_changes(cli: C
         "",
         'leasectl: pool "lab" is to have "rack-8", which is in pool "other"; list the names of '
         "that pool in the file too, without it, or first run: "
-        "leasectl pool remove other --names rack-8\n",
+        "leasectl pool move --names rack-8 --to lab\n",
     )
     assert cli.snapshot() == before
 

@@ -52,7 +52,7 @@ def test_only_what_is_given_changes(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), "say what to change: --pace D, --burst N, --aging D or --property K=V"),
+        ((), "say what to change: --pace D, --burst N, --aging D, --property K=V"),
         (("--pace", "0.05"), "pace 0.05s: it can be 0.1s to 7d, or 0 for none"),
         (("--pace", "8d"), "pace 8d: it can be 0.1s to 7d"),
         (("--pace", "-1"), '"-1" is no duration'),

@@ -23,6 +23,7 @@ from leasectl.leases.targets import Targets
 from leasectl.model import Handle, Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.pools.definitions import parse_definitions
+from leasectl.pools.properties import NO_CHANGE
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.releasing import GivingBack
@@ -72,7 +73,7 @@ def test_nothing_is_asked_of_a_server_while_the_records_are_locked(
     again = reacquire(service, handle.id, patience=NO_WAIT)
     announce(service, again)
     PoolService(service).overview()
-    PoolService(service).add_numbered("T", 1)
+    PoolService(service).add_with("T", 1, NO_CHANGE)
     text = "resources: [{type: N, state: free, names: [n1]}]"
     PoolService(service).apply(parse_definitions(text, "list").pools)
     Targets(service).of_names(["T--00"])

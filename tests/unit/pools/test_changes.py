@@ -7,15 +7,18 @@ from collections.abc import Sequence
 import pytest
 
 from leasectl.engines.facts import Pool, PoolSettings, Resource
-from leasectl.engines.membership import Member
+from leasectl.engines.members import Decide, Updated
+from leasectl.engines.membership import Lifetime, Member, Pools, set_default
 from leasectl.engines.memory.engine import MemoryEngine
+from leasectl.engines.memory.members import MemoryMembers
 from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.errors import InvalidRequest
+from leasectl.errors import InvalidRequest, NotAllowed
 from leasectl.model import Claimant, Lease, Request
-from leasectl.pools.changes import PoolChange, carry_out, change_settings, plan
-from leasectl.pools.definitions import CountedPool, Definition, NamedPool
-from leasectl.pools.settings import SettingsChange, changed
+from leasectl.pools.carrying_out import carry_out, change_settings
+from leasectl.pools.changes import NewDefault, PoolChange, plan
+from leasectl.pools.defined import CountedPool, DefaultChange, Definition, NamedPool
+from leasectl.pools.settings import USUAL_GRACE_SECONDS, SettingsChange, changed
 from leasectl.system.clock import Clock
 
 LEASE = Lease("", 1, 1, 1, "somebody", 0.0, 0.0, None, 0, ())
@@ -44,7 +47,9 @@ class TestNamedPools:
         assert change == PoolChange("T", added=("n",), removed=("b",), staying=("c",))
 
     def test_a_name_of_another_pool_is_refused(self) -> None:
-        said = 'pool "T" is to have "a", which is in pool "U"; .*: leasectl pool remove U --names a'
+        said = (
+            'pool "T" is to have "a", which is in pool "U"; .*: leasectl pool move --names a --to T'
+        )
         with pytest.raises(InvalidRequest, match=said):
             planned(NamedPool("T", ("a",)), pool("U", "a"))
 
@@ -93,6 +98,63 @@ class TestCountedPools:
             plan([CountedPool("T", 1, 1), NamedPool("U", ("T--00",))], [])
 
 
+class TestMemberships:
+    """What is known of names beside the pools that they are in."""
+
+    def test_a_name_that_is_expected_elsewhere_is_refused_with_its_place(self) -> None:
+        wanted, known = NamedPool("T", ("a", "b")), [Member("b", expected="U")]
+        said = '^list:7: "b" is to be in pool "T", and is expected in pool "U"; .* --list$'
+        with pytest.raises(NotAllowed, match=said):
+            plan([wanted], [], known=known, places={"a": "list:6", "b": "list:7"})
+
+    def test_so_is_one_that_a_pattern_matches(self) -> None:
+        belonging = Pools(frozenset({"U"}), patterns={"T--*": "U"})
+        for wanted in (NamedPool("T", ("T--07",)), CountedPool("T", 1, 1)):
+            with pytest.raises(NotAllowed, match=r'expected in pool "U" as it is like "T--\*"'):
+                plan([wanted], [], belonging=belonging)
+
+    def test_what_has_joined_for_a_time_is_left_alone(self) -> None:
+        lives = Lifetime(ttl_seconds=60.0)
+        known = [Member("b", "T", lifetime=lives), Member("u", "U", lifetime=lives)]
+        pools = [pool("T", "a", "b", "c"), pool("U", "u")]
+        wanted: list[Definition] = [NamedPool("T", ("a", "u"))]
+        assert plan(wanted, pools, known=known) == (
+            PoolChange("T", removed=("c",), joined=("b", "u")),
+        )
+
+    def test_nor_does_it_go_where_there_are_too_many(self) -> None:
+        known = [Member("T--02", "T", lifetime=Lifetime(ttl_seconds=60.0))]
+        now = pool("T", "T--00", "T--01", "T--02", held=["T--00"])
+        assert plan([CountedPool("T", 0, 1)], [now], known=known) == (
+            PoolChange("T", removed=("T--01",), joined=("T--02",)),
+        )
+
+    def test_what_came_by_default_is_taken_from_a_pool_that_isnt_listed(self) -> None:
+        known = [Member("u", "U", by_default=True)]
+        assert plan([NamedPool("T", ("u",))], [pool("U", "u")], known=known) == (
+            PoolChange("T", new=True, moved=("u",)),
+        )
+
+    @pytest.mark.parametrize(
+        ("wanted", "now", "change"),
+        [
+            (DefaultChange(True), Pools(frozenset()), NewDefault("T", USUAL_GRACE_SECONDS)),
+            (DefaultChange(True), Pools(frozenset(), "T", 5.0), None),
+            (DefaultChange(True, 9.0), Pools(frozenset(), "T", 5.0), NewDefault("T", 9.0)),
+            (DefaultChange(True, 9.0), Pools(frozenset(), "U", 9.0), NewDefault("T", 9.0)),
+            (DefaultChange(False), Pools(frozenset(), "U", 9.0), None),
+            (DefaultChange(False), Pools(frozenset(), "T", 9.0), NewDefault(None, 0.0)),
+            (DefaultChange(), Pools(frozenset(), "T", 9.0), None),
+        ],
+    )
+    def test_a_pool_is_the_default_or_no_more(
+        self, wanted: DefaultChange, now: Pools, change: NewDefault | None
+    ) -> None:
+        definition = NamedPool("T", ("a",), default=wanted)
+        (planned,) = plan([definition], [pool("T", "a")], belonging=now)
+        assert planned == PoolChange("T", default=change)
+
+
 class OthersToo(MemoryPools):
     """Whenever somebody has looked, somebody else changes what isn't as it is to be, in turn.
 
@@ -127,7 +189,7 @@ class TestTwoAtOnce:
         MemoryPools(store).create_pool("T", ["T--00"])
         pools = OthersToo(store, SettingsChange(pace_seconds=20.0), SettingsChange(burst=2))
         wanted = NamedPool("T", ("T--00",), settings=SettingsChange(aging_seconds=1800.0))
-        carry_out(plan([wanted], pools.pools()), pools)
+        carry_out(plan([wanted], pools.pools()), pools, MemoryMembers(store))
         assert pools.pools("T")[0].settings == PoolSettings(20.0, 2, 1800.0)
 
 
@@ -139,6 +201,10 @@ class TestCarryingOut:
     @pytest.fixture
     def pools(self, store: MemoryStore) -> MemoryPools:
         return MemoryPools(store)
+
+    @pytest.fixture
+    def members(self, store: MemoryStore) -> MemoryMembers:
+        return MemoryMembers(store)
 
     @staticmethod
     def nobody_loses(owner: str, names: Sequence[str]) -> None:
@@ -155,7 +221,7 @@ class TestCarryingOut:
         return {each.type: [r.name for r in each.resources] for each in pools.pools()}
 
     def test_it_makes_pools_as_planned_and_then_nothing_is_left_to_do(
-        self, pools: MemoryPools
+        self, pools: MemoryPools, members: MemoryMembers
     ) -> None:
         pools.create_pool("T", ["a", "b"])
         pools.create_pool("U", ["c", "d"])
@@ -166,7 +232,7 @@ class TestCarryingOut:
             CountedPool("W", 1, 1),
         ]
         changes = plan(wanted, pools.pools())
-        assert carry_out(changes, pools) == changes
+        assert carry_out(changes, pools, members) == changes
         assert self.names(pools) == {
             "T": ["a", "c", "n"],
             "U": ["d"],
@@ -175,30 +241,71 @@ class TestCarryingOut:
         }
         assert plan(wanted, pools.pools()) == tuple(PoolChange(each.type) for each in wanted)
 
-    def test_a_new_pool_may_consist_of_what_another_gives_up(self, pools: MemoryPools) -> None:
+    def test_a_new_pool_may_consist_of_what_another_gives_up(
+        self, pools: MemoryPools, members: MemoryMembers
+    ) -> None:
         pools.create_pool("T", ["a", "b"])
         wanted: list[Definition] = [NamedPool("N", ("b",)), NamedPool("T", ("a",))]
-        carry_out(plan(wanted, pools.pools()), pools)
+        carry_out(plan(wanted, pools.pools()), pools, members)
         assert self.names(pools) == {"N": ["b"], "T": ["a"]}
 
     def test_what_was_acquired_since_the_plan_stays(
-        self, store: MemoryStore, pools: MemoryPools
+        self, store: MemoryStore, pools: MemoryPools, members: MemoryMembers
     ) -> None:
         pools.create_pool("T", ["a", "b", "c"])
         changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], pools.pools())
         self.hold(store, "c")
-        assert carry_out(changes, pools) == (
+        assert carry_out(changes, pools, members) == (
             PoolChange("T", removed=("b",), staying=("c",)),
             PoolChange("U", new=True, awaited=("c",)),
         )
         assert self.names(pools) == {"T": ["a", "c"], "U": []}
 
-    def test_what_was_removed_since_the_plan_is_no_failure(self, pools: MemoryPools) -> None:
+    def test_what_was_removed_since_the_plan_is_no_failure(
+        self, pools: MemoryPools, members: MemoryMembers
+    ) -> None:
         pools.create_pool("T", ["a", "b", "c"])
         changes = plan([NamedPool("T", ("a",))], pools.pools())
         pools.remove_resources("T", ["b"], force=False)
-        carry_out(changes, pools)
+        carry_out(changes, pools, members)
         assert self.names(pools) == {"T": ["a"]}
+
+    def test_what_moves_is_at_every_step_in_a_pool(
+        self, store: MemoryStore, pools: MemoryPools
+    ) -> None:
+        pools.create_pool("T", ["a", "b"])
+        pools.create_pool("U", ["u"])
+        members = _LookedAt(store)
+        wanted: list[Definition] = [NamedPool("U", ("u", "b")), NamedPool("T", ("a",))]
+        carry_out(plan(wanted, pools.pools()), pools, members)
+        assert self.names(pools) == {"T": ["a"], "U": ["b", "u"]}
+        assert members.updates == [["b"]]
+
+    def test_a_new_default_pool_takes_the_place_of_the_one_before(
+        self, pools: MemoryPools, members: MemoryMembers
+    ) -> None:
+        pools.create_pool("T", ["a"])
+        members.change_belonging(lambda known: set_default(known, "T", 5.0))
+        wanted: list[Definition] = [
+            NamedPool("U", ("u",), default=DefaultChange(True, 9.0)),
+            NamedPool("T", ("a",), default=DefaultChange(False)),
+        ]
+        carry_out(plan(wanted, pools.pools(), belonging=members.belonging()), pools, members)
+        assert (members.belonging().default, members.belonging().grace_seconds) == ("U", 9.0)
+
+
+class _LookedAt(MemoryMembers):
+    """Notes of which names is written at once."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.updates: list[list[str]] = []
+
+    def update(
+        self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
+    ) -> Updated:
+        self.updates.append(list(names))
+        return super().update(names, decide, claimant=claimant)
 
 
 class TestProperties:

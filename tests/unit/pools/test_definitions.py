@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 
 from leasectl.errors import InvalidRequest
-from leasectl.pools.definitions import (
-    CountedPool,
-    Definition,
-    Definitions,
-    NamedPool,
-    parse_definitions,
-)
+from leasectl.pools.defined import CountedPool, DefaultChange, Definition, Definitions, NamedPool
+from leasectl.pools.definitions import parse_definitions
 from leasectl.pools.settings import SettingsChange
 
 LIST = """\
@@ -304,3 +299,50 @@ class TestProperties:
         text = "resources:\n- {type: T, max-count: 2, properties: {T--00: {r: eu}}}\n"
         with pytest.raises(InvalidRequest, match="names says only what is so of all"):
             parse_definitions(text, "f")
+
+
+def listing(*lines: str) -> str:
+    """A file of two pools, each with lines of its own."""
+    entries = (f"- {{type: {t}, names: [{t}-1]{line}}}\n" for t, line in zip("TU", lines))
+    return f"resources:\n{''.join(entries)}"
+
+
+class TestTheDefaultPool:
+    @pytest.mark.parametrize(
+        ("said", "change"),
+        [
+            ("", DefaultChange()),
+            (", default: true", DefaultChange(True)),
+            (", default: true, grace: 2m", DefaultChange(True, 120.0)),
+            (", default: true, grace: 0", DefaultChange(True, 0.0)),
+            (", default: false", DefaultChange(False)),
+        ],
+    )
+    def test_is_named_with_what_it_holds_back(self, said: str, change: DefaultChange) -> None:
+        (pool,) = parse_definitions(listing(said), "list").pools
+        assert pool.default == change
+
+    @pytest.mark.parametrize(
+        ("lines", "said"),
+        [
+            ((", default: maybe",), "list:2: resources[0].default: say true or false"),
+            ((", default: 'true'",), "list:2: resources[0].default: say true or false"),
+            ((", default: [true]",), "list:2: resources[0].default: say true or false"),
+            ((", grace: 2m",), "list:2: resources[0]: grace is of the default pool"),
+            ((", default: true, grace: 31d",), "list:2: resources[0].grace: grace 31d: it can be"),
+            ((", default: true, grace: [1]",), "list:2: resources[0].grace must be a word"),
+            ((", default: true, grace: x",), "list:2: resources[0].grace: "),
+            ((", default: true", ", default: true"), 'list:3: resources[1]: pool "T" is the'),
+        ],
+    )
+    def test_that_cant_be_meant_is_refused_with_its_line(
+        self, lines: tuple[str, ...], said: str
+    ) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            parse_definitions(listing(*lines), "list")
+        assert str(refused.value).startswith(said)
+
+
+def test_each_name_has_its_place() -> None:
+    found = parse_definitions(listing("", ""), "list")
+    assert found.places == {"T-1": "list:2", "U-1": "list:3"}

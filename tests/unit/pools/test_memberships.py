@@ -10,7 +10,10 @@ from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.model import Request
-from leasectl.pools.memberships import USUAL_GRACE_SECONDS, MembershipService
+from leasectl.pools.admin import PoolService
+from leasectl.pools.memberships import MembershipService
+from leasectl.pools.properties import NO_CHANGE
+from leasectl.pools.settings import USUAL_GRACE_SECONDS
 from leasectl.pools.whereabouts import (
     Expectation,
     expectation_fields,
@@ -67,16 +70,16 @@ class TestCreating:
 
 
 class TestAdding:
-    def test_numbers_go_on(self, service: MemoryService, memberships: MembershipService) -> None:
-        assert memberships.add_numbered("A", 2) == ("A--00", "A--01")
-        assert memberships.add_numbered("A", 1) == ("A--02",)
+    def test_numbers_go_on(self, service: MemoryService) -> None:
+        assert PoolService(service).add_with("A", 2, NO_CHANGE) == ("A--00", "A--01")
+        assert PoolService(service).add_with("A", 1, NO_CHANGE) == ("A--02",)
 
     def test_a_number_that_another_pool_has_is_refused(
-        self, memberships: MembershipService
+        self, service: MemoryService, memberships: MembershipService
     ) -> None:
         memberships.add("B", ["A--00"])
         with pytest.raises(NotAllowed, match='in pool "B"'):
-            memberships.add_numbered("A", 1)
+            PoolService(service).add_with("A", 1, NO_CHANGE)
 
 
 class TestMoving:

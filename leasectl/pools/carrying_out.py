@@ -1,0 +1,129 @@
+"""Carrying out what `leasectl.pools.changes` has planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from leasectl.engines import membership
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.engines.members import Members
+from leasectl.engines.membership import Member, Pools
+from leasectl.engines.pool_admin import PoolAdmin
+from leasectl.errors import NotAllowed, NotFound
+from leasectl.pools.changes import NewDefault, PoolChange
+from leasectl.pools.settings import SettingsChange, changed
+
+
+def carry_out(
+    changes: Sequence[PoolChange], pools: PoolAdmin, members: Members
+) -> tuple[PoolChange, ...]:
+    """Change the pools as planned.
+
+    What is added comes first: a pool must not look too small to those who wait while its names
+    are exchanged. Where the store can't do all of it at once, a resource that was acquired since
+    the plan was made stays, and another run of this does the rest; but each that goes from pool to
+    pool does so in one step.
+
+    Returns:
+        What has changed.
+
+    Raises:
+        NotAllowed: Somebody else has added one of the names elsewhere since.
+    """
+    for change in changes:
+        if change.new:
+            pools.create_pool(change.type, change.added, settings=change.settings or NO_SETTINGS)
+        elif change.settings is not None:
+            change_settings(pools, change.type, change.wanted)
+        if change.added and not change.new:
+            members.update(change.added, partial(_added, to=change.type))
+    moved = {name for change in changes for name in change.moved}
+    stayed = {name for change in changes for name in _move(change, members)}
+    defaults = [change.default for change in changes if change.default is not None]
+    for default in sorted(defaults, key=lambda each: each.type is not None):  # no more, then new
+        members.change_belonging(partial(_with_default, default=default))
+    return tuple(_done(_remove(change, moved, pools), stayed) for change in changes)
+
+
+def _with_default(pools: Pools, *, default: NewDefault) -> Pools:
+    return membership.set_default(pools, default.type, default.grace_seconds)
+
+
+def _added(member: Member, pools: Pools, *, to: str) -> Member:
+    return membership.add(member, to, pools)
+
+
+def _move(change: PoolChange, members: Members) -> list[str]:
+    """Move what is to be in a pool, each in one step; returns what is held by now."""
+
+    def moved(member: Member, pools: Pools) -> Member:
+        return membership.move(member, change.type, pools, when_free=False)
+
+    if not change.moved:
+        return []
+    try:
+        members.update(change.moved, moved)
+        return []
+    except (NotAllowed, NotFound):
+        pass
+    stayed = []
+    for name in change.moved:
+        try:
+            members.update([name], moved)
+        except (NotAllowed, NotFound):
+            stayed.append(name)
+    return stayed
+
+
+def _done(change: PoolChange, stayed: set[str]) -> PoolChange:
+    """What has changed of a pool, where some names were to come or go and have stayed."""
+    return change._replace(
+        moved=tuple(name for name in change.moved if name not in stayed),
+        removed=tuple(name for name in change.removed if name not in stayed),
+        staying=change.staying + tuple(name for name in change.removed if name in stayed),
+        awaited=change.awaited + tuple(name for name in change.moved if name in stayed),
+    )
+
+
+def change_settings(
+    pools: PoolAdmin, pool_type: str, change: SettingsChange
+) -> tuple[PoolSettings, PoolSettings]:
+    """Have a pool grant otherwise; what others change at the same time isn't lost.
+
+    Returns:
+        Its settings before and after.
+
+    Raises:
+        NotFound: No such type.
+        InvalidRequest: It can't grant like that.
+    """
+    while True:
+        (pool,) = pools.pools(pool_type)
+        before, after = pool.settings, changed(pool.settings, change)
+        if before == after or pools.change_settings(pool_type, after, seen=before):
+            return before, after
+
+
+def _remove(change: PoolChange, moved: set[str], pools: PoolAdmin) -> PoolChange:
+    going = [name for name in change.removed if name not in moved]
+    if not going:
+        return change
+    try:
+        pools.remove_resources(change.type, going, force=False)
+        return change
+    except (NotAllowed, NotFound):
+        gone = {each for each in going if _was_removed(change.type, each, pools)}
+    held = tuple(each for each in going if each not in gone)
+    removed = tuple(each for each in change.removed if each not in held)
+    return change._replace(removed=removed, staying=change.staying + held)
+
+
+def _was_removed(pool_type: str, name: str, pools: PoolAdmin) -> bool:
+    try:
+        pools.remove_resources(pool_type, [name], force=False)
+    except NotAllowed:
+        return False
+    except NotFound:
+        pass  # somebody else was faster
+    return True

@@ -1,0 +1,166 @@
+"""Processes that add, join, move, expect and read the same names, and write down what they saw."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from leasectl.errors import LeaseError
+from leasectl.leases.announce import announce
+from leasectl.leases.caller import Caller
+from leasectl.leases.release import finish
+from leasectl.leases.service import Service
+from leasectl.pools.joining import join, join_held, lifetime, settle
+from leasectl.pools.memberships import MembershipService
+from leasectl.state.directory import State
+from leasectl.system.process import this_process
+from tests.crash.member_judge import Seen
+from tests.kit.forking import ending, fork
+from tests.kit.sizes import FULL_SIZE
+
+SPECIFIC = ("A", "B", "C")
+DEFAULT = "D"
+GRACE_SECONDS = 0.5
+NAMES = tuple(f"host-{number}" for number in range(20 if FULL_SIZE else 6))
+_KEPT = 10_000_000  # events: all of them are judged
+_VERBS = {
+    "read": 30,
+    "add": 14,
+    "default": 14,
+    "join": 8,
+    "hold": 5,
+    "move": 16,
+    "leave": 8,
+    "expect": 2,
+    "drop": 4,
+}
+
+
+class Host(NamedTuple):
+    """Where participants work.
+
+    Args:
+        state_dir: Their state directory.
+        backend: Whose pools.
+    """
+
+    state_dir: Path
+    backend: str
+
+
+def open_service(host: Host, who: str) -> Service:
+    state = State.open(str(host.state_dir))
+    state.events.kept_number = _KEPT
+    return Service(state, backend_url=host.backend, caller=Caller(f"{who}@host", who))
+
+
+def make_pools(host: Host) -> None:
+    """Three that somebody has to say, and the one that takes the rest."""
+    service = open_service(host, "maker")
+    for pool_type in (*SPECIFIC, DEFAULT):
+        service.pools.create_pool(pool_type, [f"{pool_type}--00"])
+    MembershipService(service).set_default(DEFAULT, GRACE_SECONDS)
+    service.state.close()
+
+
+class _Participant:
+    def __init__(self, host: Host, who: str, seed: str, written: Path) -> None:
+        self._service = open_service(host, who)
+        self._memberships = MembershipService(self._service)
+        self._who = who
+        self._rng = random.Random(seed)
+        self._fd = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def act(self) -> None:
+        """Do something with some name, and write down what came of it."""
+        (verb,) = self._rng.choices(list(_VERBS), list(_VERBS.values()))
+        name, to = self._rng.choice(NAMES), self._rng.choice(SPECIFIC)
+        if verb == "default":
+            verb, to = "add", DEFAULT
+        to = "" if verb in ("read", "leave") else to
+        begun = Seen(self._who, verb, name, to, self._service.events.last_number())
+        self._write(begun)
+        found: tuple[str, ...] = ()
+        try:
+            found, outcome = self._do(verb, name, to), "done"
+        except LeaseError as error:
+            outcome = str(error)
+        last = self._service.events.last_number()
+        self._write(begun._replace(last=last, outcome=outcome, found=found))
+
+    def _do(self, verb: str, name: str, to: str) -> tuple[str, ...]:
+        service, memberships = self._service, self._memberships
+        if verb == "read":
+            return self._read(name)
+        if verb == "add":
+            memberships.add(to, [name])
+        elif verb == "join":
+            ttl = self._rng.choice([None, 2.0])
+            join(service, to, name, lives=lifetime(service, ttl_seconds=ttl))
+        elif verb == "hold":
+            handle = join_held(service, to, name, lives=None, guard=this_process())
+            announce(service, handle)
+            settle(service, handle)
+            time.sleep(self._rng.random() / 100)
+            finish(service, handle)
+        elif verb == "move":
+            others = self._rng.sample(NAMES, self._rng.choice([0, 0, 1, 2]))
+            names = [name, *(each for each in others if each != name)]
+            memberships.move(names, to, when_free=self._rng.random() < 0.3)
+        elif verb == "leave":
+            (member,) = service.members.members([name])
+            memberships.leave(member.pool or DEFAULT, name)
+        elif verb == "expect":
+            memberships.expect(to, [name], [])
+        else:
+            memberships.drop(to, [name], [])
+        return ()
+
+    def _read(self, name: str) -> tuple[str, ...]:
+        """In which pools a name is: by its own fact, or by a look at all pools."""
+        if self._rng.random() < 0.5:
+            (member,) = self._service.members.members([name])
+            return () if member.pool is None else (member.pool,)
+        pools = self._service.pools.pools()
+        return tuple(p.type for p in pools if any(r.name == name for r in p.resources))
+
+    def _write(self, seen: Seen) -> None:
+        line = seen.encode().encode()
+        assert os.write(self._fd, line) == len(line)  # one write: lines don't mix
+
+
+def run_crowd(
+    hosts: Sequence[Host], written: Path, *, number: int, seconds: float, kill_every: float
+) -> int:
+    """Have so many go on for so long, and kill one every so often; returns how many were killed."""
+    started = 0
+
+    def start() -> int:
+        nonlocal started
+        started += 1
+        host, who = hosts[started % len(hosts)], f"p{started}"
+
+        def work() -> None:
+            participant = _Participant(host, who, f"crowd {who}", written)
+            while time.monotonic() < deadline:
+                participant.act()
+                time.sleep(random.random() / 200)
+
+        return fork(work)
+
+    deadline = time.monotonic() + seconds
+    rng, kills = random.Random(number), 0
+    pids = [start() for _ in range(number)]
+    while time.monotonic() < deadline - kill_every:
+        time.sleep(kill_every)
+        victim = pids.pop(rng.randrange(len(pids)))
+        os.kill(victim, signal.SIGKILL)
+        kills += ending(victim) == -signal.SIGKILL
+        pids.append(start())
+    assert [ending(pid, timeout=60.0) for pid in pids] == [0] * number
+    return kills

@@ -1,0 +1,302 @@
+"""Where names are: ``leasectl pool move`` and its like, as people and scripts run them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.kit.support import Cli, Finished, eventually
+
+USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
+
+
+def names(cli: Cli, pool_type: str) -> list[str]:
+    rows = cli.query("SELECT name FROM resource WHERE type = ? ORDER BY name", pool_type)
+    return [str(name) for (name,) in rows]
+
+
+@pytest.fixture
+def pools(cli: Cli) -> Cli:
+    """Two pools, A of a-1 and a-2, and B of b-1."""
+    cli.pool("A", "a-1", "a-2")
+    cli.pool("B", "b-1")
+    return cli
+
+
+class TestAdding:
+    def test_again_is_no_mistake_and_changes_nothing(self, pools: Cli) -> None:
+        before = pools.snapshot()["rows"]
+        assert pools("pool", "add", "A", "--names", "a-1").code == 0
+        assert pools.snapshot()["rows"] == before
+
+    @pytest.mark.parametrize("command", [("add", "B"), ("create", "C")])
+    def test_what_another_pool_has_is_refused_with_it(
+        self, pools: Cli, command: tuple[str, ...]
+    ) -> None:
+        before = pools.snapshot()["rows"]
+        finished = pools("pool", *command, "--names", "n,a-1")
+        assert (finished.code, finished.out) == (NOT_ALLOWED, "")
+        assert finished.err == (
+            'leasectl: resource "a-1" is in pool "A", and can be in one only; move it with: '
+            "leasectl pool move --names a-1 --to TYPE\n"
+        )
+        assert pools.snapshot()["rows"] == before
+
+    def test_what_is_expected_elsewhere_is_refused_and_so_is_its_join(self, pools: Cli) -> None:
+        pools.ok("pool", "expect", "A", "--match", "n-*")
+        for command in (
+            ("add", "B", "--names", "n-1"),
+            ("join", "B", "--name", "n-1"),
+            ("join", "B", "--name", "n-1", "--hold"),
+        ):
+            finished = pools("pool", *command)
+            assert (finished.code, finished.out) == (NOT_ALLOWED, "")
+            assert 'belongs to pool "A"' in finished.err
+        assert pools.query("SELECT * FROM handle") == []
+
+    def test_to_the_default_pool_is_held_back_and_taken_over(self, pools: Cli) -> None:
+        pools.ok("pool", "set", "B", "--default", "--grace", "1h")
+        pools.ok("pool", "add", "B", "--names", "n")
+        assert pools("acquire", "B", "--name", "n", "-w", "0").code == 75
+        pools.ok("pool", "add", "A", "--names", "n")
+        assert pools.ok("acquire", "A", "--name", "n", "-w", "0", "--output", "names") == "n\n"
+
+
+class TestMoving:
+    def test_says_what_is_done(self, pools: Cli) -> None:
+        held = pools.hold("A")
+        finished = pools("pool", "move", "--names", "a-1,a-2,b-1", "--to", "B", "--when-free")
+        assert finished == Finished(
+            0,
+            "",
+            'leasectl: moved to pool "B": 1 resource, a-2\n'
+            'leasectl: to be moved, when released, to pool "B": 1 resource, a-1\n'
+            'leasectl: already in pool "B": 1 resource, b-1\n',
+        )
+        assert names(pools, "B") == ["a-2", "b-1"]
+        pools.ok("release", "--handle", held.id)
+        assert names(pools, "B") == ["a-1", "a-2", "b-1"]
+
+    def test_a_held_one_is_refused_and_nothing_moves(self, pools: Cli) -> None:
+        pools.hold("A")
+        before = pools.snapshot()["rows"]
+        finished = pools("pool", "move", "--names", "a-2,a-1", "--to", "B")
+        assert (finished.code, "--when-free" in finished.err) == (NOT_ALLOWED, True)
+        assert pools.snapshot()["rows"] == before
+
+    def test_serves_who_waits_and_tells_whom_it_leaves_without(self, pools: Cli) -> None:
+        pools.hold("B")
+        held = pools.hold("A")
+        pools.hold("A")
+        both = pools.start("acquire", "A", "-c", "2")
+        eventually(pools.waiting)
+        (here,) = pools.waiting()
+        waiter = pools.start("acquire", "B", "--output", "names")
+        eventually(lambda: len(pools.waiting()) == 2)
+        pools.ok("release", "--handle", held.id)
+        finished = pools("pool", "move", "--names", "a-1", "--to", "B", "-q")
+        assert waiter.finish().out == "a-1\n"
+        assert (finished.code, finished.err.count("\n")) == (0, 1)
+        assert here in finished.err
+        assert both.process.poll() is None
+
+
+class TestJoining:
+    def test_as_held_prints_a_handle_like_any_other(self, pools: Cli) -> None:
+        handle = pools("pool", "join", "A", "--name", "n", "--hold").handle
+        assert pools.ok("cat", "--handle", handle) == "n\n"
+        told = json.loads(pools.ok("cat", "--handle", handle, "--format", "json"))
+        assert (told["state"], told["type"], told["scope"]) == ("held", "A", "step")
+        pools.ok("renew", "--handle", handle)
+        assert pools("acquire", "A", "--name", "n", "-w", "0").code == 75
+        assert pools.ok("release", "--handle", handle) == "n\n"
+        assert pools.ok("acquire", "A", "--name", "n", "-w", "0", "--output", "names") == "n\n"
+
+    def test_as_held_again_prints_the_same_handle(self, pools: Cli) -> None:
+        first = pools("pool", "join", "A", "--name", "n", "--hold").handle
+        again = pools("pool", "join", "A", "--name", "n", "--hold", "--ttl", "1h").handle
+        assert again == first
+        assert "for 1h" in pools.ok("pool", "of", "n")
+
+    def test_as_held_is_released_with_its_guard(self, pools: Cli) -> None:
+        guard = pools.spawn(["sleep", "1000"])
+        pools.ok("pool", "join", "A", "--name", "n", "--hold", "--guard-pid", str(guard.pid))
+        guard.kill()
+        eventually(lambda: pools.held() == {}, what="its release")
+        assert "n" in names(pools, "A")
+
+    def test_whose_handle_nobody_heard_of_is_none(self, pools: Cli) -> None:
+        command = " ".join(pools.command("pool", "join", "A", "--name", "n", "--hold"))
+        assert pools.spawn(["sh", "-c", f"{command} >/dev/full"]).finish().code == 1
+        assert names(pools, "A") == ["a-1", "a-2"]
+        assert pools.query("SELECT * FROM handle") == []
+
+    def test_lasts_as_long_as_a_process(self, pools: Cli) -> None:
+        process = pools.spawn(["sleep", "1000"])
+        pools.ok("pool", "join", "A", "--name", "n", "--while-pid", str(process.pid))
+        assert f"process {process.pid}" in pools.ok("pool", "of", "n")
+        process.kill()
+        assert pools("pool", "of", "n").code == NOT_FOUND
+
+    def test_ends_by_leaving_also_while_it_is_held(self, pools: Cli) -> None:
+        handle = pools("pool", "join", "A", "--name", "n", "--hold").handle
+        finished = pools("pool", "leave", "A", "--name", "n")
+        assert finished.err == 'leasectl: leaves pool "A" when it is released: "n"\n'
+        pools.ok("release", "--handle", handle)
+        assert pools("pool", "of", "n").code == NOT_FOUND
+
+
+class TestExpecting:
+    def test_is_listed_and_dropped(self, pools: Cli) -> None:
+        pools.ok("pool", "expect", "A", "--names", "a-1,n", "--match", "x-*", "--match", "?")
+        assert pools.ok("pool", "expect", "--list").splitlines() == [
+            "POOL  NAMES  NOW IN",
+            "A     a-1    A",
+            "A     n      no pool yet",
+            "A     ?",
+            "A     x-*",
+        ]
+        told = json.loads(pools.ok("pool", "expect", "A", "--list", "--json"))
+        assert told["expectations"][0] == {"name": "a-1", "pattern": None, "type": "A", "pool": "A"}
+        pools.ok("pool", "expect", "A", "--names", "a-1,n", "--match", "x-*", "--drop")
+        assert pools.ok("pool", "expect", "--list").splitlines()[1:] == ["A     ?"]
+        assert json.loads(pools.ok("pool", "expect", "B", "--list", "--json"))["expectations"] == []
+
+    def test_answers_for_what_isnt_there_yet(self, pools: Cli) -> None:
+        pools.ok("pool", "expect", "B", "--match", "n-*")
+        assert pools.ok("pool", "of", "n-1", "--format", "type") == "B\n"
+        assert pools.ok("pool", "of", "n-1").splitlines() == [
+            "name       n-1",
+            "pool       none yet",
+            "belongs to B (as n-*)",
+        ]
+        told = json.loads(pools.ok("pool", "of", "n-1", "--json"))
+        assert (told["type"], told["pool"], told["pattern"]) == ("B", None, "n-*")
+
+    def test_outlives_the_pool(self, pools: Cli) -> None:
+        pools.ok("pool", "expect", "B", "--names", "b-1")
+        pools.ok("pool", "delete", "B")
+        assert pools.ok("pool", "of", "b-1", "--format", "type") == "B\n"
+        assert pools("pool", "add", "A", "--names", "b-1").code == NOT_ALLOWED
+
+
+def test_a_cordon_keeps_new_holders_off_and_is_told_of(pools: Cli) -> None:
+    held = pools.hold("B")
+    waiter = pools.start("acquire", "B", "--output", "names")
+    eventually(pools.waiting)
+    finished = pools("pool", "cordon", "--names", "b-1")
+    assert finished.err.splitlines()[0] == "leasectl: cordoned: 1 resource, b-1"
+    assert pools.waiting()[0] in finished.err
+    assert "held" in pools.ok("pool", "of", "b-1")
+    pools.ok("release", "--handle", held.id)
+    assert "cordoned" in pools.ok("pool", "of", "b-1")
+    pools.ok("pool", "uncordon", "--names", "b-1")
+    assert waiter.finish().out == "b-1\n"
+
+
+def test_a_list_is_refused_where_an_expectation_contradicts_it(pools: Cli) -> None:
+    pools.ok("pool", "expect", "B", "--names", "n")
+    (pools.cwd / "list").write_text("resources:\n- type: A\n  names:\n  - a-1\n  - n\n")
+    before = pools.snapshot()["rows"]
+    finished = pools("pool", "apply", "-f", "list")
+    assert finished.code == NOT_ALLOWED
+    assert 'list:5: "n" is to be in pool "A", and is expected in pool "B"' in finished.err
+    assert pools.snapshot()["rows"] == before
+
+
+def test_a_list_undoes_no_join(pools: Cli) -> None:
+    pools.ok("pool", "join", "A", "--name", "n", "--ttl", "1h")
+    (pools.cwd / "list").write_text("resources: [{type: A, names: [a-1, a-2]}]")
+    said = 'pool "A": 1 resource (n) left alone, joined for a time'
+    assert said in pools("pool", "apply", "-f", "list", "--dry-run").err
+    assert said in pools("pool", "apply", "-f", "list").err
+    assert names(pools, "A") == ["a-1", "a-2", "n"]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("move", "--names", "a-1,a-1", "--to", "B"), '"a-1" is in it twice'),
+        (("move", "--names", "", "--to", "B"), "one of the names is empty"),
+        (("move", "--names", "a/1", "--to", "B"), "not allowed"),
+        (("move", "--names", "a-1"), "--to"),
+        (("cordon",), "--names"),
+        (("expect", "A"), "--names"),
+        (("expect",), "--list"),
+        (("expect", "A", "--match", "a/*"), "not allowed"),
+        (("expect", "A", "--match", "a *"), "not allowed"),
+        (("expect", "A", "--match", "[a-z]"), "not allowed"),
+        (("expect", "A", "--match", ""), "not allowed"),
+        (("expect", "A", "--match", "\x1b[31m"), "not allowed"),
+        (("expect", "A", "--match", "n" * 254), "254 characters"),
+        (("expect", "--list", "--drop"), "leave out"),
+        (("expect", "A", "--names", "n", "--json"), "--list"),
+        (("join", "A"), "--name"),
+        (("join", "A", "--name", "n", "--ttl", "1h", "--while-pid", "1"), "either --ttl"),
+        (("join", "A", "--name", "n", "--ttl", "1s"), "too short"),
+        (("join", "A", "--name", "n", "--while-pid", "0"), "no process id"),
+        (("join", "A", "--name", "n", "--while-pid", "99999999"), "no such process"),
+        (("join", "A", "--name", "n", "--guard-pid", "1"), "--hold"),
+        (("join", "A", "--name", "n", "--hold", "--guard-pid", "99999999"), "no such process"),
+        (("join", "A", "--name", "$(id)"), "not allowed"),
+        (("set", "A", "--grace=-1"), "is no duration"),
+        (("set", "A", "--grace", "31d"), "it can be 0 to 30d"),
+        (("set", "A", "--grace", "1m"), "--default"),
+        (("set", "A", "--no-default", "--grace", "1m"), "--grace"),
+        (("of", "a b"), "not allowed"),
+        (("of", "a-1", "--format", "type", "--json"), "name one of them"),
+    ],
+)
+def test_what_cant_be_meant_is_one_line_and_changes_nothing(
+    pools: Cli, args: tuple[str, ...], said: str
+) -> None:
+    before = pools.snapshot()
+    finished = pools("pool", *args)
+    assert (finished.code, finished.out, finished.err.count("\n")) == (USAGE, "", 1)
+    assert said in finished.err
+    assert "\x1b" not in finished.err
+    assert pools.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("move", "--names", "a-1,z", "--to", "B"),
+        ("move", "--names", "a-1", "--to", "Z"),
+        ("cordon", "--names", "a-1,z"),
+        ("leave", "A", "--name", "b-1"),
+        ("join", "Z", "--name", "n"),
+        ("join", "Z", "--name", "n", "--hold"),
+        ("expect", "Z", "--names", "n"),
+        ("expect", "Z", "--match", "n"),
+        ("expect", "A", "--names", "n", "--drop"),
+        ("expect", "A", "--match", "n", "--drop"),
+        ("set", "Z", "--default"),
+        ("of", "z"),
+    ],
+)
+def test_what_isnt_there_is_said_and_nothing_changes(pools: Cli, args: tuple[str, ...]) -> None:
+    before = pools.snapshot()["rows"]
+    finished = pools("pool", *args)
+    assert (finished.code, finished.out, finished.err.count("\n")) == (NOT_FOUND, "", 1)
+    assert pools.snapshot()["rows"] == before
+
+
+def test_a_backend_without_pools_says_so(cli: Cli) -> None:
+    for args in (
+        ("of", "n"),
+        ("expect", "--list"),
+        ("join", "A", "--name", "n", "--hold"),
+        ("move", "--names", "n", "--to", "A"),
+    ):
+        finished = cli("pool", *args, "--backend", "none:")
+        assert (finished.code, finished.out) == (USAGE, "")
+        assert "local:" in finished.err
+
+
+def test_the_lists_of_names_fit_a_terminal(pools: Cli) -> None:
+    pools.ok("pool", "expect", "A", "--names", f"{'n' * 200}-1")
+    lines = pools.ok("pool", "expect", "--list", COLUMNS="60").splitlines()
+    assert max(map(len, lines)) <= 60
+    assert len(pools.ok("pool", "expect", "--list", "--wide", COLUMNS="60").splitlines()[1]) > 200
