@@ -27,6 +27,8 @@ from tests.crash.reclaim_participants import Holders, Operator, Place
 from tests.kit.etcd.server import etcd_server
 from tests.kit.forking import ending, fork
 
+_TIMES_AT_MOST = 10
+
 
 class Size(NamedTuple):
     """How much of it there is.
@@ -35,7 +37,8 @@ class Size(NamedTuple):
         holders: How many.
         names: That each holds.
         processes: That the holders share.
-        seconds: For how long.
+        seconds: For how long at least.
+        at_least: So many leases are to be taken back by then; else it goes on for a while.
         delay_seconds: Of each reclaim, and for how long it waits.
         excess: How many it takes at a time.
         killed_every_seconds: The operators, at least and at most.
@@ -45,6 +48,7 @@ class Size(NamedTuple):
     names: int = 2
     processes: int = 8
     seconds: float = 60.0
+    at_least: int = 0
     delay_seconds: float = 1.0
     excess: int = 40
     killed_every_seconds: tuple[float, float] = (2.0, 4.0)
@@ -141,10 +145,10 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
         ).run()
 
     rng = random.Random(0)
-    ends_at = time.monotonic() + size.seconds
+    began_at = time.monotonic()
     running: dict[float, tuple[int, float]] = {}  # by how late they see: pid, and until when
     kills = 0
-    while time.monotonic() < ends_at:
+    while not _is_enough(place, size, time.monotonic() - began_at):
         now = time.monotonic()
         for stale_seconds in (0.0, 0.5):
             pid, until = running.get(stale_seconds, (0, 0.0))
@@ -161,6 +165,13 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
         os.kill(pid, signal.SIGKILL)
         assert ending(pid) == -signal.SIGKILL
     return kills
+
+
+def _is_enough(place: Place, size: Size, seconds: float) -> bool:
+    if seconds < size.seconds:
+        return False
+    freed = place.log.read_text().count('"freed"') if size.at_least else 0
+    return freed >= size.at_least or seconds > _TIMES_AT_MOST * size.seconds
 
 
 def main() -> int:

@@ -27,7 +27,8 @@ class Line(NamedTuple):
         at: When it was done, wall clock, in seconds; of what is asked for, when that has returned.
         began: When it was begun, likewise.
         kind: Of holders ``use``, ``refused`` and ``unuse``; of operators ``start``, ``look``,
-            ``asked`` and ``off`` of marks, ``written`` and ``freeing`` with a number of requests.
+            ``asked`` and ``off`` of marks, ``written``, ``freeing`` with a number of requests,
+            and ``freed``.
         who: The process.
         name: The resource; empty where there is none.
         fence: Of its lease; 0 likewise.

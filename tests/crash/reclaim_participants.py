@@ -246,6 +246,8 @@ class _Watched:
         before = self._commits()
         freed = self._notes.free(notes, by=by)
         self._log.write("freeing", number=max(1, self._commits() - before))
+        for name in freed:
+            self._log.write("freed", name)
         return freed
 
     def _take(self, changes: Sequence[NoteChange]) -> None:
@@ -257,7 +259,8 @@ class _Watched:
                 ready = encode_mark(mark.answered("ready"))
                 if self._notes.change([each._replace(before=each.after, after=ready)]) == (True,):
                     taken.append(Note(each.type, each.name, each.fence, ready))
-        self._notes.free(taken, by="reclaim")
+        for name in self._notes.free(taken, by="reclaim"):
+            self._log.write("freed", name)
 
 
 def _count_commits() -> Callable[[], int]:
