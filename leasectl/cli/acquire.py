@@ -67,8 +67,7 @@ Example:
     show_default=True,
     metavar="FORM",
     help="handle: its path; names: one a line; csv: in one line; json: all that is known of it; "
-    "env: for eval, what exports LEASECTL_HANDLE, LEASECTL_NAMES, LEASECTL_TYPE and "
-    "LEASECTL_FENCE.",
+    "env: for eval, what exports LEASECTL_HANDLE, LEASECTL_NAMES and so on, as run has them.",
 )
 @options.json_output
 @options.quiet

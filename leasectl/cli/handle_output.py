@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.cli.output import emit, emit_json, emit_lines, note
+from leasectl.errors import LeaseError
 from leasectl.leases.announce import announce, take_back
 from leasectl.leases.service import Service
 from leasectl.model import Handle
@@ -15,6 +16,7 @@ from leasectl.system.clock import boottime_seconds, rfc3339
 from leasectl.system.signals import SignalTrap
 
 if TYPE_CHECKING:
+    from leasectl.engines.membership import Properties
     from leasectl.system.poll import Interrupt
 
 HandleForm = Literal["handle", "names", "csv", "json", "env"]
@@ -72,18 +74,42 @@ def print_handle(service: Service, handle: Handle, form: HandleForm) -> None:
     else:
         import shlex
 
-        fences = ",".join(handle.fences)
-        emit(
-            f"export LEASECTL_HANDLE={shlex.quote(path)}\n"
-            f"export LEASECTL_NAMES={','.join(handle.names)}\n"
-            f"export LEASECTL_TYPE={handle.type}\nexport LEASECTL_FENCE={fences}\n"
-        )
+        variables = {
+            "LEASECTL_HANDLE": path,
+            "LEASECTL_NAMES": ",".join(handle.names),
+            "LEASECTL_TYPE": str(handle.type),
+            "LEASECTL_FENCE": ",".join(handle.fences),
+            **_property_variables(service, handle),
+        }
+        emit_lines(tuple(f"export {k}={v and shlex.quote(v)}" for k, v in variables.items()))
+
+
+def _property_variables(service: Service, handle: Handle) -> Mapping[str, str]:
+    from leasectl.leases.properties import property_variables  # for this form alone
+
+    found = property_variables(service, handle)
+    for each in found.warnings:
+        note(each)
+    return found.values
+
+
+def _properties(service: Service, handle: Handle) -> Mapping[str, Properties] | None:
+    """What the resources of a handle are; None where that can't be told now, which is said."""
+    from leasectl.leases.properties import properties_of
+
+    try:
+        return properties_of(service, handle)
+    except LeaseError as error:
+        note(f'{error}; "properties" are null')
+        return None
 
 
 def print_handle_json(service: Service, handle: Handle) -> None:
     """Print all that is known of a handle."""
     from leasectl.pools.shown_json import lease_spec
+    from leasectl.text.properties import written
 
+    properties = _properties(service, handle)
     left = None if handle.release_at is None else handle.release_at - boottime_seconds()
     release_at = None if left is None else rfc3339(time.time() + left)
     guard_pid = handle.guard.pid if handle.guard else None
@@ -96,6 +122,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
             "count": handle.request.count,
             "scope": handle.request.scope,
             "priority": handle.request.priority,
+            "where": written(handle.request.where),
             "state": handle.state,
             "acquisition": handle.acquisition,
             "release_at": release_at,
@@ -106,6 +133,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
                     **lease_spec(lease),
                     "guard_pid": guard_pid,
                     "labels": dict(lease.labels),
+                    "properties": None if properties is None else dict(properties[lease.name]),
                 }
                 for lease in handle.leases
             ],

@@ -22,10 +22,11 @@ Examples:
   leasectl pool set azure--install --pace 20s
   leasectl pool set azure--install --pace 20s --burst 2 --aging 30m
   leasectl pool set azure--install --pace 0
-  leasectl pool set azure--install --property site=brno --property size-
+  leasectl pool set azure--install --property region=eastus --property size-
   leasectl pool set azure--install --names azure--install--00 \\
-    --property arch=arm64
+    --property region=westus
   leasectl pool set azure--install --default --grace 5m
+  leasectl acquire azure--install --where region=westus --where size!=small
 """
 
 
@@ -66,7 +67,7 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Change how a pool grants, or what its resources are.
+    """Change how a pool grants, and what its resources are.
 
     What isn't given stays as it is. --default makes it the pool for whatever nobody else claims. It
     holds at once, for those who wait, too; a longer pace counts from the next grant on, in etcd
@@ -84,13 +85,13 @@ def command(
     change = SettingsChange(pace_seconds, burst, aging_seconds)
     to_be = pool_options.property_change(properties)
     changes_default = is_default is not None or grace_seconds is not None
+    if names is not None and to_be is None:
+        raise InvalidRequest("--names goes with --property: a pool grants all its resources alike")
     if change == NO_CHANGE and to_be is None and not changes_default:
         raise InvalidRequest(
             "say what to change: --pace D, --burst N, --aging D, --property K=V, --default, "
             "--no-default or --grace D"
         )
-    if names is not None and to_be is None:
-        raise InvalidRequest("--names goes with --property: a pool grants all its resources alike")
     only = None if names is None else pool_options.distinct_names(names)
     if grace_seconds is not None:
         _check_grace(grace_seconds, is_default)

@@ -160,7 +160,9 @@ def command(
       LEASECTL_TYPE     which of the types it was
       LEASECTL_FENCE    a number for each name, larger for whoever holds it later
       LEASECTL_ATTEMPT  1 the first time, 2 for the second of --attempts
-    Without a lease, as --optional allows, only the last one is set.
+      LEASECTL_PROPERTIES      what it holds is, as JSON by name
+      LEASECTL_PROPERTY_<KEY>  of one lease, each: KEY in capitals, _ for . and -
+    Without a lease, as --optional allows, only LEASECTL_ATTEMPT is set.
     """
     if bool(retry_on) != (attempts > 1):
         raise InvalidRequest("--attempts and --retry-on go together")

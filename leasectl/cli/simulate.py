@@ -166,7 +166,8 @@ def command(
     jobs that start within any minute, UTILISATION the share of the resources' time that is held,
     WAIT the time from a job's arrival until it starts, jitter included, MAKESPAN the time from the
     first arrival to the last end. With --replay there is also what was recorded. Where jobs have
-    different priorities, a second table has the waits of each.
+    different priorities, a second table has the waits of each. Events don't tell what a job asked
+    for with --where: it is replayed as if any resource would have done.
     """
     limits = Limits(peak, wait_p50, wait_p95, wait_max, makespan)
     _check_search(sought, limits)

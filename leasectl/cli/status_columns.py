@@ -6,25 +6,19 @@ from the right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
 from leasectl.cli.table import GREEN, YELLOW, Colour, Column
 from leasectl.model import Labels
-from leasectl.pools.shown import (
-    Holder,
-    ShownLease,
-    ShownMark,
-    ShownMembership,
-    ShownResource,
-    ShownWaiter,
-)
+from leasectl.pools.membership_words import CORDONED, HELD_BACK, what_is_noted, why_closed
+from leasectl.pools.shown import Holder, ShownLease, ShownResource, ShownWaiter
 from leasectl.text.durations import format_duration
 from leasectl.text.printable import printable
 from leasectl.text.properties import described, written
 
 NOTHING = "-"
-_FREE, _CORDONED, _HELD_BACK = "free", "cordoned", "held back"
+_FREE = "free"
 # Names are for copying: all else is cut before they are.
 NAME_AT_LEAST = 253
 
@@ -89,43 +83,11 @@ class Wording(NamedTuple):
         """For how long it is held, or why it isn't."""
         if resource.lease is not None:
             return self.since(resource.lease.lease.acquire_time)
-        if not resource.is_closed:
-            return _FREE
-        return _CORDONED if resource.membership.cordoned else _HELD_BACK
+        return why_closed(resource) or _FREE
 
     def notes(self, resource: ShownResource) -> str:
         """What becomes of a resource, or of its lease, beside what times tell."""
-        is_told = resource.lease is None and resource.is_closed
-        return ", ".join(
-            [
-                *([] if resource.mark is None else [self._mark(resource.mark)]),
-                *([_CORDONED] if resource.membership.cordoned and not is_told else []),
-                *self._stay(resource.membership),
-            ]
-        )
-
-    def _mark(self, mark: ShownMark) -> str:
-        by = f" by {_shown(mark.asked_by)}" if self.full else ""
-        if mark.state == "marked":
-            return f"asked back{by}"
-        answer = "ready" if mark.state == "ready" else "kept"
-        return f"asked back{by}: {answer}"
-
-    def _stay(self, membership: ShownMembership) -> Iterator[str]:
-        """For how long a name is where it is, and where it goes then."""
-        if membership.moves_to is not None:
-            yield f"moves to {membership.moves_to}"
-        if membership.leaves:
-            yield "leaves"
-        if membership.pid is not None:
-            yield f"joined with pid {membership.pid}"
-        if membership.ttl_seconds is not None:
-            left = membership.leaves_in_seconds
-            ttl = f"joined, ttl {format_duration(membership.ttl_seconds)}"
-            in_time = self.full and left is not None
-            yield f"{ttl}: {format_duration(max(0.0, left or 0.0))} left" if in_time else ttl
-        if membership.by_default:
-            yield "by default"
+        return ", ".join(what_is_noted(resource, full=self.full))
 
     def _ended(self, shown: ShownLease, why: str) -> str:
         left = shown.expires_in_seconds
@@ -257,7 +219,7 @@ def _between(earlier: float, later: float) -> str:
 
 
 def _colour_of_free(text: str) -> Colour | None:
-    return GREEN if text == _FREE else YELLOW if text in (_CORDONED, _HELD_BACK) else None
+    return GREEN if text == _FREE else YELLOW if text in (CORDONED, HELD_BACK) else None
 
 
 def _colour_of_guard(text: str) -> Colour | None:

@@ -25,6 +25,7 @@ Events = Callable[[], "EventLog | None"]
 
 # Of a holder where room is short: a build's number has 19 digits; a user at some host may be long.
 _HOLDER_CELLS = 20
+_WHERE_CELLS = 40
 
 
 class WaitingFacts:
@@ -81,12 +82,15 @@ class WaitingFacts:
 
     def _is_next(self, progress: Progress) -> bool:
         """Whether nothing but the pace keeps the leases from this request."""
-        is_free = progress.held + self._request.count <= progress.capacity
-        return progress.position == 1 and is_free and self._request.name is None
+        request = self._request
+        is_free = progress.held + request.count <= progress.capacity
+        is_any = request.name is None and not request.where
+        return progress.position == 1 and is_free and is_any
 
     def _likely_seconds(self, progress: Progress) -> float | None:
         """How long it is likely to wait yet; None where nobody can tell."""
-        if self._request.other_types or self._request.name is not None:
+        request = self._request
+        if request.other_types or request.name is not None or request.where:
             return None
         with contextlib.suppress(LeaseError):
             return self._estimate(progress)
@@ -137,6 +141,10 @@ def _held_back_by(request: Request, progress: Progress) -> str | None:
         return "first come, first served"
     if request.name is not None:
         return f"only {request.name} will do"
+    if request.where:
+        from leasectl.text.properties import written
+
+        return f"only {shorten(' '.join(written(request.where)), _WHERE_CELLS)} will do"
     if request.count > 1:
         return f"all {request.count} at once, or none"
     return None

@@ -8,10 +8,9 @@ server `acquire_remote` goes that road, since grant and record can't be one tran
 What becomes of it: `release` (on a server `release_remote`; of what others hold `release_forced`),
 `delay` has the keeper do that later, `renew` (by threads: `renewal_threads`), `reacquire` takes the
 same again. `targets` finds the handles that a path, names or `scope_test`'s list mean; `adoption`
-makes one for names that none here holds. What nobody does any more: `recovery` gives back what the
-dead hold, `losses` records what went away by itself. Where a backend has no pools that could tell
-what happened, `record_events` does. Pools that are there only as long as somebody needs them are
-made `on_demand`.
+makes one for names that none here holds. What the resources are, `properties` tells programs. What
+nobody does any more: `recovery` gives back what the dead hold, `losses` records what went away by
+itself. Where a backend has no pools that could tell what happened, `record_events` does.
 
 Somebody may want a lease back, and notes a mark at it (`marks`). What a holder hands out is in
 `use`, and can't be taken meanwhile; what is `asked` of it is seen and recorded; the `answers` are

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
+from leasectl.leases.properties import is_variable
 from leasectl.model import Handle, Request
 
 OnLost = Literal["term", "kill", "ignore"]
@@ -56,13 +58,27 @@ class Plan:
     def environ_of(self, attempt: int) -> dict[str, str]:
         """The environment of an attempt without a lease."""
         # What an outer run set is about its lease, not about ours.
-        outer = {k: v for k, v in self.environ.items() if k not in _OURS}
+        outer = {k: v for k, v in self.environ.items() if k not in _OURS and not is_variable(k)}
         return {**outer, "LEASECTL_ATTEMPT": str(attempt)}
 
-    def environ_under(self, handle: Handle, names_path: str, attempt: int) -> dict[str, str]:
-        """The environment of an attempt that has leases; ``names_path`` is the handle's."""
+    def environ_under(
+        self,
+        handle: Handle,
+        names_path: str,
+        attempt: int,
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, str]:
+        """The environment of an attempt that has leases.
+
+        Args:
+            handle: What it has.
+            names_path: Of the handle.
+            attempt: Which it is, from 1.
+            properties: What the leased resources are, as variables.
+        """
         return {
             **self.environ_of(attempt),
+            **properties,
             "LEASECTL_HANDLE": names_path,
             "LEASECTL_NAMES": ",".join(handle.names),
             "LEASECTL_TYPE": handle.type or "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Callable
 
 from leasectl.backends.contract import Patience
@@ -13,6 +13,7 @@ from leasectl.errors import (
     spares_optional,
 )
 from leasectl.leases.acquire import acquire
+from leasectl.leases.properties import property_variables
 from leasectl.leases.request import draw_start_delay
 from leasectl.leases.service import Service
 from leasectl.model import Handle
@@ -115,7 +116,8 @@ class Runner:
         try:
             got(handle, start_delay)
             names_path = self._service.state.names_path(handle.id)
-            environ = self._plan.environ_under(handle, names_path, attempt)
+            properties = self._properties(handle)
+            environ = self._plan.environ_under(handle, names_path, attempt, properties)
             child = self._fork(path, environ)
             return leased.run(
                 child,
@@ -163,6 +165,13 @@ class Runner:
         if command is None:
             return None
         return lambda names: start_asking(command, names, environ, self._signals)
+
+    def _properties(self, handle: Handle) -> Mapping[str, str]:
+        """What the leased resources are, for the command, which also runs without."""
+        found = property_variables(self._service, handle)
+        for each in found.warnings:
+            self._warn(each)
+        return found.values
 
     def _fork(self, path: str, environ: dict[str, str]) -> Child:
         return Child(path, self._plan.command, environ, self._signals)

@@ -9,6 +9,7 @@
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
 #   lease__reacquire --handle=H [--var=NAME]
 #   lease__cat      --handle=H [--format=plain|csv] [--pretty-format=csv]
+#   lease__property --handle=H KEY         a property of what H holds, one line for each
 #   lease__guard    H                      release H when this shell ends, however it ends
 #   lease__trap     COMMAND SIGNAL...      add COMMAND to whatever trap is set
 #   lease__untrap   COMMAND SIGNAL...      take it out again
@@ -630,6 +631,36 @@ _lease__read_names() { # <handle>
   _lease__answer=${_lease__answer%,}
 }
 
+# Prints a property of each resource that a handle holds, one a line, without a newline at the end.
+# Fails if one hasn't got it.
+lease__property() { # --handle=H KEY
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  local _lease__handle='' _lease__key=() _lease__option _lease__value _lease__words _lease__cli=() _lease__out=''
+  while (($#)); do
+    case $1 in
+      [!-]*)
+        _lease__key+=("$1")
+        shift
+        continue
+        ;;
+    esac
+    _lease__read_option lease__property ' --handle ' "$@" || return 1
+    shift "$_lease__words"
+    _lease__handle=$_lease__value
+  done
+  if [ -z "$_lease__handle" ] || ((${#_lease__key[@]} != 1)); then
+    _lease__complain lease__property 'usage: lease__property --handle=H KEY'
+    return 1
+  fi
+  if _lease__dry_run; then
+    _lease__complain lease__property "dry run: nothing is leased, so nothing has a ${_lease__key[0]}"
+    return 1
+  fi
+  _lease__find_cli lease__property || return 1
+  _lease__out=$(\command "${_lease__cli[@]}" cat "--handle=$_lease__handle" "--property=${_lease__key[0]}" </dev/null) || return 1
+  builtin printf %s "$_lease__out"
+}
+
 # True for the cluster profiles whose accounts have install leases.
 lease__install_lease_eligible() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
@@ -1046,7 +1077,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__trap_finish _lease__trap_exit _lease__trap_run \
   _lease__status _lease__err_enter _lease__err_leave _lease__trap_return _lease__trap_look_for_return \
   lease__acquire lease__reacquire lease__release \
-  lease__release_stored lease__cat _lease__read_names \
+  lease__release_stored lease__cat lease__property _lease__read_names \
   lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
   _lease__check_variable _lease__check_priority _lease__check_acquire _lease__check_types _lease__check_release \

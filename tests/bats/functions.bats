@@ -367,6 +367,45 @@ SCRIPT
 
 # ---- lease__install_lease_eligible ----
 
+@test "acquire takes only what is so, and property tells what it is" {
+  leasectl pool create T --names eu-1,us-1 --property region=us --property 'text=two  words;$(id)' 2>/dev/null
+  leasectl pool set T --names eu-1 --property region=eu 2>/dev/null
+  script -e -u -o pipefail <<'.'
+h=$(lease__acquire -t T --where=region=eu --where 'region!=us')
+lease__cat --handle="$h"
+printf '|'
+lease__property --handle="$h" region
+printf '|'
+lease__property text --handle "$h"
+printf '|'
+both=$(lease__acquire -t T --where region=us) && lease__property --handle="$both" region
+.
+  run_script
+  assert_success
+  assert_output 'eu-1|eu|two  words;$(id)|us'
+  assert_equal "$stderr" ''
+}
+
+@test "property returns 1 where there is none, says it in one line, and prints nothing" {
+  local words
+  make_pool T
+  # shellcheck disable=SC2034 # a script's own variable
+  h=$(leasectl acquire -t T)
+  for words in "--handle=$h region" "--handle=/nowhere region" "--handle=$h" "region" "--handle=$h a b" "--handle=$h ''" "--handle=$h 'a b'" \
+    "--handle=$h -x"; do
+    script -u <<<"lease__property $words"
+    run_script
+    assert_failure 1
+    assert_output ''
+    assert_one_line_on_stderr
+  done
+  dry_run
+  script -u <<<"lease__property --handle=$h region"
+  run_script
+  assert_failure 1
+  assert_equal "$stderr" 'lease__property: dry run: nothing is leased, so nothing has a region'
+}
+
 @test "install leases are for the profiles that begin with openshift-org-" {
   script -e -u <<'SCRIPT'
 shopt -s nocasematch

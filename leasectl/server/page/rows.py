@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leasectl.pools.membership_words import what_is_noted, why_closed
 from leasectl.pools.shown import Holder, ShownLease, ShownResource, ShownWaiter
 from leasectl.server.page.markup import Content, Markup, joined, tag
 from leasectl.server.page.times import since, until
 from leasectl.text.durations import format_duration
 from leasectl.text.printable import printable
+from leasectl.text.properties import described, written
 
 # What stands open, what can be opened, and what is only counted.
 FIRST_ROWS = 50
@@ -27,9 +29,9 @@ def holders_table(resources: Sequence[ShownResource], pool_type: str, now: float
         pool_type: Its type, which names aren't repeated with.
         now: Wall clock, seconds since the epoch.
     """
-    held = [(each.name, each.lease) for each in resources if each.lease is not None]
-    held.sort(key=lambda each: (each[1].lease.acquire_time, each[0]))
-    rows = [_held_row(name, lease, pool_type, now) for name, lease in held[:MOST_ROWS]]
+    held = [(each, each.lease) for each in resources if each.lease is not None]
+    held.sort(key=lambda each: (each[1].lease.acquire_time, each[0].name))
+    rows = [_held_row(each, lease, pool_type, now) for each, lease in held[:MOST_ROWS]]
     return _table("held", pool_type, f"Who holds {pool_type}", rows, len(held))
 
 
@@ -42,39 +44,75 @@ def queue_table(queue: Sequence[ShownWaiter], pool_type: str, now: float) -> Mar
 
 def free_list(resources: Sequence[ShownResource], pool_type: str) -> Markup:
     """The names of what is free, to be opened; nothing where nothing is."""
-    free = [each.name for each in resources if each.lease is None]
+    free = [each for each in resources if each.lease is None]
     if not free:
         return Markup()
-    shown = joined(tag("li", _short(name, pool_type)) for name in free[:MOST_FREE])
+    closed = sum(each.is_closed for each in free)
+    count = f"{len(free) - closed} free" + (f", {closed} cordoned or held back" if closed else "")
+    shown = joined(tag("li", _free(each, pool_type)) for each in free[:MOST_FREE])
     return tag(
         "details",
-        tag("summary", f"{len(free)} free"),
+        tag("summary", count),
         tag("ul", shown, class_="free"),
         _more(len(free) - MOST_FREE, pool_type),
         id=f"free-{pool_type}",
     )
 
 
-def _held_row(name: str, shown: ShownLease, pool_type: str, now: float) -> tuple[str, Cells]:
+def _held_row(
+    resource: ShownResource, shown: ShownLease, pool_type: str, now: float
+) -> tuple[str, Cells]:
+    name, notes = resource.name, joined((_notes(shown), _membership(resource)))
     cells = (
-        ("Resource", tag("span", _short(name, pool_type), title=name, class_="name")),
-        ("Holder", joined((_holder(shown.holder, pool_type, _guard(shown)), _notes(shown)))),
+        ("Resource", joined((_name(name, pool_type), _properties(resource)))),
+        ("Holder", joined((_holder(shown.holder, pool_type, _guard(shown)), notes))),
         ("Held for", since(shown.lease.acquire_time, now)),
         ("Ends", _ends(shown, now)),
     )
     return f"{pool_type}/{name}/{shown.lease.fence}/{shown.lease.acquire_time}", cells
 
 
+def _name(name: str, pool_type: str) -> Markup:
+    return tag("span", _short(name, pool_type), title=name, class_="name")
+
+
+def _free(resource: ShownResource, pool_type: str) -> Markup:
+    """A resource that nobody holds: why nobody gets it, and what it is."""
+    why = why_closed(resource)
+    closed = _note(why, "Nobody gets it, although it is free.") if why else None
+    name = tag("bdi", _short(resource.name, pool_type))
+    said = (name, closed, _membership(resource), _properties(resource))
+    return joined(filter(None, said), " ")
+
+
+def _properties(resource: ShownResource) -> Markup | None:
+    """What a resource is, in small print below its name; nothing where nobody has said."""
+    if not resource.properties:
+        return None
+    text = _text(described(resource.properties))
+    return tag("bdi", text, class_="where", title=text)
+
+
+def _membership(resource: ShownResource) -> Markup:
+    """Where a resource goes, for how long it stays, and whether it was asked back."""
+    return joined(
+        _note(_text(each), "See: leasectl status --wide")
+        for each in what_is_noted(resource, full=False)
+    )
+
+
 def _waiting_row(
     waiter: ShownWaiter, pool_type: str, now: float, with_priority: bool
 ) -> tuple[str, Cells]:
     wants = _short(waiter.name, pool_type) if waiter.name else str(waiter.count)
+    where = _text(" ".join(written(waiter.where)))
+    particular = tag("bdi", where, class_="where", title=where) if where else None
     note = _note("suspended", "It could have claimed and doesn't run; those behind it may pass.")
     cells: list[tuple[str, Content]] = [
         ("Place", str(waiter.place)),
         ("Holder", joined((_holder(waiter.holder, pool_type), note if waiter.suspended else None))),
         ("Waited", since(waiter.since, now)),
-        ("Wants", tag("span", wants, title=waiter.name)),
+        ("Wants", joined((tag("span", wants, title=waiter.name), particular))),
     ]
     if with_priority:
         cells.append(("Priority", _priority(waiter)))

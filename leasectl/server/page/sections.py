@@ -13,6 +13,7 @@ from leasectl.server.page.markup import Content, Markup, joined, tag
 from leasectl.server.page.picture import picture
 from leasectl.server.page.rows import free_list, holders_table, queue_table
 from leasectl.server.page.times import since, until
+from leasectl.text.durations import format_duration
 from leasectl.text.suggestions import NO_POOLS
 
 # Beyond so many, pools in which nothing is held and nobody waits are in the summary only.
@@ -70,7 +71,10 @@ def totals(overview: Overview) -> str:
 def _counted(pool: ShownPool) -> object:
     has_to_wait = pool.next_grant_in_seconds > 0
     longest = min((each.since for each in pool.queue), default=0.0)
-    return pool.type, pool.capacity, pool.held, len(pool.queue), longest, pool.settings, has_to_wait
+    return (
+        *(pool.type, pool.capacity, pool.held, pool.closed, len(pool.queue)),
+        *(longest, pool.settings, has_to_wait),
+    )
 
 
 def _summary(pools: Sequence[ShownPool], shown: set[str], overview: Overview, now: float) -> Markup:
@@ -99,7 +103,7 @@ def _summary(pools: Sequence[ShownPool], shown: set[str], overview: Overview, no
 def _summary_row(pool: ShownPool, is_linked: bool, at: float | None, now: float) -> Markup:
     name = tag("a", pool.type, href=f"#pool-{pool.type}") if is_linked else pool.type
     longest = min((each.since for each in pool.queue), default=None)
-    free = pool.capacity - pool.held
+    free = pool.capacity - pool.held - pool.closed
     cells: list[tuple[str, Content]] = [
         ("Held", joined((_bar(pool), tag("span", f"{pool.held} of {pool.capacity}")))),
         ("Free", str(free)),
@@ -176,6 +180,10 @@ def _facts(pool: ShownPool, at: float, now: float) -> list[Content]:
     ]
     if pool.settings != NO_SETTINGS:
         facts.append(describe(pool.settings))
+    if pool.default_grace_seconds is not None:
+        facts.append(
+            f"takes what nobody claims, after {format_duration(pool.default_grace_seconds)}"
+        )
     next_grant = _next_grant(pool, at, now)
     if next_grant:
         facts.append(joined(("next grant ", next_grant)))

@@ -152,6 +152,7 @@ class TestCat:
             "count": 1,
             "scope": "step",
             "priority": 0,
+            "where": [],
             "state": "held",
             "acquisition": 1,
         }
@@ -167,6 +168,7 @@ class TestCat:
             "ticket": 1,
             "guard_pid": os.getpid(),
             "labels": {"pr": "7"},
+            "properties": {},
         }
 
     def test_of_a_copy_shows_its_names(self, cli: Cli, tmp_path: Path) -> None:

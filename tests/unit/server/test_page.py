@@ -16,7 +16,17 @@ import pytest
 
 from leasectl.leases.caller import Caller
 from leasectl.leases.service import Service
-from leasectl.pools.shown import Overview, ShownPool, ShownResource
+from leasectl.model import Lease
+from leasectl.pools.shown import (
+    Overview,
+    ShownLease,
+    ShownMark,
+    ShownMembership,
+    ShownPool,
+    ShownResource,
+    ShownWaiter,
+    parse_holder,
+)
 from leasectl.server.page.edition import Edition
 from leasectl.server.page.editions import Editions
 from leasectl.server.page.markup import Markup, tag
@@ -308,3 +318,51 @@ class TestEdition:
         overview = self.overview(5000, 0.0)
         edition = Edition("s").succeeded_by(sections=sections_of(overview, {}))
         assert len(edition.whole(0.0, can_sign_out=False)) < 30_000
+
+
+class TestMemberships:
+    def shown(self, *resources: ShownResource, queue: tuple[ShownWaiter, ...] = ()) -> str:
+        lease = Lease("T--09", 1, 1, 1, "me@host/host/T-aB3xYz", 0.0, 0.0, None, 0)
+        held = ShownResource(
+            "T--09",
+            ShownLease(lease, parse_holder(lease.holder_identity)),
+            ShownMembership(cordoned=True, moves_to="U"),
+            (("region", "eu"),),
+            ShownMark("marked", "me"),
+        )
+        pool = ShownPool("T", (*resources, held), queue, default_grace_seconds=120.0)
+        _, section = sections_of(Overview("local:", 0.0, (pool,)), {})
+        return section.write(0.0)
+
+    def test_are_noted_at_what_is_held_and_at_what_is_free(self) -> None:
+        page = self.shown(
+            ShownResource("T--00", None, ShownMembership(cordoned=True), (("a", "b"),)),
+            ShownResource("T--01", None, ShownMembership(by_default=True, held_back_seconds=5.0)),
+            ShownResource("T--02"),
+        )
+        notes = re.findall('class="note"[^>]*>([^<]*)<', page)
+        held, free = ["asked back", "cordoned", "moves to U"], ["cordoned", "held back"]
+        assert notes == [*held, *free, "by default"]
+        assert re.findall('class="where" title="([^"]*)"', page) == ["region=eu", "a=b"]
+        assert "<summary>1 free, 2 cordoned or held back</summary>" in page
+        assert "takes what nobody claims, after 2m" in page
+
+    def test_are_not_mentioned_where_there_are_none(self) -> None:
+        assert "<summary>1 free</summary>" in self.shown(ShownResource("T--00"))
+
+    def test_cant_bring_markup_in(self) -> None:
+        hostile = (("k", "<script>\"'&\x1b\u202e"),)
+        where = (("k", "<b>", False),)
+        waiter = ShownWaiter(1, 1, parse_holder("a/b/c"), 1, None, 0.0, where=where)
+        page = self.shown(ShownResource("T--00", None, properties=hostile), queue=(waiter,))
+        assert "<script>" not in page and "<b>" not in page
+        assert "k=&lt;script&gt;&quot;&#x27;&amp;" in page and "k!=&lt;b&gt;" in page
+        assert "\x1b" not in page and "\u202e" not in page
+
+    def test_make_the_page_another(self) -> None:
+        def facts(membership: ShownMembership) -> object:
+            pool = ShownPool("T", (ShownResource("T--00", None, membership),), ())
+            return sections_of(Overview("local:", 0.0, (pool,)), {})[0].facts
+
+        plain, cordoned = ShownMembership(), ShownMembership(cordoned=True)
+        assert facts(plain) != facts(cordoned)
