@@ -1,0 +1,161 @@
+"""``leasectl reclaim`` and ``pool remove --when-ready``: what holders are ready to give back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.support import Cli, eventually
+
+pytestmark = pytest.mark.once
+
+USAGE, NOT_FOUND, TOO_FEW = 64, 66, 75
+SOON = ("--delay", "0.1s", "-w", "20s", "-q")
+POOL = "T"
+
+
+@pytest.fixture(autouse=True)
+def pool(cli: Cli) -> None:
+    cli.pool(POOL, "a", "b", "c", "d")
+
+
+def hold(cli: Cli, *options: str, count: int = 2) -> str:
+    guard = ("--guard-pid", str(os.getpid()))
+    return cli.ok("acquire", POOL, "-c", str(count), *guard, *options).strip()
+
+
+def marks(cli: Cli, handle: str) -> Any:
+    return json.loads(cli.ok("marks", handle, "--json"))
+
+
+def in_pool(cli: Cli) -> dict[str, Any]:
+    (pool,) = json.loads(cli.ok("status", "--json"))["pools"]
+    return {each["name"]: each for each in pool["resources"]}
+
+
+class TestReclaim:
+    def test_prints_what_holders_were_ready_to_give_back(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "release")
+        assert cli.ok("reclaim", POOL, "--excess", "2", *SOON) == "a\nb\n"
+        assert Path(handle).read_text() == ""
+        assert "by a reclaim" in cli.ok("events", "-n", "1")
+
+    def test_leaves_what_is_in_use_and_takes_another(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "release", count=3)
+        cli.ok("use", handle, "--name", "a")
+        assert cli.ok("reclaim", POOL, "--excess", "1", *SOON) == "b\n"
+        assert Path(handle).read_text().split() == ["a", "c"]
+
+    def test_ends_with_75_where_holders_keep_what_they_have(self, cli: Cli) -> None:
+        handle = hold(cli)
+        finished = cli("reclaim", POOL, "--names", "a,b", *SOON)
+        assert (finished.code, finished.out) == (TOO_FEW, "")
+        assert "2 of 2 leases" in finished.err
+        assert marks(cli, handle) == []
+        assert Path(handle).read_text().split() == ["a", "b"]
+
+    def test_frees_nothing_without_an_answer(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "answer")
+        finished = cli("reclaim", POOL, "--excess", "1", "--delay", "0.1", "-w", "0.2", "--json")
+        assert finished.code == TOO_FEW
+        assert json.loads(finished.out) == {"freed": [], "missing": 1}
+        assert Path(handle).read_text().split() == ["a", "b"]
+
+    def test_hears_of_a_scripts_answer(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "answer")
+        started = cli.start("reclaim", POOL, "--names", "a,b", *SOON)
+        eventually(lambda: len(marks(cli, handle)) == 2, what="both are marked")
+        cli.ok("answer", handle, "--keep", "--names", "b")
+        cli.ok("answer", handle, "--ready", "--names", "a")
+        finished = started.finish()
+        assert (finished.code, finished.out) == (TOO_FEW, "a\n")
+        assert Path(handle).read_text().split() == ["b"]
+
+    def test_takes_its_marks_off_when_it_is_interrupted(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "answer")
+        started = cli.start("reclaim", POOL, "--excess", "2", *SOON, "--follow")
+        eventually(lambda: len(marks(cli, handle)) == 2, what="both are marked")
+        started.signal(signal.SIGTERM)
+        assert started.finish().code == -signal.SIGTERM
+        assert marks(cli, handle) == []
+
+    def test_adopts_the_marks_and_answers_of_one_that_was_killed(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "answer")
+        started = cli.start("reclaim", POOL, "--excess", "2", *SOON)
+        eventually(lambda: len(marks(cli, handle)) == 2, what="both are marked")
+        started.kill()
+        cli.ok("answer", handle, "--ready")
+        # With a delay that nobody would wait for.
+        assert cli.ok("reclaim", POOL, "--excess", "2", "-q") == "a\nb\n"
+
+    def test_says_only_what_it_would_do(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "release", count=3)
+        cli.ok("use", handle, "--name", "a")
+        finished = cli("reclaim", POOL, "--excess", "1", "--dry-run")
+        assert finished.code == 0
+        assert "one of 2 unused names of its handle" in finished.out
+        assert "1 lease of the pool in use" in finished.err
+        (found,) = json.loads(cli.ok("reclaim", POOL, "--excess", "1", "--dry-run", "--json"))
+        assert (found["name"], found["marked"]) == ("b", False)
+        assert marks(cli, handle) == []
+
+    def test_what_nobody_holds_is_back_already(self, cli: Cli) -> None:
+        assert cli.ok("reclaim", POOL, "--names", "c") == ""
+        assert cli.ok("reclaim", POOL, "--held-longer-than", "1h") == ""
+
+    @pytest.mark.parametrize(
+        ("args", "code"),
+        [
+            ([POOL], USAGE),
+            ([POOL, "--excess", "0"], USAGE),
+            ([POOL, "--excess", "x"], USAGE),
+            ([POOL, "--excess", "1", "--names", "a"], USAGE),
+            ([POOL, "--names", ""], USAGE),
+            ([POOL, "--names", "a,a"], USAGE),
+            ([POOL, "--names", "a", "--group-by", "site"], USAGE),
+            ([POOL, "--excess", "1", "--group-by", "../x"], USAGE),
+            ([POOL, "--excess", "1", "--delay", "0"], USAGE),
+            ([POOL, "--excess", "1", "-w", "0"], USAGE),
+            ([POOL, "--excess", "1", "--delay", "-1"], USAGE),
+            ([POOL, "--excess", "1", "--dry-run", "--follow"], USAGE),
+            (["--excess", "1"], USAGE),
+            (["U", "--excess", "1"], NOT_FOUND),
+            ([POOL, "--names", "z"], NOT_FOUND),
+            ([POOL, "--excess", "1", "--backend", "none:"], USAGE),
+        ],
+        ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+    )
+    def test_refuses_what_can_not_be_meant(self, cli: Cli, args: list[str], code: int) -> None:
+        before = cli.snapshot()
+        finished = cli("reclaim", *args)
+        assert finished.code == code
+        assert len(finished.err.splitlines()) == 1
+        assert cli.snapshot() == before
+
+
+class TestRemoveWhenReady:
+    def test_takes_out_what_is_free_and_what_is_given_back(self, cli: Cli) -> None:
+        hold(cli, "--on-reclaim", "release")
+        cli.ok("pool", "remove", POOL, "--names", "a,d", "--when-ready", *SOON)
+        assert sorted(in_pool(cli)) == ["b", "c"]
+
+    def test_leaves_what_is_kept_as_it_was(self, cli: Cli) -> None:
+        hold(cli)
+        finished = cli("pool", "remove", POOL, "--names", "a,d", "--when-ready", *SOON)
+        assert finished.code == TOO_FEW
+        assert sorted(in_pool(cli)) == ["a", "b", "c"]
+        cli.ok("release", "--all")
+        cli.ok("acquire", POOL, "--name", "a", "-w", "0")
+
+    @pytest.mark.parametrize(
+        "options", [("--delay", "1s"), ("-w", "1s"), ("--when-ready", "--force")], ids=" ".join
+    )
+    def test_refuses_what_does_not_go_with_it(self, cli: Cli, options: tuple[str, ...]) -> None:
+        finished = cli("pool", "remove", POOL, "--names", "d", *options)
+        assert finished.code == USAGE
+        assert sorted(in_pool(cli)) == ["a", "b", "c", "d"]
