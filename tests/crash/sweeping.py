@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
+
+import httpx
 
 from leasectl.backends.contract import Patience
 from leasectl.leases.acquire import acquire
@@ -173,3 +177,20 @@ def among_contenders(sweep: Sweep) -> Iterator[None]:
     history = read_history(sweep.history)
     assert violations(history, capacity=CAPACITY) == []
     print(f"{sweep.kills} kills, {sum(event.kind == 'granted' for event in history)} leases")
+
+
+def kill_at_request(number: int, *, after: bool) -> None:
+    """KILL this process at its request of that number: before it is sent or when it is answered."""
+    send = httpx.Client.send
+    numbers = itertools.count(1)
+
+    def counted(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        is_it = next(numbers) == number
+        if is_it and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        response = send(client, request, **options)
+        if is_it:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return response
+
+    httpx.Client.send = counted  # type: ignore[method-assign,assignment]

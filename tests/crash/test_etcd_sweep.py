@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import json
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
-import httpx
 import pytest
 
 from leasectl.backends.contract import Patience
@@ -29,7 +26,7 @@ from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.event import EventFilter, Kept
 from leasectl.system.clock import boottime_seconds
-from tests.crash.sweeping import Sweep
+from tests.crash.sweeping import Sweep, kill_at_request
 from tests.kit.etcd.chronicle import chronicle, grants_in
 from tests.kit.etcd.event_writer import packs
 from tests.kit.forking import ending, fork, leasectl
@@ -56,23 +53,6 @@ SLACK_SECONDS = 3.0
 BUCKET = 3  # events
 HEARD_WITHIN_SECONDS = 0.25
 STRIDE = 40  # of some thousand calls into the system; another part of them on each Python
-
-
-def kill_at_request(number: int, *, after: bool) -> None:
-    """KILL this process at its request of that number: before it is sent or when it is answered."""
-    send = httpx.Client.send
-    numbers = itertools.count(1)
-
-    def counted(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
-        is_it = next(numbers) == number
-        if is_it and not after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        response = send(client, request, **options)
-        if is_it:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return response
-
-    httpx.Client.send = counted  # type: ignore[method-assign,assignment]
 
 
 class EtcdSweep:
