@@ -16,6 +16,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.state.uses import Uses
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.text.wording import listed
 
@@ -122,6 +123,16 @@ def _tickets_and_timers(state: State, handles: Handles, backend: Backend) -> Ite
         yield Disagreement(
             f"a release is armed for {handle_id}, which isn't there",
             partial(handles.timers.disarm, handle_id),
+        )
+    yield from _uses(state)
+
+
+def _uses(state: State) -> Iterator[Disagreement]:
+    uses = Uses(state)
+    for handle_id in uses.of_nobody():
+        yield Disagreement(
+            f"{handle_id} uses, or is asked for, what it doesn't hold",
+            partial(uses.forget_of_nobody, handle_id),
         )
 
 

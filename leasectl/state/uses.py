@@ -177,3 +177,13 @@ class Uses:
             "AND handle.acquisition = said.acquisition)"
         )
         return [row["handle"] for row in rows]
+
+    def forget_of_nobody(self, handle_id: str) -> None:
+        """Forget what is in use of what a handle doesn't hold, and what somebody wants of that."""
+        for table in ("name_in_use", "mark_seen"):
+            self._state.db.execute(
+                f"DELETE FROM {table} AS said WHERE handle = ? AND NOT EXISTS (SELECT 1 FROM lease "
+                "JOIN handle ON handle.id = lease.handle AND handle.acquisition = said.acquisition "
+                "WHERE lease.handle = said.handle AND lease.name = said.name)",
+                (handle_id,),
+            )

@@ -71,6 +71,7 @@ def test_an_answer_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
         return code
 
     sweep.kill_each(attempt, stride=12, at_least=20)
+    print(f"{sweep.kills} kills")
 
 
 def test_a_use_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
@@ -92,6 +93,7 @@ def test_a_use_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
         return code
 
     sweep.kill_each(attempt, stride=12, at_least=15)
+    print(f"{sweep.kills} kills")
 
 
 def test_an_answer_on_etcd_can_be_killed_around_each_request(hosts: Hosts, tmp_path: Path) -> None:
@@ -130,3 +132,4 @@ def test_an_answer_on_etcd_can_be_killed_around_each_request(hosts: Hosts, tmp_p
         for handle in service.handles.active():
             release(service, whole(handle))
     assert sweep.kills >= 8
+    print(f"{sweep.kills} kills")

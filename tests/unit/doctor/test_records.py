@@ -98,6 +98,16 @@ class TestRecords:
             db.execute("UPDATE pool SET capacity = 9")
         self.check(cli, 'pool "T" counts 9 resources and has 2')
 
+    def test_a_use_of_what_is_not_held_is_ended(self, cli: Cli) -> None:
+        handle_id = self.held(cli)
+        with database(cli) as db:
+            db.execute("INSERT INTO name_in_use VALUES (?, 7, 'T--00', NULL)", (handle_id,))
+            db.execute(
+                "INSERT INTO mark_seen VALUES (?, 1, 'T--09', 'a', 'ops', 5, 1)", (handle_id,)
+            )
+        self.check(cli, f"{handle_id} uses, or is asked for, what it doesn't hold")
+        assert cli.query("SELECT name FROM name_in_use UNION SELECT name FROM mark_seen") == []
+
     def test_a_release_armed_for_nobody_is_taken_away(self, cli: Cli) -> None:
         self.held(cli)
         with database(cli) as db:
