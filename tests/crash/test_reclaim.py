@@ -19,8 +19,7 @@ from leasectl.state.event import Event
 from leasectl.system.process import this_process
 from tests.crash.reclaim_campaign import Size, campaign
 from tests.crash.reclaim_log import Line, violations
-from tests.crash.sweeping import Sweep
-from tests.crash.test_etcd_sweep import kill_at_request
+from tests.crash.sweeping import Sweep, kill_at_request
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
