@@ -117,12 +117,13 @@ def until_met(
 ) -> WatchTarget:
     """What a ticket waits for whose request can't be met by what is in the pool: other resources.
 
-    Or that some take holders again, or are something else, or its own end.
+    Or that some take holders again, or are something else, or its own end. All of that writes the
+    pool anew; but where an older version adds resources, only these tell of it.
     """
     own = Watched(keys.ticket(pool_type, etcd_lease_id), deletes=True)
-    *_, pool = _resources(keys, pool_type)
+    frees, _, pool = _resources(keys, pool_type)
     grants = _grants(keys, pool_type, is_paced)
-    return WatchTarget((own, pool, *grants), _shared(keys, pool_type, is_paced), revision)
+    return WatchTarget((own, frees, pool, *grants), _shared(keys, pool_type, is_paced), revision)
 
 
 def _shared(keys: Keys, pool_type: str, is_paced: bool) -> tuple[Watched, ...]:

@@ -10,6 +10,7 @@ import pytest
 from leasectl.backends.contract import Patience
 from leasectl.engines.contract import Outlook
 from leasectl.engines.etcd.gateway.requests import Json, Outcome, put, read, read_all
+from leasectl.engines.etcd.records import encode_free
 from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
 from leasectl.engines.membership import cordon
 from leasectl.errors import CorruptState, NoLease
@@ -195,6 +196,25 @@ class TestPassing:
         assert [line.partition(";")[0] for line in said[:1]] == [
             'pool "T" has no resource for --where region=us'
         ]
+
+    def test_whoever_is_warned_hears_of_what_an_older_version_adds(self, store: Access) -> None:
+        said: list[str] = []
+        store.acquire("holder", Request("T", 4))
+        pending = store.begin("waiter", Request("T", 4), Patience(warn=said.append))
+        eventually(lambda: store.queue() == ["waiter"])
+        store.pools.remove_resources("T", NAMES[3:], force=True)
+        eventually(lambda: said)
+        store.engine.free("holder")
+        keys = store.keys
+        store.gateway.commit(
+            (),
+            [
+                put(keys.name("T--9"), "T older"),
+                put(keys.resource("T", "T--9"), ""),
+                put(keys.free("T", 0, "T--9"), encode_free(None, 0)),
+            ],
+        )
+        assert len(pending.result(timeout=10)) == 4
 
 
 class TestRequests:
