@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Callable
 
 from leasectl.backends.kinds import LOCAL
@@ -103,5 +104,5 @@ class Rounds:
 
 def open_service(state: State, clock: Clock, log: Log) -> Service:
     """What the keeper does things with; each handle remembers its own backend."""
-    caller = Caller(owner="keeper", host="")
+    caller = Caller(owner="keeper", host=os.uname().nodename)
     return Service(state, backend_url=LOCAL, caller=caller, warn=log.write, clock=clock)

@@ -111,7 +111,8 @@ class _Participant:
         elif verb == "move":
             others = self._rng.sample(NAMES, self._rng.choice([0, 0, 1, 2]))
             names = [name, *(each for each in others if each != name)]
-            memberships.move(names, to, when_free=self._rng.random() < 0.3)
+            moved = memberships.move(names, to, when_free=self._rng.random() < 0.3).after[0]
+            return () if moved.pool is None else (moved.pool,)
         elif verb == "leave":
             (member,) = service.members.members([name])
             memberships.leave(member.pool or DEFAULT, name)

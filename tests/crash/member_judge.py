@@ -146,10 +146,11 @@ def _wrong(each: Seen, story: Story, expected: set[tuple[str, str]], default: st
     possible = story.possible(each.name, each.first, each.last)
     if len(each.found) > 1:
         yield "in two pools"
-    if each.verb == "read" and set(each.found or (None,)) - possible:
-        yield f"it was in {possible}"
     if each.outcome == "done":
-        if each.verb in ("add", "join", "hold", "move") and each.to not in possible:
+        looked = each.verb in ("read", "move")  # what is held is moved later
+        if looked and set(each.found or (None,)) - possible:
+            yield f"it was in {possible}"
+        if each.verb in ("add", "join", "hold") and each.to not in possible:
             yield f"it was in {possible}"
         return
     in_pool, belongs = _TOLD_POOL.search(each.outcome), _TOLD_EXPECTED.search(each.outcome)
