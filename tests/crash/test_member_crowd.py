@@ -15,7 +15,7 @@ from tests.kit.invariants import broken_invariants
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
 
-NUMBER, SECONDS, KILL_EVERY = (32, 60.0, 0.4) if FULL_SIZE else (8, 1.5, 0.25)
+NUMBER, SECONDS, KILL_EVERY = (32, 60.0, 0.4) if FULL_SIZE else (6, 1.0, 0.2)
 
 
 def judge(host: Host, written: Path, kills: int) -> None:
