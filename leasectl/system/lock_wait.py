@@ -155,7 +155,11 @@ def _flock_looking_around(fd: int, *, first_seconds: float) -> None:
             if give_up_at is not None and time.monotonic() >= give_up_at:
                 raise _held_for_too_long(fd)
 
-    before = signal.signal(signal.SIGALRM, look)
+    try:
+        before = signal.signal(signal.SIGALRM, look)
+    except ValueError:  # in another thread than the main one, which is who heeds signals and limits
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return
     mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
     # More than once: it may come between Python's last look at signals and the wait itself.
     signal.setitimer(signal.ITIMER_REAL, first_seconds, _LOOK_SECONDS)

@@ -87,7 +87,23 @@ def beside_a_descriptor(path: Path) -> None:
     wait_for(path)
 
 
-@pytest.mark.parametrize("wait", [wait_for, beside_a_trap, beside_a_descriptor])
+def in_a_thread(path: Path) -> None:
+    """Beside a main thread that has signals, and a limit, to heed."""
+    SignalDescriptor([signal.SIGTERM, signal.SIGUSR1])
+    got: list[bool] = []
+
+    def work() -> None:
+        wait_for(path)
+        got.append(True)
+
+    thread = threading.Thread(target=work)
+    with lock_limit(0.0):
+        thread.start()
+        thread.join()
+    assert got == [True]
+
+
+@pytest.mark.parametrize("wait", [wait_for, beside_a_trap, beside_a_descriptor, in_a_thread])
 def test_a_free_lock_is_taken_and_another_waited_for(
     lock: Path, held: int, wait: Callable[[Path], None]
 ) -> None:
