@@ -35,10 +35,10 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     Each check is ok, a warning or a failure, and says what to do. Nothing is changed without
     --fix. With it, the state directory is made private, the keeper started if it is needed,
     files that no record knows are removed, records that contradict each other are settled by
-    freeing, and what the dead hold is given back. With etcd, its members, the pools, what we
-    may do there and this state directory's claims are looked at too; with a lease proxy,
-    whether it answers as one does, how soon, and whether our token will do. Leases that somebody
-    may still use are never released: for these the release command is shown.
+    freeing, and what the dead hold is given back. With etcd, its members, the pools, the names
+    in them, what we may do there and this state directory's claims are looked at too; with a
+    lease proxy, whether it answers as one does, how soon, and whether our token will do. Leases
+    that somebody may still use are never released: for these the release command is shown.
 
     The exit code is 0 when nothing fails, else that of the worst failure: 65, 66, 73, 69, 77,
     64 or 1.

@@ -11,6 +11,7 @@ from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.member_check import MemberCheck
 from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
 from leasectl.engines.etcd.probe import probe
 from leasectl.errors import BackendUnreachable, LeaseLost
@@ -19,6 +20,7 @@ from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.system.clock import Clock
+from leasectl.text.printable import printable
 from leasectl.text.wording import counted, listed
 
 DEADLINE_SECONDS = 3.0
@@ -33,6 +35,7 @@ def checks(url: str, settings: Settings) -> list[Check]:
         Check("etcd access", lambda: access(address, settings)),
         Check("etcd members", lambda: members(opened)),
         Check("etcd pools", lambda: pools(opened)),
+        Check("etcd names", lambda: names(opened)),
         Check("etcd events", lambda: events(opened)),
         Check("etcd writing", lambda: write_access(opened, address.prefix)),
     ]
@@ -97,6 +100,31 @@ def pools(opened: Opened) -> Finding:
     found = opened.pools.pools()
     held, waiting = sum(pool.held for pool in found), sum(len(pool.queue) for pool in found)
     return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
+
+
+def names(opened: Opened) -> Finding:
+    """Does all agree that is written down of which name is in which pool?"""
+    check = opened.pools.members.check()
+    found = check.find()
+    if not any(found):
+        return Finding(OK, "each is in one pool or in none, and all that is said of it agrees")
+    parts = []
+    if found.deleted:
+        parts.append(f"deleted pools left in part: {listed(found.deleted)}")
+    if found.orphans:
+        shown = [printable(key) for key in found.orphans]
+        parts.append(f"{counted(len(shown), 'key')} of what isn't so: {listed(shown)}")
+    if found.astray:
+        parts.append(f"neither free nor held, or not as is said of it: {listed(found.astray)}")
+    return Finding(
+        WARN, "; ".join(parts), "run: leasectl doctor --fix", mend=lambda: _mend_names(check)
+    )
+
+
+def _mend_names(check: MemberCheck) -> str:
+    mended = check.mend()
+    number = len(mended.deleted) + len(mended.orphans) + len(mended.astray)
+    return f"put right what was said in {counted(number, 'place')}"
 
 
 def events(opened: Opened) -> Finding:

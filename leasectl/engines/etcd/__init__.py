@@ -18,7 +18,7 @@ In which pool a name is `members` changes: `member_views` sees all that `member_
 `member_changes` says what a transaction makes of that, in `member_parts` where it is too much, with
 what `member_removals` takes from holders or `member_claims` gives to them, and `member_writes`
 writes it. `member_releases` is what a release heeds, `member_times` what comes and goes by itself,
-and `stock` what all that is to who waits.
+and `stock` what all that is to who waits; `member_check` looks whether all of it agrees.
 
 Each step writes what it did with what it does: `event_facts` says it, `events` adds it to the
 transaction as `event_records` has it, in one of the `event_buckets` that go one by one. When such a

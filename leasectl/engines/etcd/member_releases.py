@@ -21,10 +21,9 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.member_changes import Renaming, operations_of, pools_of
-from leasectl.engines.etcd.member_views import MembersView, NameView, see
+from leasectl.engines.etcd.member_views import see
 from leasectl.engines.etcd.records import Claim
 from leasectl.engines.event_words import membership_changes
-from leasectl.engines.membership import Member, after_release
 from leasectl.state.event import Event
 
 # Whether a release was made is told by what becomes of its claim.
@@ -62,16 +61,16 @@ def heed(
     pool_type = claim_id.pool_type
     wanted = sorted(names)
     found = gateway.read(*(read(keys.bound(pool_type, name)) for name in wanted)).answers
-    bound = {name: each.first for name, each in zip(wanted, found) if each.first is not None}
+    bound = [name for name, each in zip(wanted, found) if each.first is not None]
     if not bound:
         return Bonds()
     had = dict(zip(claim.names, claim.transitions))
     released = {name: (claim.holder_identity, had[name]) for name in bound}
-    view = see(gateway, keys, list(bound), released=released)
+    view = see(gateway, keys, bound, released=released)
     there = [each for each in view.names if each.member.pool == pool_type]
-    renamings = [Renaming(each, _after(each, view), _WORD) for each in there]
-    guards = [unchanged(kv.key, kv.mod_revision) for kv in bound.values()]
-    guards += [
+    renamings = [Renaming(each, each.now(view.pools.types), _WORD) for each in there]
+    # Whatever else writes ``bound/`` writes ``member/``, too, or the claim.
+    guards = [
         unchanged(keys.member(each.member.name), revision_in(each.fact)) for each in view.names
     ]
     guards += [
@@ -95,12 +94,3 @@ def heed(
         for each in changes
     ]
     return Bonds(frozenset(bound), guards, then, events)
-
-
-def _after(view: NameView, seen: MembersView) -> Member:
-    """What becomes of a name; one whose pool to be is gone by now stays where it is."""
-    member = view.member._replace(leaves=True) if view.is_over else view.member
-    after = after_release(member)
-    if after.pool is None or after.pool == member.pool or after.pool in seen.pools.types:
-        return after
-    return member._replace(moves_to=None)

@@ -7,7 +7,7 @@ for what is held.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -30,7 +30,7 @@ from leasectl.engines.etcd.member_records import (
     parse_member,
 )
 from leasectl.engines.etcd.records import Claim, Free, last_fence, parse_claim, parse_free
-from leasectl.engines.membership import Member, Pools, after_lifetime
+from leasectl.engines.membership import Member, Pools, after_lifetime, after_release
 
 # Each has seven keys at most, and one request has 128 reads.
 SEEN_AT_ONCE = 12
@@ -86,10 +86,21 @@ class NameView(NamedTuple):
             return False
         return self.life is None or is_dead_here(lifetime.process)
 
-    @property
-    def member_now(self) -> Member:
-        """What is so of it once what is over has been heeded."""
-        return after_lifetime(self.member) if self.is_over else self.member
+    def now(self, types: Set[str]) -> Member:
+        """What is so of it once what is over has been heeded, and that nobody holds it.
+
+        An older version may have released it, which moves nothing. One whose pool to be has gone
+        stays where it is.
+
+        Args:
+            types: Of the pools that there are.
+        """
+        member = after_lifetime(self.member) if self.is_over else self.member
+        if self.is_held:
+            return member
+        free = after_release(member)
+        is_there = free.pool in (None, member.pool) or free.pool in types
+        return free if is_there else member._replace(moves_to=None)
 
     @property
     def is_held_back(self) -> bool:

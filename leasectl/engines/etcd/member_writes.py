@@ -71,7 +71,7 @@ class MemberWrites:
         """
         unsettled = [each for each in view.names if not each.is_settled]
         word = new_word()
-        renamings = [Renaming(each, each.member_now, word) for each in unsettled]
+        renamings = [Renaming(each, each.now(view.pools.types), word) for each in unsettled]
         for part in in_parts(self._keys, renamings):
             self.write(view, part)
         return bool(renamings)

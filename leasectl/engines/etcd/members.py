@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -42,6 +42,9 @@ from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Ticket
 from leasectl.system.clock import Clock
 from leasectl.text.wording import listed
+
+if TYPE_CHECKING:
+    from leasectl.engines.etcd.member_check import MemberCheck
 
 
 class EtcdMembers:
@@ -82,7 +85,7 @@ class EtcdMembers:
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
         wanted = self._all_names() if names is None else names
         view = self._see(wanted, is_read_only=True)
-        found = (each.member_now for each in view.names)
+        found = (each.now(view.pools.types) for each in view.names)
         # What is only being made can't be seen before it is.
         return tuple(
             each if each.pool is None or each.pool in view.pools.types else _nowhere(each)
@@ -142,6 +145,12 @@ class EtcdMembers:
         ).answers
         born = {name_in(kv): kv.create_revision for kv in pools.items if not kv.value}
         return parse_belonging(found.first, frozenset(born)), revision_in(found.first), born
+
+    def check(self) -> MemberCheck:
+        """What looks whether all that is written down of names agrees."""
+        from leasectl.engines.etcd.member_check import MemberCheck
+
+        return MemberCheck(self._gateway, self._keys, clear=self._clear, settle=self._see)
 
     # Seeing
 

@@ -9,6 +9,8 @@ import sqlite3
 
 import pytest
 
+from leasectl.engines.etcd.gateway.requests import delete, put, read_all
+from tests.kit.etcd.access import Access
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import catted
 from tests.kit.support import Cli, eventually
@@ -42,6 +44,7 @@ def test_a_cluster_that_works_is_fine(cli: Cli, url: str) -> None:
     assert found["etcd members"]["status"] == "ok"
     assert found["etcd members"]["what"].startswith("1 of 1 answer, etcd 3.")
     assert found["etcd pools"]["what"] == "1 pool, 1 held, 0 waiting"
+    assert found["etcd names"]["what"].startswith("each is in one pool or in none")
     assert found["etcd events"]["what"] == "3 events kept, about 0.0 MB"
     assert found["etcd claims"]["what"] == "1 claim of this state directory, as recorded"
 
@@ -93,6 +96,26 @@ def test_a_record_without_its_claim_is_marked_as_lost_with_fix(cli: Cli, url: st
     assert claims["what"] == f"{path.rpartition('/')[2]} without a claim in etcd: lost"
     findings(cli, "--fix")
     assert cli("renew", "--handle", path).code == 79
+
+
+def test_what_is_said_of_names_and_is_not_so_is_put_right_with_fix(
+    cli: Cli, url: str, etcd: EtcdServer
+) -> None:
+    access = Access(etcd.endpoints, "/" + url.rpartition("/")[2])
+    (free,) = access.gateway.read(read_all(access.keys.frees("T"), keys_only=True)).answers
+    access.gateway.commit(
+        (), [delete(free.items[0].key), put(access.keys.resource("gone", "lost"), "")]
+    )
+    names = findings(cli)["etcd names"]
+    assert (names["status"], names["what"]) == (
+        "warn",
+        f"1 key of what isn't so: {access.keys.resource('gone', 'lost')}; "
+        "neither free nor held, or not as is said of it: T--00",
+    )
+    fixed = findings(cli, "--fix")["etcd names"]
+    assert fixed["fixed"] == "put right what was said in 2 places"
+    assert findings(cli)["etcd names"]["status"] == "ok"
+    cli.ok("acquire", "-t", "T", "--name", "T--00", "-w", "0")
 
 
 def _is_renewed(cli: Cli, handle: str) -> bool:
