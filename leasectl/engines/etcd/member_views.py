@@ -193,11 +193,11 @@ def see(
             often it went from one holder to another.
     """
     parts = [names[at : at + SEEN_AT_ONCE] for at in range(0, len(names), SEEN_AT_ONCE)] or [()]
-    views = [_Sight(gateway, keys, part, released or {}).see() for part in parts]
+    views = [_Looking(gateway, keys, part, released or {}).see() for part in parts]
     return views[-1]._replace(names=tuple(each for view in views for each in view.names))
 
 
-class _Sight:
+class _Looking:
     """One look, which reads as often as it has to.
 
     Args: as of `see`; the names are few enough for one request.
