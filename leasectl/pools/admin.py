@@ -48,7 +48,13 @@ class PoolService:
     def listed(self) -> tuple[ShownPool, ...]:
         """All pools as they are shown, but for what the records of the holders tell."""
         showing = Showing({}, shared=True, clock=self._service.clock)
-        return tuple(map(showing.pool, self.show()))
+        return tuple(showing.pool(self._with_what_is_held_back(pool)) for pool in self.show())
+
+    def _with_what_is_held_back(self, pool: Pool) -> Pool:
+        """A pool with until when it holds something back, which isn't asked of the others."""
+        if not pool.default_grace_seconds:
+            return pool
+        return self._service.pools.pools(pool.type, expiries=True)[0]
 
     def overview(self, pool_type: str | None = None) -> Overview:
         """The pools and who holds their resources, after everything that is over was put right.

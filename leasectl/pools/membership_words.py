@@ -36,7 +36,7 @@ def what_is_noted(resource: ShownResource, *, full: bool) -> Iterator[str]:
         yield "leaves"
     if membership.pid is not None:
         yield f"joined with pid {membership.pid}"
-    if membership.ttl_seconds is not None:
+    elif membership.ttl_seconds is not None:
         yield _ttl_text(membership, membership.ttl_seconds, full=full)
     if membership.by_default:
         yield "by default"

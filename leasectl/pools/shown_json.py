@@ -83,9 +83,14 @@ def _resource_fields(resource: ShownResource) -> dict[str, object]:
         "state": "free" if lease is None else _state(lease),
         **(dict.fromkeys(_lease_keys()) if lease is None else _lease_fields(lease)),
         "properties": dict(resource.properties),
-        "membership": resource.membership._asdict(),
+        "membership": _membership_fields(resource.membership),
         "mark": None if resource.mark is None else resource.mark._asdict(),
     }
+
+
+def _membership_fields(membership: ShownMembership) -> dict[str, object]:
+    fields = membership._asdict()
+    return {key: round(n, 3) if isinstance(n, float) else n for key, n in fields.items()}
 
 
 def _state(shown: ShownLease) -> str:
