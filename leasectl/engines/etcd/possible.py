@@ -70,17 +70,19 @@ def _check(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -
 
 def _is_easily_met(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> bool:
     """Tell whether it could be met without a look at all that there is, as most could."""
-    pool, resources, closed, named, now = gateway.read(
+    named = () if request.name is None else (read(keys.resource(request.type, request.name)),)
+    pool, resources, closed, now, *found = gateway.read(
         read(keys.pool(request.type)),
         count(keys.resources(request.type)),
         count(keys.all_closed(request.type)),
-        read(keys.resource(request.type, request.name or "")),
         events.read_now(),
+        *named,
     ).answers
     events.note_now(now.first)
     _check_there(gateway, keys, request, pool)
-    is_there = request.name is None or (named.first is not None and not closed.count)
-    return is_there and request.count <= resources.count - closed.count
+    if found and (found[0].first is None or closed.count):
+        return False
+    return request.count <= resources.count - closed.count
 
 
 def _check_there(gateway: Gateway, keys: Keys, request: Request, pool: Found) -> None:

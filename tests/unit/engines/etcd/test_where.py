@@ -251,7 +251,8 @@ def test_of_a_ticket_an_older_version_reads_what_it_knows(store: Access) -> None
     waiting(store, "plain", ONE)
     (found,) = store.gateway.read(read_all(store.keys.tickets("T"))).answers
     known = ["owner", "holder_identity", "count", "since", "pid", "name", "labels", "priority"]
-    said = [list(json.loads(kv.value)) for kv in found.items]
+    in_order = sorted(found.items, key=lambda kv: kv.create_revision)
+    said = [list(json.loads(kv.value)) for kv in in_order]
     assert said == [[*known, "where"], known]
 
 
