@@ -192,10 +192,11 @@ class _Plan:
     def _own(self, missing: int) -> list[Held]:
         """Those whose marks are ours, and if these are too few, of others; the ready ones first."""
         own = [each for each in self._meant if each.id in self._asked]
+        refused = {each.id for each in self._no}
         others = [
             each
             for each in self._meant
-            if each.mark is not None and each not in self._no and each.id not in self._asked
+            if each.mark is not None and each.id not in refused and each.id not in self._asked
         ]
         adopted = sorted(others, key=_by_answer)[: max(0, missing - len(own))]
         for each in adopted:
