@@ -180,9 +180,10 @@ def main() -> int:
     )
     parser.add_argument("--holders", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--etcd", action="store_true")
     options = parser.parse_args()
-    size = Size(holders=options.holders, seconds=options.seconds)
+    size = Size(holders=options.holders, seconds=options.seconds, processes=options.processes)
     with contextlib.ExitStack() as stack:
         backend, states = "local:", 1
         if options.etcd:

@@ -32,6 +32,8 @@ from leasectl.system.poll import sleep_through
 from leasectl.system.process import this_process
 from tests.crash.reclaim_log import Log
 
+# Each looks at the whole pool for that, where a keeper looks at its own.
+_ANSWERS_EVERY_SECONDS = 0.3
 CAMPAIGN = "campaign@host"
 
 
@@ -86,7 +88,7 @@ class Holders:
                 self._handles[at] = self._acquire() if handle is None else self._step(handle)
             if time.monotonic() >= answer_at:
                 self._answer()
-                answer_at = time.monotonic() + 0.2
+                answer_at = time.monotonic() + _ANSWERS_EVERY_SECONDS
             time.sleep(self._random.random() / 100)
         assert not self._records._backends, "a use has opened a backend"
 

@@ -217,6 +217,18 @@ class TestAdoption:
         assert (names(step.free), step.take_off) == ("d", ())
         assert step.memory.asked.keys() == {ready.id, marked[0].id}
 
+    @pytest.mark.parametrize("own", [0, 1, 2])
+    def test_of_others_only_what_is_missing_beside_its_own_is_adopted(self, own: int) -> None:
+        held = [lease(name, at) for at, name in enumerate("abcd")]
+        looks = Looks(EXCESS, held)
+        looks.look(held, 0.0)
+        marked = [noted(each) for each in held]
+        looks.put(*marked[:own], now=DELAY)
+        step = looks.look(marked, DELAY)
+        assert step.take_off == ()
+        assert len(step.memory.asked) == 2
+        assert {each.id for each in marked[:own]} <= step.memory.asked.keys()
+
     def test_marks_at_others_than_are_meant_are_left_alone(self) -> None:
         held = [lease("a"), noted(lease("x", 3), "ready")]
         step = next_step(NAMED, held, begin(NAMED, held, 0.0), 0.0)
