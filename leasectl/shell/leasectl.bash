@@ -4,7 +4,7 @@
 #   source <(leasectl init bash)          or          source "$LEASE_PROXY_CLIENT_SH"
 #
 #   lease__acquire  -t TYPE [-c COUNT] [--scope=step|test] [--guard] [--ttl=1h] [--priority=N] [--jitter=10m]
-#                   [--start-jitter=5m] [--where=K=V]... [--var=NAME] [-q]
+#                   [--start-jitter=5m] [--where=K=V]... [--on-reclaim=A] [--var=NAME] [-q]
 #                   -t TYPE -t TYPE ...    one lease, of whichever type is free first
 #   lease__release  --handle=H | --names=A,B | --scope=test  [--delay=20m]
 #   lease__reacquire --handle=H [--var=NAME]
@@ -457,6 +457,8 @@ _lease__err_leave() {
 #                        as long as the script lives. Pools in etcd need it in scope test
 #   --where=K=V          only resources with this property, with K!=V without it; may be repeated. Pools
 #                        of our own know properties, the lease proxy doesn't
+#   --on-reclaim=A       what a reclaim gets back of it: release, what isn't in use; keep, the default,
+#                        nothing; answer, what the script says by leasectl answer
 #   --jitter=D           sleep a random time of up to D first
 #   --var=NAME           assign the handle to NAME instead of printing it. Bash runs no trap while it
 #                        waits for $(...), but does while it waits here: TERM and INT end the script
@@ -467,7 +469,7 @@ _lease__err_leave() {
 lease__acquire() {
   [[ $- != *T* ]] || { local - && builtin set +T; }
   local _lease__types=() _lease__count=1 _lease__scope=test _lease__ttl='' _lease__jitter='' _lease__var=''
-  local _lease__store='' _lease__guard='' _lease__priority='' _lease__start_jitter='' _lease__where=()
+  local _lease__store='' _lease__guard='' _lease__priority='' _lease__start_jitter='' _lease__where=() _lease__on_reclaim=()
   local _lease__option _lease__value _lease__words _lease__arguments=() _lease__got='' _lease__quiet=''
   while (($#)); do
     case $1 in
@@ -482,7 +484,7 @@ lease__acquire() {
         continue
         ;;
     esac
-    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --priority --jitter --start-jitter --where --var --store -q ' "$@" || return 1
+    _lease__read_option lease__acquire ' -t --type -c --count --scope --guard --ttl --priority --jitter --start-jitter --where --on-reclaim --var --store -q ' "$@" || return 1
     shift "$_lease__words"
     case $_lease__option in
       -t | --type) _lease__types+=("$_lease__value") ;;
@@ -493,6 +495,7 @@ lease__acquire() {
       --jitter) _lease__jitter=$_lease__value ;;
       --start-jitter) _lease__start_jitter=$_lease__value ;;
       --where) _lease__where+=("--where=$_lease__value") ;;
+      --on-reclaim) _lease__on_reclaim+=("--on-reclaim=$_lease__value") ;;
       --var) _lease__check_variable lease__acquire "$_lease__value" && _lease__var=$_lease__value || return 1 ;;
       --store) _lease__store=$_lease__value ;;
     esac
@@ -513,7 +516,7 @@ lease__acquire() {
   fi
   # Of the older form, --store=false outlives the script, too.
   [ "$_lease__store" != false ] || _lease__scope=step
-  _lease__arguments=("${_lease__types[@]/#/--type=}" "--count=$_lease__count" "--scope=$_lease__scope" "${_lease__where[@]}")
+  _lease__arguments=("${_lease__types[@]/#/--type=}" "--count=$_lease__count" "--scope=$_lease__scope" "${_lease__where[@]}" "${_lease__on_reclaim[@]}")
   # --step-pid is a guard, too, but of the wait alone where the server holds the lease for the whole job.
   [ "$_lease__scope$_lease__store" != step ] || _lease__arguments+=("--${_lease__guard:-step}-pid=$$")
   [ -z "$_lease__ttl" ] || _lease__arguments+=("--ttl=$_lease__ttl")

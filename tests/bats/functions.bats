@@ -56,7 +56,7 @@ use_path_of() { # <command>...
   make_pool T 30
   for words in '-t T' '--type T' '--type=T' '-t T -c 2' '-t T --count 2' '-t T --count=2' '--count=1 --type=T' \
     '-t T --scope=step' '-t T --scope step' '-t T --scope=test' '-t T --scope test' '-t T --scope=step --guard' '-q -t T' '-t T --quiet' '-t T --jitter=0s' '-t T --jitter 0m' '-t T --ttl=1h' '-t T --ttl 90' \
-    '-t T --priority=-7' '-t T --priority 0' '-t T --start-jitter=0s'; do
+    '-t T --priority=-7' '-t T --priority 0' '-t T --start-jitter=0s' '-t T --on-reclaim=release'; do
     script -e -u <<<"h=\$(lease__acquire $words); lease__cat --handle=\"\$h\" --pretty-format=csv"
     run_script
     assert_success
@@ -131,7 +131,7 @@ SCRIPT
   local words
   make_pool T
   for words in '' '-t' '--type' '--type=' '-t ""' '-t T -c' '-t T -c 1x' '-t T --count=-1' '-t T --count=' '-t T -c 1.5' \
-    '-t T --scope=all' '-t T --scope=' '-t T --jitter=soon' '-t T --jitter' '-t T --jitter=-1m' '-t T --start-jitter=soon' '-t T --priority=101' '-t T --priority=' '-t T --priority=x' '-t T --ttl=soon' '-t T --ttl' '-t T --unknown' \
+    '-t T --scope=all' '-t T --scope=' '-t T --jitter=soon' '-t T --jitter' '-t T --jitter=-1m' '-t T --start-jitter=soon' '-t T --priority=101' '-t T --priority=' '-t T --priority=x' '-t T --ttl=soon' '-t T --ttl' '-t T --on-reclaim=maybe' '-t T --on-reclaim=' '-t T --unknown' \
     '-t T --unknown=1' '-t T --quiet=yes' '-t T extra' '-t T --var=1a' '-t T --var=' '-t T --var="a b"' '-t T --var="a[\$(touch pwned)]"' \
     '-t T --var=_lease__got' '-t T --store=maybe' '-t a/b' '-t ../T' '-t "a b"' '-t "\$(touch pwned)"' '-t "T
 "' '-t T -t T' '-t T -t U -c 2' '-t T -t ""' '-t T -t "a b"' '-t -T' "-t $(printf 'x%.0s' {1..300})" '-t T -c 2' '-t T -c 99999999999999999999'; do
