@@ -33,9 +33,9 @@ def complete(cli: Cli, shell: str, *words: str, **env: str | None) -> Finished:
     ).finish()
 
 
-def offered(cli: Cli, *words: str) -> list[str]:
+def offered(cli: Cli, *words: str, **env: str) -> list[str]:
     """What bash is offered for the last word."""
-    finished = complete(cli, "bash", *words)
+    finished = complete(cli, "bash", *words, **env)
     assert (finished.code, finished.err) == (0, "")
     return [line.partition(",")[2] for line in finished.out.splitlines() if line]
 
@@ -62,6 +62,15 @@ def test_types_are_offered_wherever_one_is_asked_for(cli: Cli) -> None:
     for words in (["acquire", "-t"], ["run", "--type"], ["status", "-t"], ["pool", "add"]):
         assert offered(cli, *words, "a") == ["aws--install", "azure--install"]
     assert offered(cli, "pool", "create", "a") == []
+
+
+def test_names_are_offered_where_resources_are_named(cli: Cli) -> None:
+    cli.pool("T", "rack-7", "rack-8", "shelf")
+    for words in (["cordon", "--names"], ["move", "--names"], ["remove", "T", "--names"], ["of"]):
+        assert offered(cli, "pool", *words, "rack") == ["rack-7", "rack-8"]
+    assert offered(cli, "pool", "move", "--names", "rack-7,r") == ["rack-7,rack-8"]
+    assert offered(cli, "pool", "move", "--names", "rack-7", "--to", "") == ["T"]
+    assert offered(cli, "pool", "of", "x", LEASECTL_BACKEND="none:") == []
 
 
 def test_the_types_are_those_of_the_chosen_backend(cli: Cli, etcd: EtcdServer, prefix: str) -> None:

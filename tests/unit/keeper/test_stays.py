@@ -1,0 +1,104 @@
+"""Names that stay in pools on a server for as long as processes of this machine live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from leasectl.engines.membership import Lifetime, Member
+from leasectl.leases.service import Service
+from leasectl.pools.joining import join
+from leasectl.pools.memberships import MembershipService
+from leasectl.state.stays import Stays
+from leasectl.system.process import identify
+from tests.kit.hosts import Hosts
+from tests.kit.hosts import hosts as hosts
+from tests.kit.support import Cli, Started, eventually, kill
+
+# Servers are there on one Python only: see scripts/test.
+pytestmark = pytest.mark.once
+
+TTL_SECONDS = 6.0
+
+
+@pytest.fixture
+def host(hosts: Hosts) -> Cli:
+    hosts.pool("t-1")
+    return hosts.new()
+
+
+@contextmanager
+def on(host: Cli) -> Iterator[Service]:
+    with host.service(backend=host.env["LEASECTL_BACKEND"]) as service:
+        yield service
+
+
+def joined(host: Cli, *, ttl_seconds: float = TTL_SECONDS) -> Started:
+    """Have a name join for as long as a process lives, which is returned."""
+    process = host.spawn(["sleep", "1000"])
+    with on(host) as service:
+        join(service, "T", "n", lives=Lifetime(identify(process.pid), ttl_seconds))
+    return process
+
+
+def the_member(host: Cli) -> Member:
+    with on(host) as service:
+        (member,) = service.members.members(["n"])
+        return member
+
+
+def test_are_renewed_until_their_process_ends(host: Cli) -> None:
+    process = joined(host)
+    first = the_member(host).joined
+    eventually(lambda: the_member(host).joined >= first + 2, what="renewals")
+    assert the_member(host).pool == "T"
+    process.kill()
+    eventually(lambda: the_member(host).pool is None, 10.0)
+    eventually(lambda: host.query("SELECT * FROM stay") == [])
+    eventually(lambda: host.keepers() == [], what="its keeper ends")
+
+
+def test_are_renewed_by_the_next_keeper(host: Cli) -> None:
+    joined(host, ttl_seconds=60.0)
+    (keeper,) = eventually(host.keepers)
+    kill(keeper)
+    before = the_member(host).joined
+    host.ok("pool", "list")
+    assert eventually(host.keepers) != [keeper]
+    eventually(lambda: the_member(host).joined > before)
+
+
+def test_of_what_was_moved_or_has_left_are_forgotten(host: Cli) -> None:
+    joined(host)
+    host.ok("pool", "create", "U", "--names", "u-1")
+    host.ok("pool", "move", "--names", "n", "--to", "U")
+    eventually(lambda: host.query("SELECT * FROM stay") == [])
+    assert the_member(host) == Member("n", "U", joined=the_member(host).joined)
+    joined_again = host.spawn(["sleep", "1000"])
+    host.ok("pool", "join", "U", "--name", "n", "--while-pid", str(joined_again.pid))
+    assert len(host.query("SELECT * FROM stay")) == 1
+    host.ok("pool", "leave", "U", "--name", "n")
+    assert host.query("SELECT * FROM stay") == []
+
+
+def test_that_end_while_they_are_held_take_no_new_holder(host: Cli) -> None:
+    process = joined(host)
+    handle = host("acquire", "T", "--name", "n").handle
+    process.kill()
+    eventually(lambda: the_member(host).leaves)
+    host.ok("release", "--handle", handle)
+    assert the_member(host) == Member("n")
+
+
+def test_are_kept_apart_by_their_processes(host: Cli) -> None:
+    process = joined(host)
+    with on(host) as service:
+        (stay,) = Stays(service.state).all()
+        assert (stay.name, stay.type, stay.process) == ("n", "T", identify(process.pid))
+        other = stay._replace(process=stay.process._replace(start_time=1))
+        with service.state.transaction():
+            Stays(service.state).forget_this(other)
+        assert Stays(service.state).all() == [stay]
+        MembershipService(service).leave("T", "n")
