@@ -22,6 +22,7 @@ from leasectl.run import lease_watch as module
 from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
+from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
@@ -259,6 +260,16 @@ class TestOnAServer:
         self.answer(desk, watch, threads, names=())
         assert watch.is_lost(START)
         assert desk.record(far).lost
+
+    def test_what_was_ready_to_be_taken_back_is_not_lost(
+        self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle
+    ) -> None:
+        uses = Uses(desk.state)
+        with desk.state.transaction():
+            uses.see(far, "far", SeenMark("a", "ops", START + 99, is_ready=True))
+        self.answer(desk, watch, threads, names=())
+        assert not watch.is_lost(GIVE_UP)
+        assert (desk.record(far).state, desk.record(far).lost) == ("released", False)
 
     def test_what_failed_is_sent_again_in_a_second(
         self, desk: Desk, watch: LeaseWatch, threads: Threads

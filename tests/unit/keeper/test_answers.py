@@ -1,0 +1,121 @@
+"""When the keeper answers for holders, and ends marks: in a time that moves by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leasectl.keeper.answers import Answers
+from leasectl.keeper.log import Log
+from leasectl.leases.asked import asked_of
+from leasectl.leases.service import Service
+from leasectl.model import Handle, OnReclaim, Request, whole
+from leasectl.state.uses import Uses
+from tests.kit.desk import Desk
+from tests.kit.reclaiming import Operator
+
+START = 1000.0  # of a manual clock
+GOOD_FOR = 100.0
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "keeper.log"
+
+
+@pytest.fixture
+def answers(desk: Desk, log: Path) -> Answers:
+    desk.pool(3)
+
+    def open_service() -> Service:
+        raise AssertionError("on the embedded pool nothing is done by threads")
+
+    clock = desk.time.clock
+    return Answers(desk.service, open_service, clock=clock, log=Log(str(log), clock))
+
+
+def held(desk: Desk, on_reclaim: OnReclaim) -> Handle:
+    return desk.acquire(Request("T", on_reclaim=on_reclaim))
+
+
+def operator(desk: Desk, handle: Handle) -> Operator:
+    return Operator(desk.service.backend_of(handle).notes, seconds=GOOD_FOR)
+
+
+def go(desk: Desk, answers: Answers) -> float | None:
+    """A round after the other, until nothing is due now."""
+    while True:
+        due = answers.go(desk.service.handles.watched())
+        if due is None or due > desk.time.clock.elapsed():
+            return due
+
+
+def test_it_has_nothing_to_do_as_long_as_nobody_is_asked(desk: Desk, answers: Answers) -> None:
+    held(desk, "release")
+    assert go(desk, answers) is None
+
+
+@pytest.mark.parametrize(("on_reclaim", "said"), [("release", "ready"), ("keep", "keep")])
+def test_it_answers_at_once_and_ends_the_mark_in_time(
+    desk: Desk, answers: Answers, log: Path, on_reclaim: OnReclaim, said: str
+) -> None:
+    handle = held(desk, on_reclaim)
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    assert go(desk, answers) == START + (2.0 if said == "ready" else GOOD_FOR)
+    assert reclaim.states() == {"T--00": said}
+    assert f"answered for {handle.id}: T--00 {said}" in log.read_text()
+    desk.time.advance(GOOD_FOR - 1)
+    assert go(desk, answers) == START + GOOD_FOR
+    assert reclaim.states() == {"T--00": said}
+    desk.time.advance(1)
+    assert go(desk, answers) is None
+    assert reclaim.states() == {}
+
+
+def test_it_leaves_the_answer_to_a_script_and_ends_the_mark(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "answer")
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    assert go(desk, answers) == START + GOOD_FOR
+    assert reclaim.states() == {"T--00": "marked"}
+    desk.time.advance(GOOD_FOR)
+    go(desk, answers)
+    assert reclaim.states() == {}
+
+
+def test_it_sends_what_was_decided_by_somebody_who_was_killed(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "answer")
+    reclaim = operator(desk, handle)
+    (mark,) = reclaim.mark(handle)
+    asked_of(desk.service, whole(handle))
+    with desk.state.transaction():
+        Uses(desk.state).decide(handle, "T--00", mark.id, is_ready=True)
+    desk.time.advance(5)
+    assert go(desk, answers) in (START + 7, START + GOOD_FOR)
+    desk.time.advance(2)
+    go(desk, answers)
+    assert reclaim.states() == {"T--00": "ready"}
+
+
+def test_it_lets_what_is_asked_for_no_more_be_used_again(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "release")
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    go(desk, answers)
+    reclaim.take_off()
+    desk.time.advance(1)
+    go(desk, answers)
+    assert Uses(desk.state).marks(desk.record(handle)) == {}
+
+
+def test_it_forgets_what_is_released(desk: Desk, answers: Answers) -> None:
+    handle = held(desk, "release")
+    reclaim = operator(desk, handle)
+    reclaim.mark(handle)
+    go(desk, answers)
+    assert reclaim.free() == ("T--00",)
+    assert desk.record(handle).state == "released"
+    answers.keep_only(())
+    assert go(desk, answers) is None
