@@ -37,9 +37,13 @@ PAGES = (
             "history",
             "leases",
             "limits",
+            "membership",
             "mounting",
+            "once",
             "pacing",
             "pools",
+            "properties",
+            "reclaim",
             "serve",
             "simulation",
         )
@@ -252,7 +256,7 @@ class TestPages:
 
     def test_the_readme_names_every_command(self) -> None:
         for name in COMMANDS:
-            assert re.search(rf"^\| `{name}\b", read(README), re.MULTILINE), name
+            assert re.search(rf"^\|[^|]*`{name}\b", read(README), re.MULTILINE), name
 
     def test_the_readme_has_the_exit_codes(self) -> None:
         section = read(README).partition("## Exit codes\n")[2].partition("\n## ")[0]
