@@ -32,12 +32,15 @@ def carry_out(
         NotAllowed: Somebody else has added one of the names elsewhere since.
     """
     for change in changes:
+        coming = change.added
         if change.new:
-            pools.create_pool(change.type, change.added, settings=change.settings or NO_SETTINGS)
+            plain = [name for name in coming if name not in change.properties]
+            coming = tuple(name for name in coming if name in change.properties)
+            pools.create_pool(change.type, plain, settings=change.settings or NO_SETTINGS)
         elif change.settings is not None:
             change_settings(pools, change.type, change.wanted)
-        if change.added and not change.new:
-            members.update(change.added, partial(_added, to=change.type))
+        if coming:
+            members.update(coming, partial(_added, change=change))
     moved = {name for change in changes for name in change.moved}
     stayed = {name for change in changes for name in _move(change, members)}
     defaults = [change.default for change in changes if change.default is not None]
@@ -50,15 +53,21 @@ def _with_default(pools: Pools, *, default: NewDefault) -> Pools:
     return membership.set_default(pools, default.type, default.grace_seconds)
 
 
-def _added(member: Member, pools: Pools, *, to: str) -> Member:
-    return membership.add(member, to, pools)
+def _added(member: Member, pools: Pools, *, change: PoolChange) -> Member:
+    return _as_it_is_to_be(membership.add(member, change.type, pools), change)
+
+
+def _as_it_is_to_be(member: Member, change: PoolChange) -> Member:
+    """A name that comes to a pool, with what it is to be there: nobody gets it before that."""
+    return member._replace(properties=change.properties.get(member.name, member.properties))
 
 
 def _move(change: PoolChange, members: Members) -> list[str]:
     """Move what is to be in a pool, each in one step; returns what is held by now."""
 
     def moved(member: Member, pools: Pools) -> Member:
-        return membership.move(member, change.type, pools, when_free=False)
+        there = membership.move(member, change.type, pools, when_free=False)
+        return _as_it_is_to_be(there, change)
 
     if not change.moved:
         return []

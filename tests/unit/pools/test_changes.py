@@ -355,3 +355,29 @@ class TestProperties:
         assert more.properties == dict.fromkeys(["T--01", "T--02", "T--03"], self.EU)
         less = planned(CountedPool("T", 0, 2, properties=self.US), there)
         assert (less.removed, less.properties) == (("T--02",), {"T--00": self.US})
+
+    def test_come_with_the_names(self) -> None:
+        store = MemoryStore(clock=Clock(), lost=lambda key, names: None)
+        pools, members = MemoryPools(store), MemoryMembers(store)
+        pools.create_pool("U", ["m", "u"])
+        seen: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+        update = members.update
+
+        def watched(names: Sequence[str], decide: Decide) -> Updated:
+            done = update(names, decide)
+            seen.extend((each.name, each.properties) for each in done.after)
+            return done
+
+        members.update = watched  # type: ignore[method-assign,assignment]
+        definitions: list[Definition] = [
+            NamedPool("T", ("a", "b", "m"), properties={"a": self.EU, "m": self.US}),
+            NamedPool("U", ("u",)),
+        ]
+        carry_out(plan(definitions, pools.pools()), pools, members)
+        assert seen == [("a", self.EU), ("m", self.US)]
+        (pool,) = pools.pools("T")
+        assert [(each.name, each.member and each.member.properties) for each in pool.resources] == [
+            ("a", self.EU),
+            ("b", None),
+            ("m", self.US),
+        ]
