@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.contract import Outlook
 from leasectl.engines.etcd.gateway.requests import Json, Outcome, put, read, read_all
-from leasectl.engines.etcd.records import encode_free
+from leasectl.engines.etcd.records import encode_free, revision_of
 from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
+from leasectl.engines.matching import want_of
 from leasectl.engines.membership import cordon
 from leasectl.errors import CorruptState, NoLease
 from leasectl.model import Claimant, Request, Where
@@ -19,6 +24,7 @@ from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, keys_le
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
+from tests.kit.forking import ending, fork
 from tests.kit.support import eventually
 
 EU: Where = (("region", "eu", True),)
@@ -312,3 +318,72 @@ class TestKilled:
             number = len(between.paths) - first
             assert (keys_left(direct), direct.held()) == ([], []), losing
         assert number > 8
+
+
+class Grant(NamedTuple):
+    """What a request has got; the ticket and the revision say from when to when it has waited."""
+
+    ticket: int
+    revision: int
+    names: tuple[str, ...]
+    request: Request
+
+
+PROPERTIES = {NAMES[0]: "eu", NAMES[1]: "eu", NAMES[2]: "us", NAMES[3]: ""}
+WANTED = (
+    *(Request("T", count) for count in (1, 1, 2, 4)),
+    *(Request("T", count, where=EU) for count in (1, 1, 2)),
+    Request("T", where=US),
+    Request("T", 2, where=(("region", "eu", False),)),
+    *(Request("T", name=name) for name in NAMES[1:3]),
+)
+
+
+def take_turns(endpoints: Sequence[str], prefix: str, seed: int, turns: int, out: Path) -> None:
+    """What one of many does who wants this and that."""
+    access, chance = Access(endpoints, prefix), random.Random(seed)
+    for _ in range(turns):
+        wanted = chance.randrange(len(WANTED))
+        leases = access.acquire(f"p{seed}", WANTED[wanted])
+        time.sleep(0.001)
+        access.engine.free(f"p{seed}")
+        line = [leases[0].ticket, revision_of(leases[0].fence), [e.name for e in leases], wanted]
+        with out.open("a") as file:  # a line at a time, which is one write
+            file.write(json.dumps(line) + "\n")
+
+
+def passed_over(grants: Sequence[Grant]) -> list[tuple[Grant, Grant]]:
+    """Grants of what a better one could use that still waited, each with that."""
+    where = {name: (("region", region),) if region else () for name, region in PROPERTIES.items()}
+    return [
+        (grant, better)
+        for grant in grants
+        for better in grants
+        if better.ticket < grant.ticket and better.revision > grant.revision
+        for name in grant.names
+        if want_of(better.request).could_use(name, where[name])
+    ]
+
+
+def test_nobody_gets_what_a_better_one_could_use(
+    etcd: EtcdServer, store: Access, prefix: str, tmp_path: Path
+) -> None:
+    processes, turns = 8, 6
+    pids = [
+        fork(lambda n=n: take_turns(etcd.endpoints, prefix, n, turns, tmp_path / "grants"))  # type: ignore[misc]
+        for n in range(processes)
+    ]
+    assert [ending(pid) for pid in pids] == [0] * processes
+    lines = [json.loads(line) for line in (tmp_path / "grants").read_text().splitlines()]
+    grants = [Grant(t, r, tuple(names), WANTED[wanted]) for t, r, names, wanted in lines]
+    assert len(grants) == processes * turns
+    for grant in grants:
+        want = want_of(grant.request)
+        assert all(want.could_use(name, (("region", PROPERTIES[name]),)) for name in grant.names)
+    assert any(
+        better.ticket < grant.ticket and better.revision > grant.revision
+        for grant in grants
+        for better in grants
+    ), "nobody has passed another"
+    assert passed_over(grants) == []
+    assert keys_left(store) == []
