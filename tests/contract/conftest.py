@@ -21,54 +21,12 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
 }
 # Servers are there on one Python only: see scripts/test.
 SERVERS = ("etcd",)
-# Those that keep memberships so far.
-WITH_MEMBERS = ("memory", "local", "etcd")
-# Those where requests say what has to be so of a resource.
-WITH_WHERE = ("memory", "etcd")
-# Those on which a request waits on that can't be met any more.
-WAITING_ON = ("memory", "local", "etcd")
 
 
 @pytest.fixture(
     params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WORLDS]
 )
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    world = WORLDS[request.param](request, tmp_path)
-    yield world
-    world.close()
-
-
-# Where pools are made, given more and deleted as what is so of names says, so far.
-IN_STEP = ("memory", "local", "etcd")
-
-
-@pytest.fixture(params=IN_STEP)
-def with_pools_in_step(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    world = WORLDS[request.param](request, tmp_path)
-    yield world
-    world.close()
-
-
-@pytest.fixture(params=WAITING_ON)
-def waiting_on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    world = WORLDS[request.param](request, tmp_path)
-    yield world
-    world.close()
-
-
-@pytest.fixture(
-    params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WITH_WHERE]
-)
-def with_where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    world = WORLDS[request.param](request, tmp_path)
-    yield world
-    world.close()
-
-
-@pytest.fixture(
-    params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WITH_MEMBERS]
-)
-def with_members(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)
     yield world
     world.close()

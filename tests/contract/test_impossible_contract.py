@@ -40,10 +40,9 @@ class Looking:
 
 
 class TestWhoeverWaitsAlready:
-    @pytest.fixture
-    def world(self, waiting_on: World) -> World:
-        waiting_on.pools.create_pool("T", ["T--00", "T--01", "T--02"])
-        return waiting_on
+    @pytest.fixture(autouse=True)
+    def pools(self, world: World) -> None:
+        world.pools.create_pool("T", ["T--00", "T--01", "T--02"])
 
     def test_for_more_than_is_left_waits_on_and_is_passed(self, world: World) -> None:
         holder = world.client()
@@ -131,11 +130,10 @@ class TestWhoeverWaitsAlready:
 
 
 class TestWhatTakesNoHolder:
-    @pytest.fixture
-    def world(self, with_members: World) -> World:
-        with_members.pools.create_pool("T", ["T--00", "T--01", "T--02"])
-        with_members.pools.create_pool("U", ["U--00"])
-        return with_members
+    @pytest.fixture(autouse=True)
+    def pools(self, world: World) -> None:
+        world.pools.create_pool("T", ["T--00", "T--01", "T--02"])
+        world.pools.create_pool("U", ["U--00"])
 
     def test_does_not_count_for_what_arrives(self, world: World) -> None:
         update(world, to_cordon(), "T--01")
@@ -191,10 +189,9 @@ class TestWhatTakesNoHolder:
 
 
 class TestByWhatItIs:
-    @pytest.fixture
-    def world(self, with_where: World) -> World:
-        with_where.pools.create_pool("T", ["T--00", "T--01", "T--02"])
-        return with_where
+    @pytest.fixture(autouse=True)
+    def pools(self, world: World) -> None:
+        world.pools.create_pool("T", ["T--00", "T--01", "T--02"])
 
     def test_what_is_no_more_is_waited_for(self, world: World) -> None:
         update(world, lambda m, _: m._replace(properties=(("region", "eu"),)), "T--00")

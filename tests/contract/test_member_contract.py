@@ -35,12 +35,6 @@ TTL = 10.0
 GRACE = 30.0
 
 
-@pytest.fixture
-def world(with_members: World) -> World:
-    """One that keeps memberships."""
-    return with_members
-
-
 def to_add(pool_type: str) -> Decide:
     return lambda member, pools: add(member, pool_type, pools)
 
@@ -469,11 +463,6 @@ class TestEvents:
 
 
 class TestPoolsThatAreMadeGivenMoreAndDeleted:
-    @pytest.fixture
-    def world(self, with_pools_in_step: World) -> World:
-        """One whose pools heed what is so of names."""
-        return with_pools_in_step
-
     def test_have_the_default_one_hold_back_what_it_is_given(self, world: World) -> None:
         make_pools(world)
         world.members.change_belonging(partial(set_default, pool_type="B", grace_seconds=GRACE))

@@ -16,12 +16,6 @@ NOT_EU: Where = (("region", "eu", False),)
 BIG_EU: Where = (("region", "eu", True), ("size", "big", True))
 
 
-@pytest.fixture
-def world(with_where: World) -> World:
-    """One where requests say what has to be so of a resource."""
-    return with_where
-
-
 def is_in(world: World, region: str, *names: str, size: str = "small") -> None:
     properties = (("region", region), ("size", size))
     world.members.update(names, lambda member, _: member._replace(properties=properties))

@@ -156,7 +156,7 @@ class EitherWaiter:
             except BackendUnreachable:
                 self._unsure = place
                 raise
-            except (NotFound, InvalidRequest) as reason:
+            except NotFound as reason:
                 self._leave_out(place, reason)
                 continue
             except TicketGone:

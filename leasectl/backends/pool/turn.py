@@ -19,9 +19,7 @@ from leasectl.engines.contract import Engine, Outlook, TicketExpired, TicketGone
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
-    CanNeverBeMet,
     Interrupted,
-    InvalidRequest,
     LeaseError,
     NoLease,
     Unanswered,
@@ -91,7 +89,7 @@ class PoolTurn:
         try:
             outlook = self._enter()
             if outlook.leases is None:
-                with self._leaving(), _no_longer_possible():
+                with self._leaving():
                     yield from self._wait(outlook)
         finally:
             self._waiter.close()
@@ -331,15 +329,6 @@ class PoolTurn:
             next_grant_in_seconds=self._until_next_grant(now),
             pace_seconds=now.pace_seconds,
         )
-
-
-@contextmanager
-def _no_longer_possible() -> Iterator[None]:
-    """Tell what became impossible from what nobody could ever have meant."""
-    try:
-        yield
-    except InvalidRequest as reason:
-        raise CanNeverBeMet(str(reason)) from reason
 
 
 def _is_outage(reason: BaseException) -> bool:

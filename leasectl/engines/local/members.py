@@ -18,6 +18,9 @@ from leasectl.state.directory import State
 from leasectl.state.snapshot import snapshot
 from leasectl.system.clock import Clock
 
+# As `LocalStore.free_resources` returns them, whoever may have them.
+_CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE name = ?"
+
 
 class LocalMembers:
     """The memberships of one state directory.
@@ -91,7 +94,7 @@ class LocalMembers:
         )
         return self._store.claim(
             Ticket(number, claimant),
-            [self._store.resource(each.name) for each in members],
+            [self._state.query(_CHOSEN, each.name)[0] for each in members],
             grant=pool["last_grant"] + 1,
             wait=0.0,
         )

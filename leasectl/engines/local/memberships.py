@@ -16,7 +16,7 @@ from leasectl.engines.event_words import membership_changes
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.member_rows import is_free, member_of
 from leasectl.engines.local.queues import LocalQueues
-from leasectl.engines.local.unmet import look_anew
+from leasectl.engines.local.unmet import look_anew, wake_suspended
 from leasectl.engines.membership import (
     Member,
     Pools,
@@ -266,7 +266,7 @@ class LocalMemberships:
         for pool_type, names in came.items():
             if pool_type not in others:
                 self._store.queues.wake_for(pool_type, names)
-                self._store.queues.wake_suspended(pool_type)
+                wake_suspended(self._store.queues, pool_type)
 
     def _tell(self, before: Iterable[Member], after: Iterable[Member]) -> None:
         for pool_type, names, reason in membership_changes(tuple(before), tuple(after)):

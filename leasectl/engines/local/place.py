@@ -8,6 +8,7 @@ from contextlib import closing
 from leasectl.engines.local.order import Rank
 from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.wants import is_enough_for
 from leasectl.system.clock import earliest
 
 # A grant makes the first larger, and what becomes free without one the second.
@@ -78,14 +79,15 @@ class LocalPlace:
         self._passed_on = last_grant, free, called
 
     def _called(self) -> list[str]:
-        """The pipes of the best for each name that is free, and of the best for any."""
-        called: dict[str | None, str] = {}
+        """The pipes of the best for each want of which something is free, and of that for any."""
+        called: dict[tuple[str | None, str], str] = {}
         with closing(self._queues.in_order(self._type)) as tickets:
             for each in tickets:
-                if each.suspended or each.name in called:
+                want = each.name, each.where
+                if each.suspended or want in called:
                     continue
-                if each.name is None or self._store.is_free(self._type, each.name):
-                    called[each.name] = each.pipe
-                if each.name is None:
+                if want == (None, "") or is_enough_for(self._store.state, self._type, each):
+                    called[want] = each.pipe
+                if want == (None, ""):
                     break
         return list(called.values())

@@ -38,7 +38,8 @@ RANKED_TICKETS = (
 )
 _WAITING = (
     "SELECT ticket.number, ticket.owner, ticket.count, ticket.process, ticket.pipe, handle.name, "
-    "suspended.number IS NOT NULL, ranked.priority, ranked.queued_at "
+    "coalesce(where_properties, ''), suspended.number IS NOT NULL, ranked.priority, "
+    "ranked.queued_at "
 )
 _HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
 # Whole texts: what Python puts together anew, it looks up anew among those that SQLite knows.
@@ -62,6 +63,7 @@ class Waiting:
         process: That waits with it, as a record has it; None where that isn't known.
         pipe: That wakes it, in the folder of those.
         name: The one resource that it could use; None for any.
+        where: What has to be so of each, as the record of its handle has it; empty for nothing.
         suspended: Others may pass it.
         priority: As asked for; None where all in the queue are alike, so that numbers tell.
         queued_at: On the elapsed clock; 0 likewise.
@@ -77,6 +79,7 @@ class Waiting:
         "process",
         "queued_at",
         "suspended",
+        "where",
     )
 
     def __init__(
@@ -87,6 +90,7 @@ class Waiting:
         process: str | None,
         pipe: str,
         name: str | None,
+        where: str,
         suspended: int,
         priority: int | None = None,
         queued_at: float | None = None,
@@ -97,13 +101,10 @@ class Waiting:
         self.process = process
         self.pipe = pipe
         self.name = name
+        self.where = where
         self.suspended = bool(suspended)
         self.priority = priority
         self.queued_at = queued_at or 0.0
-
-    def could_use(self, name: str) -> bool:
-        """Tell whether it would do with a resource."""
-        return self.name is None or self.name == name
 
     @property
     def is_ranked(self) -> bool:
@@ -171,6 +172,14 @@ class LocalQueues:
                 if _keeps_all_back(each):
                     break
         return found
+
+    def could_use(self, ticket: Waiting, name: str) -> bool:
+        """Tell whether a ticket would do with a resource."""
+        if ticket.name not in (None, name) or not ticket.where:
+            return ticket.name in (None, name)
+        from leasectl.engines.local.wants import could_use  # which few ask for
+
+        return could_use(self.state, ticket, name)
 
     def in_order(self, pool_type: str) -> Generator[Waiting, None, None]:
         """All tickets of a pool, the best first; nothing may change until that was closed."""
@@ -242,10 +251,10 @@ class LocalQueues:
         called = []
         with closing(self.in_order(pool_type)) as tickets:
             for each in tickets:
-                if each.suspended or not any(map(each.could_use, left)):
-                    continue
-                called.append(each.pipe)
-                left = {name for name in left if not each.could_use(name)}
+                fits = set() if each.suspended else {n for n in left if self.could_use(each, n)}
+                if fits:
+                    called.append(each.pipe)
+                left -= fits
                 if not left:
                     break
         return called
@@ -260,7 +269,7 @@ class LocalQueues:
     ) -> None:
         """Wake those whose turn it may be, or who watch another now, as a ticket has changed.
 
-        That is the best for each name that it kept something from, and the first that takes any.
+        That is the best for each want that it kept something from, and the first that takes any.
 
         Args:
             pool_type: Of its queue.
@@ -274,7 +283,7 @@ class LocalQueues:
         self.call(pipes) if is_more_free else self.wake(pipes)
 
     def _kept_back_by(self, pool_type: str, ticket: Waiting, place: Rank | None) -> list[str]:
-        called: dict[str | None, str] = {}
+        called: dict[tuple[str | None, str], str] = {}
         name = ticket.name
         if name is not None and self.state.query(_HAS_PACE, pool_type):
             name = None  # it also kept the time from all others
@@ -286,9 +295,9 @@ class LocalQueues:
             for each in tickets:
                 if each.suspended:
                     continue
-                if each.name is None or name is None or name == each.name:
-                    called.setdefault(each.name, each.pipe)
-                if each.name is None:
+                if name is None or self.could_use(each, name):
+                    called.setdefault((each.name, each.where), each.pipe)
+                if _keeps_all_back(each):
                     break
         return list(called.values())
 
@@ -296,14 +305,6 @@ class LocalQueues:
         """Wake all waiters of a pool."""
         rows = self.state.query("SELECT pipe FROM ticket WHERE type = ?", pool_type)
         self.call([row["pipe"] for row in rows])
-
-    def wake_suspended(self, pool_type: str) -> None:
-        """Wake those that others pass: perhaps their requests can be met again."""
-        rows = self.state.query(
-            "SELECT pipe FROM ticket JOIN suspended USING (type, number, owner) WHERE type = ?",
-            pool_type,
-        )
-        self.wake([row["pipe"] for row in rows])
 
     def wake(self, pipes: Iterable[str]) -> None:
         """Wake waiters by the names of their pipes."""
@@ -342,4 +343,4 @@ class LocalQueues:
 
 def _keeps_all_back(ticket: Waiting) -> bool:
     """Tell whether nobody behind a ticket may take anything."""
-    return ticket.name is None and not ticket.suspended
+    return ticket.name is None and not ticket.where and not ticket.suspended

@@ -22,7 +22,8 @@ _BETTER = (
     f"SELECT count(*) FROM {RANKED_TICKETS}, (SELECT {_PRIORITY} AS priority FROM {RANKED_TICKETS} "
     "WHERE ticket.type = :type AND ticket.number = :ticket) AS own "
     "WHERE ticket.type = :type AND suspended.number IS NULL "
-    "AND (:name IS NULL OR handle.name IS NULL OR handle.name = :name) "
+    "AND (:name IS NULL OR handle.name = :name OR (handle.name IS NULL "
+    "AND coalesce(handle.where_properties, '') NOT IN (_OTHERS))) "
     f"AND ({_PRIORITY} > own.priority "
     f"OR ({_PRIORITY} = own.priority AND ticket.number < :ticket))"
 )
@@ -48,11 +49,14 @@ def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Cloc
         "aging": granting.aging_seconds,
     }
     capacity = store.pool(pool_type)["capacity"]
+    others = _others(store, request)
+    better = _BETTER.replace("_OTHERS", ", ".join(f":{key}" for key in others))
     (counts,) = state.query(
-        f"SELECT ({_BETTER}) AS better,"
+        f"SELECT ({better}) AS better,"
         " (SELECT count(*) FROM ticket WHERE type = :type AND number <> :ticket) AS others,"
         f" (SELECT count(*) FROM resource WHERE {_IS_HELD}) AS held",
         **values,
+        **others,
     )
     longest = state.query(
         f"SELECT holder_identity, acquire_time FROM resource WHERE {_IS_HELD} "
@@ -72,3 +76,21 @@ def standing_of(store: LocalStore, request: Request, ticket: int, *, clock: Cloc
             longest_holder=row["holder_identity"], longest_since=row["acquire_time"]
         )
     return found
+
+
+def _others(store: LocalStore, request: Request) -> dict[str, str]:
+    """What those in the queue ask for who couldn't use the one resource that a request asks for."""
+    if request.name is None:
+        return {}
+    rows = store.state.query(
+        "SELECT DISTINCT where_properties FROM ticket JOIN handle ON handle.id = ticket.owner "
+        "WHERE ticket.type = ? AND where_properties <> ''",
+        request.type,
+    )
+    found = [row[0] for row in rows]
+    if not found:
+        return {}
+    from leasectl.engines.local.wants import matching
+
+    fit = matching(store.state, found, request.name)
+    return {f"other{number}": each for number, each in enumerate(found) if each not in fit}

@@ -6,7 +6,7 @@ Every method that changes something belongs inside `State.transaction`.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.engines import refusals
@@ -50,7 +50,6 @@ _POOL = (
 _ANY_SPECIAL = f"SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})"
 _CHOSEN = "SELECT name, lease_transitions, holder_identity FROM resource WHERE"
 _FREE_ONE = f"{_CHOSEN} name = ? AND type = ? AND owner IS NULL"
-_IS_FREE = "SELECT 1 FROM resource WHERE name = ? AND type = ? AND owner IS NULL"
 # The fence of the last grant is also the order in which they were last acquired.
 _FREE_ONES = f"{_CHOSEN} type = ? AND owner IS NULL ORDER BY fence, name LIMIT ?"
 _CLAIM = (
@@ -120,32 +119,25 @@ class LocalStore:
         sql = "SELECT 1 FROM resource WHERE name = ? AND type = ?"
         return name is None or bool(self.state.query(sql, name, pool_type))
 
-    def free_resources(self, request: Request, *, but: Collection[str | None]) -> list[sqlite3.Row]:
+    def free_resources(self, request: Request, better: Sequence[Waiting]) -> list[sqlite3.Row]:
         """What could be claimed, least recently acquired first; one more than is asked for.
 
         Args:
             request: What is asked for.
-            but: Those that others have a better right to; none where a name is asked for.
+            better: Who has a better right to some; nobody where a name is asked for.
 
         Returns:
             Of each its name, how often it has changed hands, and its last holder's identity.
         """
         if request.name is not None:
             return self.state.query(_FREE_ONE, request.name, request.type)
-        found = self.state.query(_FREE_ONES, request.type, request.count + len(but) + 1)
+        if request.where or any(each.where for each in better):
+            from leasectl.engines.local.wants import free_for
+
+            return free_for(self.state, request, better)
+        found = self.state.query(_FREE_ONES, request.type, request.count + len(better) + 1)
+        but = [each.name for each in better]
         return [row for row in found if row["name"] not in but] if but else found
-
-    def resource(self, name: str) -> sqlite3.Row:
-        """One resource that is in some pool, as `free_resources` returns them."""
-        return self.state.query(f"{_CHOSEN} name = ?", name)[0]
-
-    def any_free(self, pool_type: str, waiting: Sequence[Waiting]) -> bool:
-        """Tell whether what one of some tickets waits for by name is free."""
-        return any(self.is_free(pool_type, each.name) for each in waiting if each.name is not None)
-
-    def is_free(self, pool_type: str, name: str) -> bool:
-        """Tell whether nobody holds a resource of a pool."""
-        return bool(self.state.query(_IS_FREE, name, pool_type))
 
     def claim(
         self, ticket: Ticket, resources: Sequence[sqlite3.Row], *, grant: int, wait: float

@@ -12,6 +12,7 @@ from leasectl.engines.local import member_rows
 from leasectl.engines.membership import Member
 from leasectl.engines.possible import Unmet, unmet
 from leasectl.model import Request
+from leasectl.state.rows import parse_where
 
 if TYPE_CHECKING:
     from leasectl.engines.local.queues import LocalQueues, Waiting
@@ -47,11 +48,21 @@ def look_anew(queues: LocalQueues, pool_type: str) -> None:
     members = _members(queues.state, pool_type) if waiting else []
     open_names = {each.name for each in members if each.takes_holders}
     for each in waiting:
-        if each.name is None and each.count <= len(open_names):
+        if each.name is None and not each.where and each.count <= len(open_names):
             continue
-        if unmet(Request(pool_type, each.count, each.name), members) is not None:
+        where = parse_where(each.where)
+        if unmet(Request(pool_type, each.count, each.name, where=where), members) is not None:
             pass_by(queues, pool_type, each)
     queues.wake_all(pool_type)
+
+
+def wake_suspended(queues: LocalQueues, pool_type: str) -> None:
+    """Wake those that others pass: perhaps their requests can be met again."""
+    rows = queues.state.query(
+        "SELECT pipe FROM ticket JOIN suspended USING (type, number, owner) WHERE type = ?",
+        pool_type,
+    )
+    queues.wake([row["pipe"] for row in rows])
 
 
 def pass_by(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:

@@ -15,6 +15,7 @@ from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
 from leasectl.model import Claimant, Process, Request, Ticket
 from leasectl.state.pipes import tidy
+from leasectl.state.rows import encode_where
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
 from leasectl.system.process_watch import IdlePidfds, ProcessWatch
@@ -165,12 +166,12 @@ class LocalWaiter:
         if unmet is not None:
             mine, next_look = self._be_passed(), self._next_look(pool, None)
             return Outlook(impossible=str(unmet), look_again_at=next_look), mine, ()
-        mine, blocker, named = self._ahead()
+        mine, blocker, particular = self._ahead()
         if blocker is not None:
             return Outlook(is_behind=True), mine, (blocker,)
         if self._request.name is not None and not pool["pace_seconds"]:
-            named = ()
-        return self._claim_free(mine, named, pool), mine, named
+            particular = ()
+        return self._claim_free(mine, particular, pool), mine, particular
 
     def _ahead(self) -> tuple[Waiting, Waiting | None, Sequence[Waiting]]:
         """Its ticket, and who keeps it from what, as `_ahead_of`.
@@ -183,9 +184,9 @@ class LocalWaiter:
             if mine.suspended:
                 self._queues.resume(self._request.type, own.number)
                 self._queues.wake_behind(self._request.type, mine)
-            blocker, named = _ahead_of(self._request, better)
+            blocker, particular = _ahead_of(self._request, better, self._queues)
             if blocker is None or not self._watch.is_dead(blocker.waiter):
-                return mine, blocker, named
+                return mine, blocker, particular
             self._remove_dead([blocker])
 
     def _up_to(self, own: Ticket) -> list[Waiting]:
@@ -218,12 +219,14 @@ class LocalWaiter:
 
         return remove_dead_among(self._queues, tickets)
 
-    def _claim_free(self, mine: Waiting, named: Sequence[Waiting], pool: sqlite3.Row) -> Outlook:
+    def _claim_free(
+        self, mine: Waiting, particular: Sequence[Waiting], pool: sqlite3.Row
+    ) -> Outlook:
         """Claim what is asked for, if that much is free by now, and take the ticket away.
 
         Args:
             mine: The ticket.
-            named: Better tickets that wait for another name each: those aren't to be had.
+            particular: Better tickets that wait for something particular: those aren't to be had.
             pool: Its row.
         """
         request, own = self._request, self._ticket()
@@ -231,22 +234,27 @@ class LocalWaiter:
         if expiry is not None and expiry <= self._clock.elapsed():
             self._store.expire_claims(request.type)
             expiry = self._store.next_expiry(request.type)
-        others = [each.name for each in named] if request.name is None else []
-        resources = self._store.free_resources(request, but=others)
+        others = particular if request.name is None else ()
+        resources = self._store.free_resources(request, others)
         if len(resources) < request.count and self._early_ends.free_what_the_dead_had(request.type):
-            resources = self._store.free_resources(request, but=others)
+            resources = self._store.free_resources(request, others)
         if len(resources) < request.count:
             look_again_at = self._next_look(pool, expiry)
             return Outlook(is_head=True, is_behind=bool(others), look_again_at=look_again_at)
         if pool["pace_seconds"]:
             from leasectl.engines.local.settings import LocalSettings
+            from leasectl.engines.local.wants import any_enough
 
             settings = LocalSettings(self._store.state, clock=self._clock)
             due = settings.next_grant_at(request.type)
-            if due is not None or self._store.any_free(request.type, named):
-                return Outlook(is_head=True, is_behind=bool(named), next_grant_at=due)
+            if due is not None or (
+                particular and any_enough(self._store.state, request.type, particular)
+            ):
+                return Outlook(is_head=True, is_behind=bool(particular), next_grant_at=due)
             settings.note_grant(request.type)
-        is_more_free = len(resources) > request.count or request.name is not None
+        is_more_free = (
+            len(resources) > request.count or request.name is not None or bool(request.where)
+        )
         leases = self._store.claim(
             own,
             resources[: request.count],
@@ -311,19 +319,23 @@ def put_ticket(
 
 
 def _ahead_of(
-    request: Request, better: Sequence[Waiting]
+    request: Request, better: Sequence[Waiting], queues: LocalQueues
 ) -> tuple[Waiting | None, Sequence[Waiting]]:
     """Tell by the better tickets, the nearest first, what is kept from a request.
 
     Returns:
-        The nearest that could use all that the request could; if there is none, those that wait
-        for another name each.
+        The nearest that could use all that the request could; if there is none, those that could
+        use some of it, or something else.
     """
-    named = []
+    particular = []
     for each in better:
         if each.suspended:
             continue
-        if each.name is None or each.name == request.name:
+        if request.name is not None:
+            is_ahead = queues.could_use(each, request.name)
+        else:
+            is_ahead = each.name is None and each.where in ("", encode_where(request.where))
+        if is_ahead:
             return each, ()
-        named.append(each)
-    return None, named
+        particular.append(each)
+    return None, particular

@@ -141,13 +141,14 @@ class LocalWitness:
             "SELECT name, fence FROM resource WHERE type = ? AND owner IS NULL", pool_type
         )
         free = frozenset((row["name"], row["fence"]) for row in rows)
+        could_use = self._store.queues.could_use
         if not free:
             return
         with closing(self._store.queues.in_order(pool_type)) as tickets:
             for ticket in tickets:
                 if ticket.suspended:
                     continue
-                fits = frozenset(each for each in free if ticket.could_use(each[0]))
+                fits = frozenset(each for each in free if could_use(ticket, each[0]))
                 if len(fits) >= ticket.count:
                     yield Able(pool_type, ticket, fits)
                 free -= fits  # nobody behind may take them
