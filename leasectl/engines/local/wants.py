@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leasectl.engines.local.member_rows import parse_properties
 from leasectl.engines.matching import Want, matches, want_of
@@ -13,7 +13,6 @@ from leasectl.engines.membership import Properties
 from leasectl.state import rows
 
 if TYPE_CHECKING:
-    from leasectl.engines.local.queues import Waiting
     from leasectl.model import Request
     from leasectl.state.directory import State
 
@@ -26,6 +25,14 @@ _FREE = (
 )
 
 
+class Wanting(Protocol):
+    """What matters here of a ticket, as `LocalQueues` has them."""
+
+    name: str | None
+    where: str
+    count: int
+
+
 class _Free(NamedTuple):
     """A free resource, as `LocalStore.free_resources` returns them, and what it is."""
 
@@ -36,7 +43,7 @@ class _Free(NamedTuple):
         return want.could_use(self.row["name"], self.properties)
 
 
-def could_use(state: State, ticket: Waiting, name: str) -> bool:
+def could_use(state: State, ticket: Wanting, name: str) -> bool:
     """Tell whether a ticket would do with a resource."""
     return ticket.name in (None, name) and bool(matching(state, [ticket.where], name))
 
@@ -48,7 +55,7 @@ def matching(state: State, wheres: Sequence[str], name: str) -> frozenset[str]:
     return frozenset(each for each in wheres if matches(_parse_where(each), properties))
 
 
-def free_for(state: State, request: Request, better: Sequence[Waiting]) -> list[sqlite3.Row]:
+def free_for(state: State, request: Request, better: Sequence[Wanting]) -> list[sqlite3.Row]:
     """As `LocalStore.free_resources`, which see; one more than is asked for, if there are."""
     wants = [_want(each) for each in better]
     found = []
@@ -60,7 +67,7 @@ def free_for(state: State, request: Request, better: Sequence[Waiting]) -> list[
     return found
 
 
-def any_enough(state: State, pool_type: str, waiting: Sequence[Waiting]) -> bool:
+def any_enough(state: State, pool_type: str, waiting: Sequence[Wanting]) -> bool:
     """Tell whether there is enough for one of some tickets, the nearest first, by their turns."""
     return any(
         is_enough_for(state, pool_type, each, waiting[place + 1 :])
@@ -69,7 +76,7 @@ def any_enough(state: State, pool_type: str, waiting: Sequence[Waiting]) -> bool
 
 
 def is_enough_for(
-    state: State, pool_type: str, ticket: Waiting, better: Sequence[Waiting] = ()
+    state: State, pool_type: str, ticket: Wanting, better: Sequence[Wanting] = ()
 ) -> bool:
     """Tell whether there is enough for a ticket that not any would do for.
 
@@ -95,5 +102,5 @@ def _free(state: State, pool_type: str) -> list[_Free]:
     return [_Free(row, parse_properties(row["properties"])) for row in found]
 
 
-def _want(ticket: Waiting) -> Want:
+def _want(ticket: Wanting) -> Want:
     return Want(ticket.name, _parse_where(ticket.where))
