@@ -172,6 +172,7 @@ class Handle(NamedTuple):
         granted_type: Where several types would do, the one of its last grant; None before the
             first.
         lost_reason: Who took its leases away by force, and why; empty where that isn't known.
+        joined: Its first grant brought the resource into its pool, past the queue.
     """
 
     id: str
@@ -197,6 +198,7 @@ class Handle(NamedTuple):
     explicit_ttl: bool = False
     granted_type: str | None = None
     lost_reason: str = ""
+    joined: bool = False
 
     @property
     def type(self) -> str | None:

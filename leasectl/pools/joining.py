@@ -102,7 +102,7 @@ def join_held(
         return after._replace(leaves=member.pool != pool_type)
 
     handle = new_handle(service, Request(pool_type, name=name), new_id(pool_type))
-    handle = handle._replace(guard=guard)
+    handle = handle._replace(guard=guard, joined=True)
     backend = service.backend_of(handle)
     journal = RecordJournal(service, handle)
     if journal.needs_keeper:
@@ -165,7 +165,9 @@ def join_again(
         LeaseLost: The lease is gone.
     """
     handle = service.handles.holding(name, prefer=service.backend_url)
-    if handle is None or handle.backend != service.backend_url or handle.waiter is not None:
+    if handle is None or handle.backend != service.backend_url:
+        return None
+    if not handle.joined or handle.waiter is not None:
         return None
 
     def joined(member: Member, pools: Pools) -> Member:

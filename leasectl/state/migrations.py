@@ -137,6 +137,7 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
     """8 to 9: what is so of names, notes at claims, what is in use, what is kept beside pools."""
     db.execute("ALTER TABLE handle ADD COLUMN where_properties TEXT NOT NULL DEFAULT ''")
     db.execute("ALTER TABLE handle ADD COLUMN on_reclaim TEXT NOT NULL DEFAULT 'keep'")
+    db.execute("ALTER TABLE handle ADD COLUMN joined INTEGER")
     db.execute(
         "CREATE TABLE member (name TEXT PRIMARY KEY, expected TEXT, by_default INTEGER NOT NULL, "
         "cordoned INTEGER NOT NULL, moves_to TEXT, leaves INTEGER NOT NULL, process TEXT, "

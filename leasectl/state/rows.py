@@ -150,6 +150,7 @@ def encode_handle(handle: Handle) -> dict[str, object]:
         "release_between": encode_range(request.release_between_seconds),
         "where_properties": encode_where(request.where),
         "on_reclaim": request.on_reclaim,
+        "joined": 1 if handle.joined else None,
     }
 
 
@@ -209,6 +210,7 @@ def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handl
         explicit_ttl=bool(row["explicit_ttl"]),
         granted_type=_granted_type(row) if types else None,
         lost_reason=row["lost_reason"],
+        joined=row["joined"] is not None,
     )
 
 

@@ -101,7 +101,8 @@ CREATE TABLE handle (
   granted_at REAL,                 -- likewise
   release_between TEXT,            -- two times in seconds, with a comma; NULL where it is fixed
   where_properties TEXT NOT NULL DEFAULT '',  -- JSON; '' where nothing is asked of a resource
-  on_reclaim TEXT NOT NULL DEFAULT 'keep'     -- what it answers when asked to give back
+  on_reclaim TEXT NOT NULL DEFAULT 'keep',    -- what it answers when asked to give back
+  joined INTEGER                   -- 1 where its first grant brought the resource into its pool
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';

@@ -6,11 +6,13 @@ import os
 
 import pytest
 
+from leasectl.backends.contract import Patience
 from leasectl.errors import LeaseError, NotAllowed
+from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce, take_back
 from leasectl.leases.recovery import recover
 from leasectl.leases.release import release
-from leasectl.model import Handle, whole
+from leasectl.model import Handle, Request, whole
 from leasectl.pools.joining import end_stay, join, join_again, join_held, lifetime, settle, stay
 from leasectl.pools.memberships import MembershipService
 from leasectl.state.stays import Stay
@@ -112,6 +114,15 @@ def test_again_it_is_the_same_handle_that_stays_on(
     assert names(service) == ["a-1", "a-2", "n"]
     manual_clock.advance(20)
     assert names(service) == ["a-1", "a-2"]
+
+
+def test_what_another_has_acquired_here_isnt_handed_to_who_joins(service: MemoryService) -> None:
+    handle = acquire(service, Request("A", name="a-1"), patience=Patience(wait_seconds=0))
+    announce(service, handle)
+    assert join_again(service, "A", "a-1", lives=None) is None
+    with pytest.raises(NotAllowed, match="held by"):
+        join_held(service, "A", "a-1", lives=None)
+    assert service.handles.require(handle.id) == handle._replace(waiter=None)
 
 
 def test_whose_time_is_over_while_it_is_held_goes_with_its_release(
