@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
+from pytest import MonkeyPatch
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.members import Decide, Updated
+from leasectl.engines.memory.members import MemoryMembers
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
@@ -101,6 +106,20 @@ class TestMoving:
         with pytest.raises(NotAllowed):
             memberships.move(["a-1", "a-2"], "B", when_free=False)
         assert names(service, "B") == ["b-1"]
+
+    def test_that_stops_half_way_on_a_server_says_which_have_moved(
+        self, service: MemoryService, memberships: MembershipService, monkeypatch: MonkeyPatch
+    ) -> None:
+        update = MemoryMembers.update
+
+        def half(self: MemoryMembers, names: Sequence[str], decide: Decide) -> Updated:
+            update(self, names[:1], decide)
+            raise NotAllowed("the other is held")
+
+        monkeypatch.setattr(MemoryMembers, "update", half)
+        service.backend_url = "etcd://127.0.0.1:1"
+        with pytest.raises(NotAllowed, match=r"is held; moved all the same: a-1$"):
+            memberships.move(["a-1", "a-2"], "B", when_free=False)
 
 
 class TestTheDefaultPool:
