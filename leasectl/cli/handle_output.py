@@ -107,8 +107,10 @@ def _properties(service: Service, handle: Handle) -> Mapping[str, Properties] | 
 def print_handle_json(service: Service, handle: Handle) -> None:
     """Print all that is known of a handle."""
     from leasectl.pools.shown_json import lease_spec
+    from leasectl.state.uses import Uses
     from leasectl.text.properties import written
 
+    in_use = Uses(service.state).in_use(handle)
     properties = _properties(service, handle)
     left = None if handle.release_at is None else handle.release_at - boottime_seconds()
     release_at = None if left is None else rfc3339(time.time() + left)
@@ -123,6 +125,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
             "scope": handle.request.scope,
             "priority": handle.request.priority,
             "where": written(handle.request.where),
+            "on_reclaim": handle.request.on_reclaim,
             "state": handle.state,
             "acquisition": handle.acquisition,
             "release_at": release_at,
@@ -134,6 +137,7 @@ def print_handle_json(service: Service, handle: Handle) -> None:
                     "guard_pid": guard_pid,
                     "labels": dict(lease.labels),
                     "properties": None if properties is None else dict(properties[lease.name]),
+                    "in_use": lease.name in in_use,
                 }
                 for lease in handle.leases
             ],

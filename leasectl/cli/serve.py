@@ -45,10 +45,10 @@ Prints its address once it answers, lets go of stdout, and serves until TERM, IN
 among it, and what goes wrong later is in serve.log in the state directory. Scripts made for
 ci-operator's lease proxy run on it unchanged. A client that goes away while it waits gives up its
 place. What is leased stays leased when the server ends, and the next server on the same state
-directory knows it. Open its address in a browser to see the pools, who holds what until when, the
-queue and the last hours, always current; with --token-file it asks for the token. GET /healthz
-tells whether it works and /metrics what Prometheus wants to know; leasectl status, too, shows its
-pools.
+directory knows it; a reclaim that asks for it is told to leave it. Open its address in a browser to
+see the pools, who holds what until when, the queue and the last hours, always current; with
+--token-file it asks for the token. GET /healthz tells whether it works and /metrics what Prometheus
+wants to know; leasectl status, too, shows its pools.
 """
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]:]+)):(?P<port>[0-9]{1,5})")

@@ -153,6 +153,7 @@ class TestCat:
             "scope": "step",
             "priority": 0,
             "where": [],
+            "on_reclaim": "keep",
             "state": "held",
             "acquisition": 1,
         }
@@ -169,7 +170,11 @@ class TestCat:
             "guard_pid": os.getpid(),
             "labels": {"pr": "7"},
             "properties": {},
+            "in_use": False,
         }
+        cli.ok("use", handle, "--name", "T--00")
+        (lease,) = json.loads(cli.ok("cat", handle, "--json"))["leases"]
+        assert lease["in_use"]
 
     def test_of_a_copy_shows_its_names(self, cli: Cli, tmp_path: Path) -> None:
         copy = tmp_path / "copy"
