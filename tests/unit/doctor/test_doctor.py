@@ -46,7 +46,7 @@ class TestAHealthyMachine:
         assert lines[1].startswith("ok    backend          local:, chosen by the default")
         assert lines[-1] == "21 ok, 0 warnings, 0 failures"
         cli.ok("acquire", "-t", "T")
-        assert cli.ok("doctor").splitlines()[-1] == "19 ok, 1 warning, 0 failures"
+        assert cli.ok("doctor").splitlines()[-1] == "20 ok, 1 warning, 0 failures"
 
     def test_the_table_fits_the_width(self, cli: Cli) -> None:
         cli.pool("T")
