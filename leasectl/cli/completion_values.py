@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from leasectl.backends.kinds import kind_of
 from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
+from leasectl.text.naming import is_reserved
 
 _SERVER_SECONDS = 1.0
 
@@ -60,12 +61,14 @@ def known_types(backend: str | None = None) -> Sequence[str]:
     from leasectl.system.clock import Clock
 
     url = choose_backend(backend).url
+    found: Sequence[str] = ()
     with contextlib.suppress(LeaseError):
         kind = kind_of(url)
         if kind.has_pools and not kind.remote:
-            return read_only.pool_types(state_directory())
-        return pool_types(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
-    return []
+            found = read_only.pool_types(state_directory())
+        else:
+            found = pool_types(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
+    return [each for each in found if not is_reserved(each)]
 
 
 def known_names(backend: str | None = None) -> Sequence[str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from leasectl.cli.table import FAINT, GREEN, RED, YELLOW, painted
 from leasectl.state.event import Event, EventKind
 from leasectl.text.durations import format_seconds
+from leasectl.text.naming import is_reserved
 from leasectl.text.printable import printable
 from leasectl.text.width import cells, pad, wrap
 from leasectl.text.wording import counted, listed
@@ -50,14 +51,14 @@ class EventLines:
 
     def text(self, events: Sequence[Event]) -> str:
         """A line each; where it is too long for a terminal, it goes on below, further in."""
-        widths = [cells(printable(each.type, longest=200)) for each in events]
+        widths = [cells(_subject(each)) for each in events]
         self._type_width = max([self._type_width, *widths])
         return "".join(f"{self._line(each)}\n" for each in events)
 
     def _line(self, event: Event) -> str:
         at = time.strftime(DATE, time.gmtime(event.time))
         kind = pad(printable(event.kind), _KIND_WIDTH)
-        pool = pad(printable(event.type, longest=200), self._type_width)
+        pool = pad(_subject(event), self._type_width)
         whole = f"{at}  {kind}  {pool}  {self._said(event)}".rstrip()
         line = "\n".join(wrap(whole, self._width, indent=_INDENT))
         colour = _COLOURS.get(event.kind) if self._colour else None
@@ -78,6 +79,16 @@ class EventLines:
                 for name in event.names
             ]
         )
+
+
+def _subject(event: Event) -> str:
+    """What an event is about: a pool, or a work, which is known by its key."""
+    is_of_work = is_reserved(event.type) and event.names
+    return printable(event.names[0] if is_of_work else event.type, longest=200)
+
+
+def _of_work(event: Event, _: str) -> str:
+    return f"{_after(event.hold_seconds)} by {_who(event)}".strip()
 
 
 def _queued(event: Event, names: str) -> str:
@@ -112,6 +123,10 @@ _SAID: dict[str, Callable[[Event, str], str]] = {
     "gave up": _gave_up,
     "released": _ended,
     "lost": _ended,
+    "work begun": _of_work,
+    "work done": _of_work,
+    "work failed": _of_work,
+    "work forgotten": _of_work,
 }
 
 

@@ -12,7 +12,7 @@ from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, option, word
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
-from leasectl.text.naming import check_name, check_type
+from leasectl.text.naming import check_name, check_own_type
 from leasectl.text.printable import printable
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ _request_options = (
         "--type",
         "pool_types",
         group=WHAT,
-        type=check_type,
+        type=check_own_type,
         multiple=True,
         metavar="TYPE",
         shell_complete=complete_types,
@@ -186,7 +186,7 @@ _request_options = (
         stands_for="pool_types",
         needed=True,
         nargs=-1,
-        type=check_type,
+        type=check_own_type,
         metavar="TYPE",
         shell_complete=complete_types,
     ),
@@ -266,7 +266,7 @@ def one_type(
     help: str, *, group: str | None = None, needed: bool = False
 ) -> Callable[[Function], Function]:
     """Add ``-t`` where it says which one pool it is about, and the word that may stand for it."""
-    same: Any = {"type": check_type, "metavar": "TYPE", "shell_complete": complete_types}
+    same: Any = {"type": check_own_type, "metavar": "TYPE", "shell_complete": complete_types}
     described = option("-t", "--type", "pool_type", group=group, help=help, **same)
     one_type_word = word("type_word", stands_for="pool_type", needed=needed, **same)
     return lambda function: _with((described, one_type_word), function)

@@ -12,7 +12,7 @@ from leasectl.cli.command import option
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration
-from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
+from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from leasectl.pools.properties import PropertyChange
 
 pool_argument = click.argument(
-    "pool_type", type=check_type, metavar="TYPE", shell_complete=options.complete_types
+    "pool_type", type=check_own_type, metavar="TYPE", shell_complete=options.complete_types
 )
-new_pool_argument = click.argument("pool_type", type=check_type, metavar="TYPE")
+new_pool_argument = click.argument("pool_type", type=check_own_type, metavar="TYPE")
 count = option(
     "-c",
     "--count",
@@ -39,7 +39,7 @@ needed_names = option(
     shell_complete=options.complete_names,
     help="Which resources, with commas between them.",
 )
-name = option("--name", required=True, type=check_name, metavar="N", help="Which resource.")
+name = option("--name", required=True, type=check_own_name, metavar="N", help="Which resource.")
 pace = option(
     "--pace",
     "pace_seconds",
@@ -100,7 +100,7 @@ def distinct_names(text: str) -> tuple[str, ...]:
     if "" in names:
         raise InvalidRequest(f'--names "{printable(text)}": one of the names is empty')
     for name in names:
-        check_name(name)
+        check_own_name(name)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidRequest(f'--names: "{twice}" is in it twice')

@@ -65,7 +65,7 @@ def command(
     overview = PoolService(service).overview(pool_type)
     if as_json:
         show_json(encode_overview(overview))
-    elif overview.pools:
+    elif overview.pools or overview.works:
         show(overview_text(overview, look_of_stdout(wide=wide, free=pool_type is not None)))
     else:
         note(NO_POOLS)

@@ -21,13 +21,15 @@ from leasectl.cli.table import BOLD, FAINT, GREEN, YELLOW, Colour, Column, Table
 from leasectl.cli.terminal import output_width, shows_colour
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.pools.settings import describe, pace_text
-from leasectl.pools.shown import Overview, ShownPool
+from leasectl.pools.shown import Overview, ShownPool, work_of_pool
 from leasectl.pools.shown_json import pool_counts
 from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.printable import printable
 from leasectl.text.properties import described
 from leasectl.text.width import Cut, shorten
 
+# Of a work, what would be the same in each line.
+_SAME_IN_WORKS = ("RESOURCE", "ASKS FOR", "LABELS")
 _INDENT = "  "
 _MOST_VALUES = 4  # of a property in a pool
 
@@ -138,7 +140,7 @@ def _settings_texts(settings: PoolSettings) -> tuple[str, str, str]:
 def overview_text(overview: Overview, look: Look) -> str:
     """All of an overview, for people."""
     summary = _summary(overview.pools, look)
-    parts = [summary.text]
+    parts = [summary.text] if overview.pools else []
     left_out: set[str] = set()
     for pool in overview.pools:
         section = _section(pool, overview.at, look)
@@ -149,6 +151,12 @@ def overview_text(overview: Overview, look: Look) -> str:
             between = "\n" if grants and section.text else ""
             parts.append(f"\n{heading}{grants}{between}{section.text}")
             left_out |= section.left_out
+    for pool in overview.works:
+        work = work_of_pool(pool)
+        section = _section(pool, overview.at, look, work=work)
+        parts.append("\n" if parts else "")
+        parts.append(f"{_line(work, look, BOLD)}{section.text}")
+        left_out |= section.left_out
     return "".join(parts) + _hint(left_out, look, "status")
 
 
@@ -168,12 +176,14 @@ def _grants(pool: ShownPool, look: Look, *, in_summary: bool) -> str:
     return _line(f"{_INDENT}{'; '.join(told)}", look, cut="end") if told else ""
 
 
-def _section(pool: ShownPool, at: float, look: Look) -> _Section:
-    """Who holds what of a pool, and who waits for it."""
-    wording = Wording(pool.type, at, full=look.wide)
+def _section(pool: ShownPool, at: float, look: Look, *, work: str = "") -> _Section:
+    """Who holds what of a pool, and who waits for it; or who does a work, and who waits for it."""
+    wording = Wording(work.replace("work ", "once-", 1) or pool.type, at, full=look.wide)
     shown = [each for each in pool.resources if each.lease or each.is_closed or look.free]
     shown.sort(key=lambda each: _by_number(each.name))
     held, queue = resource_facts(shown, wording), waiter_facts(pool.queue, wording)
+    if work:  # there is nothing else to be had
+        held, queue = _without(held, _SAME_IN_WORKS), _without(queue, _SAME_IN_WORKS)
     section = _tables(held, queue, look)
     if section.is_whole:
         return section

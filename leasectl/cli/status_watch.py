@@ -103,7 +103,7 @@ def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
 
 
 def _dated(overview: Overview, look: Look) -> str:
-    text = overview_text(overview, look) if overview.pools else "no pools\n"
+    text = overview_text(overview, look) if overview.pools or overview.works else "no pools\n"
     return f"{rfc3339(overview.at)}\n{text}\n"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.doctor.way_there import tls_used
+from leasectl.doctor.works import left_behind
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
@@ -20,6 +21,7 @@ from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.system.clock import Clock
+from leasectl.text.naming import is_reserved
 from leasectl.text.printable import printable
 from leasectl.text.wording import counted, listed
 
@@ -44,7 +46,10 @@ def checks(url: str, settings: Settings) -> list[Check]:
 def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     """The checks of what a state directory holds in the cluster that its service has chosen."""
     opened = _open(service.backend_url, settings, service.state.state_id())
-    return [Check("etcd claims", lambda: claims(service, opened))]
+    return [
+        Check("etcd claims", lambda: claims(service, opened)),
+        Check("etcd works", lambda: left_behind(service)),
+    ]
 
 
 def _open(url: str, settings: Settings, state_id: str) -> Opened:
@@ -97,7 +102,7 @@ def members(opened: Opened) -> Finding:
 
 def pools(opened: Opened) -> Finding:
     """May we read what is there, and is all of it readable?"""
-    found = opened.pools.pools()
+    found = [each for each in opened.pools.pools() if not is_reserved(each.type)]
     held, waiting = sum(pool.held for pool in found), sum(len(pool.queue) for pool in found)
     return Finding(OK, f"{counted(len(found), 'pool')}, {held} held, {waiting} waiting")
 

@@ -15,7 +15,16 @@ from typing import Callable, Protocol, cast
 
 from leasectl.backends.kinds import LOCAL, kind_of
 from leasectl.backends.opening import check_url
-from leasectl.doctor import holders, machine, queues, reclaims, records, state_files, surroundings
+from leasectl.doctor import (
+    holders,
+    machine,
+    queues,
+    reclaims,
+    records,
+    state_files,
+    surroundings,
+    works,
+)
 from leasectl.doctor.events import events
 from leasectl.doctor.findings import FAIL, OK, Check, Finding, failure
 from leasectl.doctor.keeper import keeper
@@ -173,6 +182,7 @@ def _of_the_records(service: Service) -> list[Check]:
         Check("held for long", lambda: holders.held_for_long(service)),
         Check("reclaims", lambda: reclaims.ready_to_be_taken(service)),
         Check("queues", lambda: queues.suspended(service)),
+        Check("works", lambda: works.left_behind(service)),
         Check("events", lambda: events(service.state)),
         Check("files", lambda: state_files.unknown_files(service.state)),
     ]

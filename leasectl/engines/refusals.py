@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
+from leasectl.text.naming import is_reserved
 from leasectl.text.suggestions import did_you_mean
 from leasectl.text.wording import counted
 
 
 def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
     """There is no pool of that type, but some known ones."""
-    return NotFound(f'no pool "{pool_type}"{did_you_mean(pool_type, known)}')
+    own = [each for each in known if not is_reserved(each)]
+    return NotFound(f'no pool "{pool_type}"{did_you_mean(pool_type, own)}')
 
 
 def no_resource(pool_type: str, name: str) -> NotFound:

@@ -7,7 +7,10 @@ nothing; and it may give that claim back in the same step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from leasectl.state.event import Event
 
 LONGEST_VALUE = 1024 * 1024  # bytes
 
@@ -66,12 +69,19 @@ class Values(Protocol):
     def read(self, prefix: str) -> tuple[Value, ...]:
         """What is kept under keys that begin so, by key, and isn't over."""
 
-    def change(self, changes: Sequence[ValueChange], *, guard: Guard | None = None) -> bool:
+    def change(
+        self,
+        changes: Sequence[ValueChange],
+        *,
+        guard: Guard | None = None,
+        event: Event | None = None,
+    ) -> bool:
         """Change what is kept, all of it at once.
 
         Args:
             changes: At most 20, of which one may be large.
             guard: The claim by which that is allowed; None for anybody.
+            event: What is written of it if it is done; its number doesn't count.
 
         Returns:
             Whether it was done; else nothing has changed: the claim is another's, or a version

@@ -6,9 +6,16 @@ Of these people see the work that is done under them, and no pool.
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from leasectl.errors import InvalidRequest, LeaseError, NotSupported
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
+from leasectl.model import ReleaseTarget
+from leasectl.text.naming import is_reserved
+
+if TYPE_CHECKING:
+    from leasectl.engines.pool_admin import PoolAdmin
 
 
 def make_pool(service: Service, pool_type: str) -> bool:
@@ -29,10 +36,19 @@ def make_pool(service: Service, pool_type: str) -> bool:
     return True
 
 
-def remove_unused(service: Service, pool_type: str) -> None:
+def remove_unused(pools: PoolAdmin, pool_type: str) -> None:
     """Remove the pool of a reserved type, unless somebody holds it or waits in it.
 
     What can't be done now does whoever uses it next, or `doctor`.
     """
     with contextlib.suppress(LeaseError):
-        service.pools.delete_pool(pool_type, force=False)
+        pools.delete_pool(pool_type, force=False)
+
+
+def release_and_remove(service: Service, target: ReleaseTarget) -> tuple[str, ...]:
+    """Release, as `leases.release.release`, and remove the pool if it was made on demand."""
+    handle = service.handles.load(target.handle_id)
+    names = release(service, target)
+    if handle is not None and is_reserved(handle.request.type):
+        remove_unused(service.backend_of(handle).pools, handle.request.type)
+    return names

@@ -7,7 +7,7 @@ in the queue. A server is asked for the release first and for the leases afterwa
 from __future__ import annotations
 
 from leasectl.backends.contract import Backend, Patience
-from leasectl.errors import Cancelled, NotFound
+from leasectl.errors import Cancelled, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire_here
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
@@ -16,6 +16,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state import keeper_process
 from leasectl.system.process import is_dead
+from leasectl.text.naming import is_reserved
 
 
 def reacquire(
@@ -35,6 +36,8 @@ def reacquire(
         LeaseError: Nothing was had; the handle is released and can be reacquired later.
     """
     handle = service.handles.require(handle_id)
+    if is_reserved(handle.request.type):
+        raise NotAllowed(f"handle {handle_id} is of work that is done once; ask for that again")
     handle = handle._replace(request=drawn(handle.request))
     if is_dead(handle.guard):
         raise NotFound(f"handle {handle_id}: its guard has ended, so it can't hold anything")

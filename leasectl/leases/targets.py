@@ -15,7 +15,8 @@ from leasectl.leases.caller import not_ours
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state import shared_leases
-from leasectl.text.naming import is_name
+from leasectl.system.process import is_dead
+from leasectl.text.naming import is_name, is_reserved
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
 
@@ -62,6 +63,8 @@ class Targets:
         if not path:
             return []
         handle = self.handle_at(path)
+        if handle is not None:
+            _refuse_work(handle)
         return [whole(handle)] if handle else self.of_names(read_names(path))
 
     def handle_at(self, path: str) -> Handle | None:
@@ -132,6 +135,7 @@ class Targets:
             elif not self._service.caller.is_owner(handle.owner):
                 raise not_ours(name, handle.holder_identity, self._service.caller)
             else:
+                _refuse_work(handle)
                 held.append((handle, name))
         return _by_handle(held) + [whole(each) for each in self._adopt_some(unheld, None)]
 
@@ -164,10 +168,11 @@ class Targets:
     def of_everything(self) -> list[ReleaseTarget]:
         """All that this state directory's handles hold or wait for.
 
-        Those that wait come first, or they would be granted what the others give back.
+        Those that wait come first, or they would be granted what the others give back. Work that is
+        under way isn't among it.
         """
         handles = sorted(self._handles.active(), key=lambda each: each.state != "acquiring")
-        return [whole(handle) for handle in handles]
+        return [whole(handle) for handle in handles if not _does_work(handle)]
 
     def _adopt_some(self, names: Sequence[str], foreign: list[str] | None) -> Sequence[Handle]:
         return adopt(self._service, names, foreign=foreign) if names else ()
@@ -175,6 +180,21 @@ class Targets:
     def _require_resource(self, name: str) -> None:
         if not is_resource(self._service, name):
             raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+
+
+def _does_work(handle: Handle) -> bool:
+    """Tell whether a work's command may run under a handle: its lease ends with that."""
+    is_held = handle.state == "held" and is_reserved(handle.request.type)
+    return is_held and not is_dead(handle.runner)
+
+
+def _refuse_work(handle: Handle) -> None:
+    if _does_work(handle):
+        pid = f", pid {handle.runner.pid}" if handle.runner else ""
+        raise NotAllowed(
+            f"handle {handle.id} is that of leasectl once{pid}, which gives its lease back when "
+            f"its command has ended; to end that: kill {handle.runner.pid if handle.runner else ''}"
+        )
 
 
 def _by_handle(held: Sequence[tuple[Handle, str]]) -> list[ReleaseTarget]:

@@ -54,6 +54,7 @@ class Once:
         self._supervisor = Supervisor(asked.plan, self._signals, warn=warn, clock=self._clock)
         self._bad: Kept | None = None
         self._has_announced_terms = False
+        self._has_made_pool = False
 
     def result(self, patience: Patience) -> Outcome:
         """The result of the work, or how it has failed.
@@ -85,7 +86,7 @@ class Once:
             try:
                 found = self._under(handle, path, patience)
             finally:
-                remove_unused(self._service, self._asked.work.pool_type)
+                remove_unused(self._service.pools, self._asked.work.pool_type)
             if found is not None:
                 return found
 
@@ -134,11 +135,20 @@ class Once:
         terms = self._results.round(self._asked.work).terms
         if terms is None or terms == self._asked.terms or self._has_announced_terms:
             return
+        if not self._is_under_way():
+            return
         self._has_announced_terms = True
         self._warn(
             f"work {self._asked.work.key} is under way with other options, which count until it "
             f"is over: {terms_text(terms)}"
         )
+
+    def _is_under_way(self) -> bool:
+        try:
+            (pool,) = self._service.pools.pools(self._asked.work.pool_type)
+        except NotFound:
+            return False
+        return bool(pool.held or pool.queue)
 
     def _acquire(self, patience: Patience, give_up_at: float | None) -> Handle:
         interrupt = self._supervisor.interrupt()
@@ -158,6 +168,7 @@ class Once:
                     )
             except NotFound:
                 if make_pool(self._service, self._asked.work.pool_type):
+                    self._has_made_pool = True
                     continue
             except NoLease as error:
                 if type(error) is NoLease:
@@ -173,7 +184,12 @@ class Once:
     def _under(self, handle: Handle, path: str, patience: Patience) -> Outcome | None:
         """What is done under the lease; None to look again, without it."""
         leased = UnderLease(
-            self._service, self._asked, handle, results=self._results, warn=self._warn
+            self._service,
+            self._asked,
+            handle,
+            results=self._results,
+            is_first=self._has_made_pool,
+            warn=self._warn,
         )
         try:
             kept = self._results.kept(self._asked.work)

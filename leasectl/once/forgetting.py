@@ -13,6 +13,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Request
 from leasectl.once.results import Results, to_forget
 from leasectl.once.work import Work
+from leasectl.state.event import Event
 from leasectl.text.naming import work_label
 
 _TRIES = 20
@@ -51,10 +52,12 @@ def forget(service: Service, work: Work) -> bool:
         kept = results.kept(work)
         (lease,) = handle.leases
         guard = Guard(claim_key_of(handle), lease.name, lease.fence)
-        return kept is not None and service.values.change(to_forget(kept), guard=guard)
+        return kept is not None and service.values.change(
+            to_forget(kept), guard=guard, event=_event(service, work)
+        )
     finally:
         finish(service, handle)
-        remove_unused(service, work.pool_type)
+        remove_unused(service.pools, work.pool_type)
 
 
 def check_not_under_way(service: Service, work: Work) -> None:
@@ -65,6 +68,17 @@ def check_not_under_way(service: Service, work: Work) -> None:
         return
     if pool.held or pool.queue:
         raise _under_way(work)
+
+
+def _event(service: Service, work: Work) -> Event:
+    return Event(
+        0,
+        service.clock.wall(),
+        "work forgotten",
+        work.pool_type,
+        (work.key,),
+        holder_identity=service.caller.identity,
+    )
 
 
 def _under_way(work: Work) -> NotAllowed:

@@ -13,7 +13,7 @@ from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import Guard, ValueChange
-from leasectl.errors import BackendUnreachable, Interrupted, LeaseError, LeaseLost
+from leasectl.errors import BackendUnreachable, Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
@@ -40,10 +40,12 @@ from leasectl.once.rounds import (
     stopped,
     verdict,
 )
+from leasectl.state.event import Event, EventKind
 from leasectl.system.lock_wait import lock_limit
 
 _ASK_AGAIN_SECONDS = 0.3
 _STOP_SECONDS = 5.0
+_LONGEST_REASON = 300
 
 
 class UnderLease:
@@ -54,6 +56,7 @@ class UnderLease:
         asked: What is to be done.
         handle: By which it is held.
         results: Where what comes of it is kept.
+        is_first: Nobody was there when it was asked for, so what is left of others is over.
         warn: Called with a line for people.
 
     Attributes:
@@ -67,12 +70,14 @@ class UnderLease:
         handle: Handle,
         *,
         results: Results,
+        is_first: bool,
         warn: Callable[[str], None],
     ) -> None:
         self._service = service
         self._asked = asked
         self._handle = handle
         self._results = results
+        self._is_first = is_first
         self._warn = warn
         (self._lease,) = handle.leases
         self.has_given_back = False
@@ -89,7 +94,7 @@ class UnderLease:
         with self._service.atomic():
             first, last = self._tickets()
             ticket = self._lease.ticket
-            found = died(of_ticket(self._results.round(self._asked.work), ticket), last or ticket)
+            found = died(self._found(), last or ticket)
             attempts = (found.terms or self._asked.terms).attempts
             shared = verdict(found, ticket, attempts=attempts)
             if shared is None:
@@ -114,15 +119,17 @@ class UnderLease:
         with self._service.atomic():
             _, last = self._tickets()
             before = self._results.round(work)
-            found = begun(
-                of_ticket(before, ticket), self._lease.fence, last or ticket, self._asked.terms
-            )
+            found = begun(self._found(), self._lease.fence, last or ticket, self._asked.terms)
             changes = [to_keep_round(work, found)]
             if bad is not None:
                 changes += to_forget(bad)
+            why = []
             if before.running is not None:
                 changes.append(to_drop_content(work, before.running))
-            self._change(changes)
+                why.append("whoever did it before has died")
+            if bad is not None:
+                why.append("the result that was kept can't be used")
+            self._change(changes, event=self._event("work begun", reason=", ".join(why)))
         return found
 
     # ---- after it
@@ -174,7 +181,10 @@ class UnderLease:
         self._insist(lambda: self._change([to_keep_content(kept, content)]))
 
         def point_at_it() -> None:
-            self._change([to_point_at(kept), to_keep_round(work, None), *old], frees=True)
+            changes = [to_point_at(kept), to_keep_round(work, None), *old]
+            size = f"{len(content)} bytes"
+            event = self._event("work done", reason=size, seconds=came.seconds)
+            self._change(changes, frees=True, event=event)
 
         try:
             self._insist(point_at_it)
@@ -194,11 +204,20 @@ class UnderLease:
                 is_final = came.is_final or shares
                 after = failed(found, came.status, last or self._lease.ticket, is_final=is_final)
                 left = of_those_who_wait(after, first)
-                self._change([to_keep_round(self._asked.work, left)], frees=True)
+                why = came.ending.describe() if came.ending is not None else str(came.error)
+                event = self._event("work failed", reason=why, seconds=came.seconds)
+                changes = [to_keep_round(self._asked.work, left)]
+                self._change(changes, frees=True, event=event)
 
         self._insist(write)
 
     # ---- steps
+
+    def _found(self) -> Round:
+        """What has become of the work so far that concerns us."""
+        if self._is_first:
+            return Round()
+        return of_ticket(self._results.round(self._asked.work), self._lease.ticket)
 
     def _tickets(self) -> tuple[int | None, int | None]:
         """The numbers of the first and the last ticket that waits; None where none does."""
@@ -206,16 +225,37 @@ class UnderLease:
         numbers = [each.ticket for each in pool.queue]
         return min(numbers, default=None), max(numbers, default=None)
 
-    def _change(self, changes: Sequence[ValueChange], *, frees: bool = False) -> None:
+    def _event(self, kind: EventKind, *, reason: str, seconds: float | None = None) -> Event:
+        work, handle = self._asked.work, self._handle
+        return Event(
+            0,
+            self._service.clock.wall(),
+            kind,
+            work.pool_type,
+            (work.key,),
+            (self._lease.fence,),
+            handle=handle.id,
+            holder_identity=handle.holder_identity,
+            hold_seconds=seconds,
+            reason=reason[:_LONGEST_REASON],
+        )
+
+    def _change(
+        self, changes: Sequence[ValueChange], *, frees: bool = False, event: Event | None = None
+    ) -> None:
         claim_key = claim_key_of(self._handle)
         guard = Guard(claim_key, self._lease.name, self._lease.fence, frees=frees)
         with self._service.atomic():
-            if not self._service.values.change(changes, guard=guard):
-                raise LeaseLost(
-                    f"the lease of work {self._asked.work.key} was lost; nothing was recorded"
-                )
+            if not self._service.values.change(changes, guard=guard, event=event):
+                raise self._lost()
             if frees:
                 self._note_given_back()
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"the lease of work {self._asked.work.key} was lost; nothing was recorded, and whoever "
+            "has it now does the work"
+        )
 
     def _note_given_back(self) -> None:
         with self._service.state.transaction():
@@ -229,10 +269,13 @@ class UnderLease:
         while True:
             try:
                 if ttl is not None:
+                    sent_at = clock.elapsed()
                     renew(self._service, whole(self._handle))  # the step is to have time
-                    give_up_at = clock.elapsed() + ttl
+                    give_up_at = sent_at + ttl
             except BackendUnreachable:
                 pass
+            except (LeaseLost, NotAllowed):
+                raise self._lost() from None
             try:
                 return step()
             except BackendUnreachable as error:

@@ -27,7 +27,7 @@ from leasectl.pools.settings import SettingsChange
 from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
-from leasectl.text.naming import next_names
+from leasectl.text.naming import is_reserved, next_names
 
 
 class PoolService:
@@ -43,7 +43,7 @@ class PoolService:
     def show(self, pool_type: str | None = None) -> tuple[Pool, ...]:
         """The pools as they are, after everything that is over has been put right."""
         release_abandoned(self._service)
-        return self._service.pools.pools(pool_type)
+        return tuple(_own(self._service.pools.pools(pool_type)))
 
     def listed(self) -> tuple[ShownPool, ...]:
         """All pools as they are shown, but for what the records of the holders tell."""
@@ -80,7 +80,11 @@ class PoolService:
             pools, handles = self._seen(pool_type)
         url, clock = self._service.backend_url, self._service.clock
         showing = Showing(handles, shared=kind_of(url).remote, clock=clock)
-        return Overview(url, clock.wall(), tuple(map(showing.pool, pools)))
+        own, works = _own(pools), [each for each in pools if is_reserved(each.type)]
+        in_use = [each for each in works if each.held or each.queue]
+        return Overview(
+            url, clock.wall(), tuple(map(showing.pool, own)), tuple(map(showing.pool, in_use))
+        )
 
     def _seen(self, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
         """The pools, and the handles by what their claims are found by."""
@@ -224,3 +228,8 @@ class PoolService:
                 if each.properties:
                     put_properties(members, each.type, each.properties)
             return changes
+
+
+def _own(pools: Iterable[Pool]) -> list[Pool]:
+    """Those pools that people have made, and none that work is done under."""
+    return [each for each in pools if not is_reserved(each.type)]

@@ -42,7 +42,7 @@ from leasectl.pools.defined_properties import KEYS, EntryProperties
 from leasectl.pools.documents import Fields, Items, Part, Scalar, parse_document, refusal
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed
 from leasectl.text.durations import parse_duration
-from leasectl.text.naming import MOST_AT_ONCE, check_name, check_type
+from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.printable import printable
 from leasectl.text.wording import listed
 
@@ -160,7 +160,7 @@ class _Reader:
             raise self._refused(entry, f"{path}: type is missing")
         value = self._scalar(fields["type"], f"{path}.type")
         try:
-            return check_type(value.text)
+            return check_own_type(value.text)
         except InvalidRequest as error:
             raise self._refused(value, f"{path}: {error}") from None
 
@@ -172,7 +172,7 @@ class _Reader:
         for number, item in enumerate(names.items):
             value = self._scalar(item, f"{path}.names[{number}]")
             try:
-                name = check_name(value.text)
+                name = check_own_name(value.text)
             except InvalidRequest as error:
                 raise self._refused(value, f"{path}.names[{number}]: {error}") from None
             if name in self._seen:

@@ -11,6 +11,7 @@ from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.pools.timeline import Timeline, present_of, timelines
 from leasectl.state.event import EventFilter
+from leasectl.text.naming import is_reserved
 
 
 def pool_histories(service: Service, pool_type: str | None = None) -> dict[str, Timeline]:
@@ -40,5 +41,7 @@ def pool_histories(service: Service, pool_type: str | None = None) -> dict[str, 
     if missing and not found:
         raise missing
     for pool in pools:
+        if is_reserved(pool.type):
+            continue
         found.setdefault(pool.type, Timeline()).settle(present_of(pool, at))
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels, Lease, Where
+from leasectl.text.naming import work_in
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Properties
@@ -221,18 +222,24 @@ class Overview(NamedTuple):
         backend: The URL that they were asked of.
         at: When that was, wall clock, seconds since the epoch.
         pools: As they were.
+        works: Those under which work is done once, while it is.
     """
 
     backend: str
     at: float
     pools: tuple[ShownPool, ...]
+    works: tuple[ShownPool, ...] = ()
 
     def changed_since(self, before: Overview) -> bool:
         """Tell whether anything is otherwise than it was, but that time has passed."""
         return self._timeless() != before._timeless()
 
     def _timeless(self) -> Overview:
-        return self._replace(at=0.0, pools=tuple(map(timeless, self.pools)))
+        return self._replace(
+            at=0.0,
+            pools=tuple(map(timeless, self.pools)),
+            works=tuple(map(timeless, self.works)),
+        )
 
 
 def timeless(pool: ShownPool) -> ShownPool:
@@ -260,3 +267,10 @@ def _timeless_lease(shown: ShownLease) -> ShownLease:
         release_time=None if release_time is None else round(release_time),
         lease=shown.lease._replace(renew_time=0.0),
     )
+
+
+def work_of_pool(pool: ShownPool) -> str:
+    """What to call the work that is done under a pool: ``work KEY``."""
+    labels = [each.lease.lease.labels for each in pool.resources if each.lease is not None]
+    labels += [each.labels for each in pool.queue]
+    return next(filter(None, map(work_in, labels)), "work")

@@ -26,6 +26,7 @@ from leasectl.pools.shown import (
     ShownResource,
     ShownWaiter,
     parse_holder,
+    work_of_pool,
 )
 from leasectl.system.clock import rfc3339
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
@@ -62,16 +63,21 @@ def encode_overview(overview: Overview) -> dict[str, object]:
     return {
         "backend": overview.backend,
         "at": rfc3339(overview.at),
-        "pools": [
-            {
-                "type": pool.type,
-                **pool_counts(pool),
-                **pool_grants(pool),
-                "resources": list(map(_resource_fields, pool.resources)),
-                "queue": list(map(_waiter_fields, pool.queue)),
-            }
-            for pool in overview.pools
+        "pools": list(map(_pool_fields, overview.pools)),
+        "works": [
+            {"work": work_of_pool(pool).partition(" ")[2], **_pool_fields(pool)}
+            for pool in overview.works
         ],
+    }
+
+
+def _pool_fields(pool: ShownPool) -> dict[str, object]:
+    return {
+        "type": pool.type,
+        **pool_counts(pool),
+        **pool_grants(pool),
+        "resources": list(map(_resource_fields, pool.resources)),
+        "queue": list(map(_waiter_fields, pool.queue)),
     }
 
 
@@ -177,7 +183,12 @@ def parse_overview(fields: Any, *, backend: str) -> Overview:
         CorruptState: It isn't what any version has written.
     """
     try:
-        return Overview(backend, _time(fields["at"]), tuple(map(_pool, fields["pools"])))
+        return Overview(
+            backend,
+            _time(fields["at"]),
+            tuple(map(_pool, fields["pools"])),
+            tuple(map(_pool, fields.get("works") or ())),
+        )
     except (*MALFORMED, InvalidRequest) as error:
         said = printable(f"{type(error).__name__}: {error}", longest=80)
         raise CorruptState(

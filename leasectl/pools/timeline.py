@@ -15,6 +15,7 @@ from typing import NamedTuple
 from leasectl.engines.event_words import gained, is_got_instead
 from leasectl.engines.facts import Pool
 from leasectl.state.event import Event
+from leasectl.text.naming import is_reserved
 
 
 class Present(NamedTuple):
@@ -236,6 +237,8 @@ def timelines(events: Iterable[Event]) -> dict[str, Timeline]:
     """
     found: dict[str, Timeline] = {}
     for event in events:
+        if is_reserved(event.type):
+            continue  # of work that is done once; its pools are no users' affair
         timeline = found.get(event.type)
         if timeline is None:
             timeline = found[event.type] = Timeline()

@@ -36,7 +36,7 @@ from leasectl.server.page.routes import CHANGES, PAGE, Page
 from leasectl.server.request_body import read_body
 from leasectl.server.responses import GrantResponse, LeaseResponse, names_response, quoted, refusal
 from leasectl.server.served_leases import NotReleased, ServedLeases
-from leasectl.text.naming import LONGEST_TYPE, is_name
+from leasectl.text.naming import LONGEST_TYPE, is_name, is_reserved
 from leasectl.text.printable import printable
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -220,7 +220,8 @@ class _Api:
         return PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:
-        text = self._meter.text(self._leases.service.pools.pools())
+        pools = self._leases.service.pools.pools()
+        text = self._meter.text([each for each in pools if not is_reserved(each.type)])
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def status(self, request: Request) -> Response:

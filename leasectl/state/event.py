@@ -8,6 +8,7 @@ from typing import Callable, Literal, NamedTuple
 from leasectl.errors import InvalidRequest
 from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS
 from leasectl.text.durations import parse_duration
+from leasectl.text.naming import is_reserved
 from leasectl.text.printable import printable
 
 EventKind = Literal[
@@ -19,7 +20,14 @@ EventKind = Literal[
     "pool made",
     "pool changed",
     "pool deleted",
+    "work begun",  # what is to be done once: somebody runs its command
+    "work done",  # with a result, which is used from then on
+    "work failed",
+    "work forgotten",  # its result is used no more
 ]
+
+# Of types under which work is done once, only these are events: their pools are no users' affair.
+WORK_EVENTS: tuple[EventKind, ...] = ("work begun", "work done", "work failed", "work forgotten")
 
 
 class Event(NamedTuple):
@@ -62,6 +70,11 @@ class Event(NamedTuple):
     hold_seconds: float | None = None
     by: str = ""
     reason: str = ""
+
+
+def is_told(event: Event) -> bool:
+    """Tell whether an event is one that people ask about, and is written."""
+    return not is_reserved(event.type) or event.kind in WORK_EVENTS
 
 
 # What events are sorted by: never by more than that.

@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Callable
 
+from leasectl.text.naming import is_reserved
+
 # The usual `state.event.Kept`.
 KEPT_SECONDS = 30 * 86400.0
 KEPT_NUMBER = 100_000
@@ -62,6 +64,8 @@ class EventRows:
         reason: str = "",
     ) -> None:
         """Have an event be written; as `state.event.Event`, and the backend's URL, or none."""
+        if is_reserved(pool_type) and not kind.startswith("work "):
+            return
         # A NULL is left out: Python's sqlite3 takes long over a None.
         seconds = tuple(each for each in (wait, hold) if each is not None)
         self._rows.append((_INSERTS[wait is not None, hold is not None], (

@@ -35,10 +35,12 @@ class Along(NamedTuple):
     Args:
         guards: Without which none of it is done.
         then: What is done.
+        events: What is written of it.
     """
 
     guards: tuple[Json, ...] = ()
     then: tuple[Json, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 NOTHING_ALONG = Along()
@@ -180,6 +182,7 @@ class ClaimEnds:
                     claim_id.pool_type, claim, names, by=by, now=self._clock.wall(), reason=reason
                 ),
                 *heeded.events,
+                *along.events,
             ],
         )
         if outcome.succeeded:

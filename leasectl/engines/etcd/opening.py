@@ -37,6 +37,7 @@ class Opened(NamedTuple):
     claims: EtcdClaims
     keys: Keys
     clock: Clock
+    written: EtcdEvents
 
     @property
     def members(self) -> Members:
@@ -52,7 +53,7 @@ class Opened(NamedTuple):
     def values(self) -> EtcdValues:
         from leasectl.engines.etcd.values import EtcdValues
 
-        return EtcdValues(self.gateway, self.keys, self.claims, clock=self.clock)
+        return EtcdValues(self.gateway, self.keys, self.claims, self.written, clock=self.clock)
 
 
 def open_gateway(
@@ -133,4 +134,4 @@ def open_below(
     engine = EtcdEngine(gateway, keys, events, claims, clock=clock)
     pools = EtcdPools(gateway, keys, events, claims, lost=lost, clock=clock, caller=caller)
     log = EtcdEventLog(gateway, keys)
-    return Opened(gateway, engine, pools, log, claims, keys, clock)
+    return Opened(gateway, engine, pools, log, claims, keys, clock, events)

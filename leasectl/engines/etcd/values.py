@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from leasectl.engines.etcd.claim_ends import Along, revoke_unused
 from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     Json,
@@ -28,6 +29,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import read_time, unreadable
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.values import Guard, Value, ValueChange
+from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 from leasectl.text.fields import MALFORMED
 
@@ -39,10 +41,14 @@ class EtcdValues:
         gateway: The cluster.
         keys: Where things are in it.
         claims: By which changes may be allowed.
+        events: Of what happens here.
         clock: Where times come from.
     """
 
-    def __init__(self, gateway: Gateway, keys: Keys, claims: EtcdClaims, *, clock: Clock) -> None:
+    def __init__(
+        self, gateway: Gateway, keys: Keys, claims: EtcdClaims, events: EtcdEvents, *, clock: Clock
+    ) -> None:
+        self._events = events
         self._gateway = gateway
         self._keys = keys
         self._claims = claims
@@ -53,7 +59,13 @@ class EtcdValues:
         (found,) = self._gateway.read(read_all(start + prefix)).answers
         return tuple(_parse(kv, kv.key[len(start) :]) for kv in found.items)
 
-    def change(self, changes: Sequence[ValueChange], *, guard: Guard | None = None) -> bool:
+    def change(
+        self,
+        changes: Sequence[ValueChange],
+        *,
+        guard: Guard | None = None,
+        event: Event | None = None,
+    ) -> bool:
         token = secrets.token_hex(8)
         leases = {
             each.key: new_etcd_lease_id() for each in changes if each.keep_seconds is not None
@@ -63,7 +75,7 @@ class EtcdValues:
                 self._gateway.grant(leases[each.key], math.ceil(each.keep_seconds))
         is_done = False
         try:
-            is_done = self._change(changes, guard, token, leases)
+            is_done = self._change(changes, guard, event, token, leases)
             return is_done
         finally:
             if not is_done:
@@ -74,6 +86,7 @@ class EtcdValues:
         self,
         changes: Sequence[ValueChange],
         guard: Guard | None,
+        event: Event | None,
         token: str,
         leases: dict[str, int],
     ) -> bool:
@@ -84,9 +97,10 @@ class EtcdValues:
                 if each.version is not None
             ),
             tuple(self._write(each, token, leases.get(each.key, 0)) for each in changes),
+            () if event is None else (event,),
         )
         if guard is None:
-            outcome = self._gateway.commit(along.guards, along.then, self._reads(changes))
+            outcome = self._commit(along, (), changes)
             return outcome.succeeded or self._was_done(outcome, changes, token)
         while True:
             found = self._claims.find(guard.claim_key, guard.name, guard.fence)
@@ -96,16 +110,23 @@ class EtcdValues:
                 if self._claims.give_back_with(found, frozenset([guard.name]), along):
                     return True
             else:
-                guards = [
+                guards = (
                     unchanged(found.held.key, found.held.mod_revision),
                     present(self._keys.alive(*found.id)),
-                    *along.guards,
-                ]
-                outcome = self._gateway.commit(guards, along.then, self._reads(changes))
+                )
+                outcome = self._commit(along, guards, changes)
                 if outcome.succeeded or self._was_done(outcome, changes, token):
                     return True
             if not self._are_as_they_have_to_be(changes):
                 return False
+
+    def _commit(
+        self, along: Along, guards: Sequence[Json], changes: Sequence[ValueChange]
+    ) -> Outcome:
+        guards, reads = (*guards, *along.guards), self._reads(changes)
+        if along.events:
+            return self._events.commit(guards, along.then, reads, events=along.events)
+        return self._gateway.commit(guards, along.then, reads)
 
     def _write(self, change: ValueChange, token: str, etcd_lease_id: int) -> Json:
         key = self._keys.value(change.key)

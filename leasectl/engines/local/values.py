@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.values import Guard, Value, ValueChange
 from leasectl.state.directory import State
+from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 
 
@@ -40,13 +41,31 @@ class LocalValues:
             for row in rows
         )
 
-    def change(self, changes: Sequence[ValueChange], *, guard: Guard | None = None) -> bool:
+    def change(
+        self,
+        changes: Sequence[ValueChange],
+        *,
+        guard: Guard | None = None,
+        event: Event | None = None,
+    ) -> bool:
         with self._state.transaction() as db:
             db.execute("DELETE FROM value WHERE kept_until <= ?", (self._clock.wall(),))
             if not all(map(self._is_as_it_has_to_be, changes)) or not self._may(guard):
                 return False
             for each in changes:
                 self._write(each)
+            if event is not None:
+                self._state.events.add(
+                    event.time,
+                    event.kind,
+                    event.type,
+                    event.names,
+                    event.fences,
+                    handle=event.handle,
+                    holder=event.holder_identity,
+                    hold=event.hold_seconds,
+                    reason=event.reason,
+                )
             if guard is not None and guard.frees:
                 self._store.free(guard.claim_key, [guard.name], by="command")
             return True

@@ -10,7 +10,7 @@ from leasectl.engines.event_words import MembershipChange
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, ReleasedBy
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed, is_told
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
 
@@ -134,8 +134,13 @@ class MemoryEvents:
             more["holder_identity"] = claimant.holder_identity
             more["count"], more["priority"] = claimant.request.count, claimant.request.priority
         wall = self._clock.wall()
-        self._events.append(Event(len(self._events) + 1, wall, kind, pool_type, **more))  # type: ignore[arg-type]
-        self.wake()
+        self.add(Event(0, wall, kind, pool_type, **more))  # type: ignore[arg-type]
+
+    def add(self, event: Event) -> None:
+        """Write an event at the end, and wake who follows."""
+        if is_told(event):
+            self._events.append(event._replace(number=len(self._events) + 1))
+            self.wake()
 
 
 class MemoryEventWatch:

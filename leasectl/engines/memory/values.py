@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.values import Guard, Value, ValueChange
+from leasectl.state.event import Event
 
 
 class _Content(NamedTuple):
@@ -37,13 +38,21 @@ class MemoryValues:
                 if key.startswith(prefix)
             )
 
-    def change(self, changes: Sequence[ValueChange], *, guard: Guard | None = None) -> bool:
+    def change(
+        self,
+        changes: Sequence[ValueChange],
+        *,
+        guard: Guard | None = None,
+        event: Event | None = None,
+    ) -> bool:
         with self._store.lock:
             self._drop_old(self._store.clock.elapsed())
             if not all(map(self._is_as_it_has_to_be, changes)) or not self._may(guard):
                 return False
             for each in changes:
                 self._write(each)
+            if event is not None:
+                self._store.events.add(event)
             if guard is not None and guard.frees:
                 claims = self._store.claims(guard.claim_key)
                 self._store.free([each for each in claims if each.name == guard.name], "command")
