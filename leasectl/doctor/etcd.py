@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.doctor.way_there import tls_used
-from leasectl.doctor.works import left_behind
+from leasectl.doctor.works import left_on_server
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
@@ -48,7 +48,7 @@ def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     opened = _open(service.backend_url, settings, service.state.state_id())
     return [
         Check("etcd claims", lambda: claims(service, opened)),
-        Check("etcd works", lambda: left_behind(service)),
+        Check("etcd works", lambda: left_on_server(service)),
     ]
 
 

@@ -182,7 +182,7 @@ def _of_the_records(service: Service) -> list[Check]:
         Check("held for long", lambda: holders.held_for_long(service)),
         Check("reclaims", lambda: reclaims.ready_to_be_taken(service)),
         Check("queues", lambda: queues.suspended(service)),
-        Check("works", lambda: works.left_behind(service)),
+        Check("works", lambda: works.left_here(service)),
         Check("events", lambda: events(service.state)),
         Check("files", lambda: state_files.unknown_files(service.state)),
     ]

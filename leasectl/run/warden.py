@@ -52,8 +52,9 @@ def watch_over(
     if pid == 0:
         _begin(become, failure)
     os.close(failure)
-    # Whoever stops, or kills, the process group of the command leaves this process as it is.
-    os.setpgid(0, 0)
+    # Whoever stops, or kills, the process group of the command leaves this process as it is. In the
+    # same session the kernel would continue whoever is stopped, and hang up, as the command ends.
+    os.setsid()
     _Warden(pid, life, told, signals).watch()
 
 

@@ -10,12 +10,15 @@
 #   lease__reacquire --handle=H [--var=NAME]
 #   lease__cat      --handle=H [--format=plain|csv] [--pretty-format=csv]
 #   lease__property --handle=H KEY         a property of what H holds, one line for each
+#   lease__once     KEY [OPTION...] -- CMD [ARG...]
+#                                          one process runs CMD, and all get what it printed
 #   lease__guard    H                      release H when this shell ends, however it ends
 #   lease__trap     COMMAND SIGNAL...      add COMMAND to whatever trap is set
 #   lease__untrap   COMMAND SIGNAL...      take it out again
 #   lease__install_lease_eligible          does this job's account have install leases?
 #
-# They return 0, 2 (lease__acquire and lease__reacquire: no such type) or 1 (anything else).
+# They return 0, 2 (lease__acquire and lease__reacquire: no such type) or 1 (anything else); lease__once
+# what leasectl once exits with, which is what CMD did.
 # Errors go to stderr, so h=$(lease__acquire ...) never takes an error message for a handle.
 #
 # A trap may interrupt any of these functions, and then runs inside it. Therefore no function changes
@@ -672,6 +675,15 @@ lease__install_lease_eligible() {
   [ "$_lease__profile" != "${_lease__profile#openshift-org-?}" ]
 }
 
+# Has one process do some work, and all who ask for it use what it printed, as leasectl once has it.
+# A command, and no function of the script's: that may run anywhere else.
+lease__once() { # KEY [OPTION...] -- CMD [ARG...]
+  [[ $- != *T* ]] || { local - && builtin set +T; }
+  local _lease__cli=()
+  _lease__find_cli lease__once || return 1
+  \command "${_lease__cli[@]}" once "$@"
+}
+
 # Releases H when this shell ends, however it ends.
 lease__guard() { # H
   [[ $- != *T* ]] || { local - && builtin set +T; }
@@ -1081,7 +1093,7 @@ builtin export -f _lease__complain lease__trap lease__untrap \
   _lease__status _lease__err_enter _lease__err_leave _lease__trap_return _lease__trap_look_for_return \
   lease__acquire lease__reacquire lease__release \
   lease__release_stored lease__cat lease__property _lease__read_names \
-  lease__install_lease_eligible lease__guard _lease__guard_release \
+  lease__once lease__install_lease_eligible lease__guard _lease__guard_release \
   _lease__release_soon _lease__dry_run _lease__read_option \
   _lease__check_variable _lease__check_priority _lease__check_acquire _lease__check_types _lease__check_release \
   _lease__check_duration _lease__find_cli _lease__obtain \

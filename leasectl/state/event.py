@@ -72,7 +72,7 @@ class Event(NamedTuple):
     reason: str = ""
 
 
-def is_told(event: Event) -> bool:
+def is_written(event: Event) -> bool:
     """Tell whether an event is one that people ask about, and is written."""
     return not is_reserved(event.type) or event.kind in WORK_EVENTS
 

@@ -163,3 +163,12 @@ def correct_capacity(state: State, pool_type: str, capacity: int) -> None:
 
 def _claims(state: State, sql: str, *values: object) -> list[Claim]:
     return [Claim(claim_key, name) for claim_key, name in state.query(sql, *values)]
+
+
+def unused_pools(state: State) -> list[str]:
+    """The types of pools in which nothing is held, and nobody waits."""
+    rows = state.query(
+        "SELECT type FROM pool WHERE type NOT IN (SELECT type FROM ticket) AND "
+        "type NOT IN (SELECT type FROM resource WHERE owner IS NOT NULL) ORDER BY type"
+    )
+    return [row["type"] for row in rows]

@@ -10,7 +10,7 @@ from leasectl.engines.event_words import MembershipChange
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, ReleasedBy
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed, is_told
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed, is_written
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
 
@@ -138,7 +138,7 @@ class MemoryEvents:
 
     def add(self, event: Event) -> None:
         """Write an event at the end, and wake who follows."""
-        if is_told(event):
+        if is_written(event):
             self._events.append(event._replace(number=len(self._events) + 1))
             self.wake()
 

@@ -56,7 +56,7 @@ class TestJson:
         held, free = pool["resources"]
         (entry,) = pool["queue"]
         nothing_said = {"properties": {}, "membership": NOTHING_SAID._asdict()}
-        assert list(found) == ["backend", "at", "pools"]
+        assert list(found) == ["backend", "at", "pools", "works"]
         assert TIME.fullmatch(found["at"])
         assert found["backend"] == "local:"
         assert [*pool] == [

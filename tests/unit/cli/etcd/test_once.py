@@ -1,0 +1,110 @@
+"""``leasectl once`` on etcd: on several machines, and with a runner that is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from tests.kit.hosts import Hosts
+from tests.kit.support import Cli, Started, eventually
+
+TTL_SECONDS = 3
+# Writes a line as it begins, a line a moment as long as it runs, and one at its end.
+WORKS = """
+import sys, time
+name, seconds, log = sys.argv[1], float(sys.argv[2]), open(sys.argv[3], "a", buffering=1)
+until = time.monotonic() + seconds
+while True:
+    log.write(f"{name} {time.clock_gettime(time.CLOCK_BOOTTIME)}\\n")
+    if time.monotonic() >= until:
+        break
+    time.sleep(0.02)
+print(name)
+"""
+
+
+def works(name: str, seconds: float, log: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", WORKS, name, str(seconds), log)
+
+
+def lines_of(log: str, name: str) -> list[float]:
+    """When that command was seen to run."""
+    if not os.path.exists(log):
+        return []
+    with open(log) as file:
+        return [float(line.split()[1]) for line in file if line.startswith(f"{name} ")]
+
+
+def begun(cli: Cli, name: str, seconds: float, log: str) -> Started:
+    ttl = ("--ttl", f"{TTL_SECONDS}s")
+    started = cli.spawn(cli.command("once", "k", *ttl, "--", *works(name, seconds, log)))
+    eventually(lambda: lines_of(log, name), what=f"{name} runs")
+    return started
+
+
+def test_all_machines_use_the_result_of_one(hosts: Hosts) -> None:
+    clis = [hosts.new() for _ in range(3)]
+    script = "import os, time; time.sleep(0.3); os.write(1, os.urandom(1024 * 1024))"
+    argv = ("once", "k", "--", sys.executable, "-c", script)
+    started = [
+        subprocess.Popen(cli.command(*argv), stdout=subprocess.PIPE, env=cli.env, cwd=cli.cwd)
+        for cli in (*clis, *clis)
+    ]
+    found = [each.communicate()[0] for each in started]
+    assert len(found[0]) == 1024 * 1024
+    assert set(found) == {found[0]}
+    assert hosts.access.pools.pools() == ()
+
+
+def test_a_failure_is_the_next_ones_to_try(hosts: Hosts) -> None:
+    one, other = hosts.new(), hosts.new()
+    first = one.start("once", "k", "--", "sh", "-c", "sleep 1; exit 7")
+    eventually(lambda: "k" in one.ok("status"))
+    second = other.start("once", "k", "--", "echo", "result")
+    assert first.finish().code == 7
+    assert second.finish().out == "result\n"
+
+
+def test_what_a_stopped_runner_runs_is_ended_before_the_next_begins(hosts: Hosts) -> None:
+    one, other = hosts.new(), hosts.new()
+    log = str(one.cwd / "log")
+    first = begun(one, "first", 60, log)
+    stopped_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    first.signal(signal.SIGSTOP)
+    second = begun(other, "second", 1, log)
+    first.signal(signal.SIGCONT)
+    finished = first.finish()
+    assert (finished.code, finished.out) == (79, ""), finished
+    assert second.finish().out == "second\n"
+    assert max(lines_of(log, "first")) < min(lines_of(log, "second"))
+    assert max(lines_of(log, "first")) <= stopped_at + TTL_SECONDS
+    assert hosts.new().ok("once", "k", "--", "false") == "second\n"
+
+
+def test_the_result_of_a_runner_that_was_stopped_is_refused(hosts: Hosts) -> None:
+    one, other = hosts.new(), hosts.new()
+    log = str(one.cwd / "log")
+    first = begun(one, "first", 0.5, log)
+    first.signal(signal.SIGSTOP)  # its command ends well meanwhile
+    second = begun(other, "second", 0.1, log)
+    assert second.finish().out == "second\n"
+    first.signal(signal.SIGCONT)
+    finished = first.finish()
+    assert (finished.code, finished.out) == (79, ""), finished
+    assert hosts.new().ok("once", "k", "--", "false") == "second\n"
+
+
+def test_the_next_machine_takes_over_from_one_that_was_killed(hosts: Hosts) -> None:
+    one, other = hosts.new(), hosts.new()
+    log = str(one.cwd / "log")
+    first = begun(one, "first", 60, log)
+    waits = other.start("once", "k", "--", *works("second", 0.1, log))
+    eventually(lambda: "PLACE" in one.ok("status", "--wide"))
+    first.kill()
+    killed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert waits.finish().out == "second\n"
+    assert min(lines_of(log, "second")) < killed_at + TTL_SECONDS + 2
+    assert max(lines_of(log, "first")) < min(lines_of(log, "second"))

@@ -1,0 +1,394 @@
+"""``leasectl once`` as a user meets it, on the embedded pool: real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.kit.support import Cli, Started, eventually
+
+# Says that it has begun, and waits until it may end.
+WAITS = "echo $$ >>began; until [ -e may ]; do sleep 0.02; done; echo $$ >>ended; {}"
+
+
+def doing(cli: Cli, then: str = "echo result", *options: str, key: str = "k") -> Started:
+    """Who does the work, and goes on when the file `may` is there."""
+    before = count(cli, "began")
+    started = cli.start("once", key, *options, "--", "sh", "-c", WAITS.format(then))
+    eventually(lambda: count(cli, "began") > before, what="begun")
+    return started
+
+
+def waiting(cli: Cli, number: int, *options: str, command: Sequence[str] = ()) -> list[Started]:
+    """So many who wait for it, in order."""
+    argv = command or ("sh", "-c", WAITS.format("echo another"))
+    found = []
+    before = len(cli.waiting())
+    for _ in range(number):
+        found.append(cli.start("once", "k", *options, "--", *argv))
+        eventually(partial(waits, cli, before + len(found)), what="waits")
+    return found
+
+
+def waits(cli: Cli, number: int) -> bool:
+    return len(cli.waiting()) >= number
+
+
+def has_begun(cli: Cli, times: int) -> bool:
+    return count(cli, "began") == times
+
+
+def count(cli: Cli, name: str) -> int:
+    file = cli.cwd / name
+    return len(file.read_text().split()) if file.exists() else 0
+
+
+def let_end(cli: Cli) -> None:
+    (cli.cwd / "may").touch()
+
+
+def nothing_left(cli: Cli) -> bool:
+    """Whether nothing is there but results."""
+    pools = cli.query("SELECT type FROM pool")
+    rounds = cli.query("SELECT key FROM value WHERE key LIKE 'once/round/%'")
+    handles = cli.query("SELECT id FROM handle WHERE state <> 'released'")
+    return pools == rounds == handles == []
+
+
+class TestResult:
+    def test_is_got_by_one_and_used_by_all(self, cli: Cli) -> None:
+        first = doing(cli)
+        others = waiting(cli, 3)
+        let_end(cli)
+        assert [each.finish().out for each in (first, *others)] == ["result\n"] * 4
+        assert count(cli, "began") == 1
+        assert cli("once", "k", "--", "false").out == "result\n"
+        assert nothing_left(cli)
+
+    def test_says_whose_it_is_and_how_old(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--", "true", JOB_NAME="job", BUILD_ID="7")
+        finished = cli("once", "k", "--", "false")
+        assert finished.code == 0
+        assert "work k was done 0s ago by job/7/" in finished.err
+        assert cli("once", "k", "-q", "--", "false").err == ""
+
+    def test_is_the_same_bytes_for_all(self, cli: Cli) -> None:
+        script = "import os; os.write(1, b'\\0\\n\\xff' + os.urandom(1024 * 1024 - 4) + b'x')"
+        argv = [*cli.command("once", "k", "--"), sys.executable, "-c", script]
+        started = [
+            subprocess.Popen(argv, stdout=subprocess.PIPE, env=cli.env, cwd=cli.cwd)
+            for _ in range(3)
+        ]
+        found = [each.communicate()[0] for each in started]
+        assert len(found[0]) == 1024 * 1024
+        assert found[0] == found[1] == found[2]
+        assert [each.returncode for each in started] == [0, 0, 0]
+
+    def test_that_is_too_large_is_shared_and_not_tried_again(self, cli: Cli) -> None:
+        first = doing(cli, "head -c 1048577 /dev/zero")
+        (other,) = waiting(cli, 1)
+        let_end(cli)
+        for each in (first, other):
+            finished = each.finish()
+            assert (finished.code, finished.out) == (65, "")
+        assert count(cli, "began") == 1
+
+    def test_of_another_input_is_other_work(self, cli: Cli) -> None:
+        (cli.cwd / "lock").write_text("b")
+        assert cli.ok("once", "k", "--input", "a", "--", "echo", "1") == "1\n"
+        assert cli.ok("once", "k", "--", "echo", "2") == "2\n"
+        assert cli.ok("once", "k", "--input-file", "lock", "--", "echo", "3") == "3\n"
+        assert cli.ok("once", "k", "--input", "b", "--", "false") == "3\n"
+
+    def test_is_not_used_after_it_was_kept_for_long_enough(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--keep", "1s", "--", "echo", "1")
+        eventually(lambda: cli.ok("once", "k", "-q", "--", "echo", "2") == "2\n")
+
+    def test_that_is_no_good_any_more_is_got_again(self, cli: Cli) -> None:
+        (cli.cwd / "image").touch()
+        verified = ("once", "k", "--verify", "test -e image", "--")
+        assert cli.ok(*verified, "echo", "1") == "1\n"
+        assert cli.ok(*verified, "echo", "2") == "1\n"
+        (cli.cwd / "image").unlink()
+        assert cli.ok(*verified, "echo", "3") == "3\n"
+        assert cli.ok("once", "k", "--", "echo", "4") == "3\n"
+
+    def test_may_be_left_in_a_file(self, cli: Cli) -> None:
+        script = "echo said; printf left >out"
+        finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
+        assert (finished.out, finished.err) == ("left", "said\n")
+
+    @pytest.mark.parametrize("script", ["rm -f out", "mkdir out", "mkfifo out"])
+    def test_that_is_in_no_file_is_a_failure(self, cli: Cli, script: str) -> None:
+        finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
+        assert (finished.code, finished.out) == (66, "")
+        assert "the result file out" in finished.err
+
+    def test_is_empty_input_for_the_command(self, cli: Cli) -> None:
+        argv = [*cli.command("once", "k", "--", "cat")]
+        run = subprocess.run(argv, input=b"x", capture_output=True, env=cli.env, cwd=cli.cwd)
+        assert run.stdout == b""
+
+    def test_is_what_was_written_before_the_end(self, cli: Cli) -> None:
+        script = "echo 1; (sleep 1000; echo 2) 2>/dev/null & echo $! >pid"
+        assert cli.ok("once", "k", "--", "sh", "-c", script) == "1\n"
+        os.kill(int((cli.cwd / "pid").read_text()), signal.SIGKILL)  # it lives on
+
+
+class TestFailure:
+    def test_is_tried_again_by_the_next_as_often_as_agreed(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "--attempts", "2")
+        others = waiting(cli, 2, command=("sh", "-c", "echo x >>ran; exit 8"))
+        let_end(cli)
+        assert [each.finish().code for each in (first, *others)] == [7, 8, 8]
+        assert count(cli, "ran") == 1
+        assert nothing_left(cli)
+
+    def test_is_shared_if_that_was_asked_for(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "--on-failure", "share")
+        others = waiting(cli, 2)
+        let_end(cli)
+        ends = [each.finish() for each in (first, *others)]
+        assert [each.code for each in ends] == [7, 7, 7]
+        assert count(cli, "began") == 1
+        assert "other options" in ends[1].err
+        assert "--on-failure share" in ends[1].err
+
+    def test_concerns_nobody_who_comes_later(self, cli: Cli) -> None:
+        assert cli("once", "k", "--attempts", "1", "--", "false").code == 1
+        assert cli.ok("once", "k", "--attempts", "1", "--", "echo", "1") == "1\n"
+
+    def test_is_what_takes_too_long(self, cli: Cli) -> None:
+        finished = cli("once", "k", "--run-limit", "0.1", "--", "sleep", "100")
+        assert finished.code == 124
+        assert "longer than --run-limit" in finished.err
+
+    def test_is_no_command_that_is_not_there(self, cli: Cli) -> None:
+        finished = cli("once", "k", "--", "nowhere")
+        assert (finished.code, finished.out) == (127, "")
+
+    def test_leaves_nothing_running_for_the_next(self, cli: Cli) -> None:
+        assert cli("once", "k", "--", "sh", "-c", "sleep 1000 & echo $! >pid; exit 1").code == 1
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((cli.cwd / "pid").read_text()), 0)
+
+    def test_by_a_signal_is_reported_as_run_does(self, cli: Cli) -> None:
+        assert cli("once", "k", "--", "sh", "-c", "kill -USR1 $$").code == -signal.SIGUSR1
+
+
+class TestDeath:
+    def test_ends_the_command_and_has_the_next_take_over(self, cli: Cli) -> None:
+        first = doing(cli)
+        (other,) = waiting(cli, 1)
+        first.kill()
+        eventually(lambda: count(cli, "began") == 2)
+        killed_pid, _ = (cli.cwd / "began").read_text().split()
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(killed_pid), 0)
+        let_end(cli)
+        assert other.finish().out == "another\n"
+        assert count(cli, "ended") == 1
+
+    def test_is_no_attempt(self, cli: Cli) -> None:
+        first = doing(cli, "exit 1", "--attempts", "1")
+        (other,) = waiting(cli, 1, "--attempts", "1")
+        first.kill()
+        let_end(cli)
+        assert other.finish().out == "another\n"
+
+    def test_leaves_nothing_when_nobody_waits(self, cli: Cli) -> None:
+        doing(cli).kill()
+        eventually(lambda: cli.query("SELECT type FROM pool") == [])
+
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+    def test_by_a_signal_is_passed_on_and_is_no_failure(self, cli: Cli, signum: int) -> None:
+        first = doing(cli, "exit 1", "--attempts", "1")
+        (other,) = waiting(cli, 1, "--attempts", "1")
+        first.signal(signum)
+        assert first.finish().code == -signum
+        let_end(cli)
+        assert other.finish().out == "another\n"
+
+    def test_of_many_in_a_row_ends_the_wait(self, cli: Cli) -> None:
+        doers = [doing(cli)]
+        last = waiting(cli, 6)
+        for number in range(5):
+            (doers[0] if number == 0 else last.pop(0)).kill()
+            if number < 4:
+                eventually(partial(has_begun, cli, number + 2))
+        for each in last:
+            finished = each.finish()
+            assert finished.code == 1
+            assert "5 who did it" in finished.err
+
+
+class TestWait:
+    def test_is_bounded_and_not_the_command(self, cli: Cli) -> None:
+        first = doing(cli, "echo result", "-w", "0")
+        finished = cli("once", "k", "-w", "0", "--", "true")
+        assert (finished.code, finished.out) == (75, "")
+        let_end(cli)
+        assert first.finish().code == 0
+
+    def test_for_itself_is_refused(self, cli: Cli) -> None:
+        inner = " ".join(cli.command("once", "k", "--", "true"))
+        finished = cli("once", "k", "--", "sh", "-c", inner)
+        assert finished.code == 64
+        assert "would wait for itself" in finished.err
+
+    def test_is_shown_as_work_and_not_as_a_pool(self, cli: Cli) -> None:
+        first = doing(cli, key="k")
+        waiting(cli, 1)
+        shown = cli.ok("status")
+        assert shown.startswith("work k\n")
+        assert "once." not in shown
+        found = json.loads(cli.ok("status", "--json"))
+        assert found["pools"] == []
+        assert [(each["work"], each["waiting"]) for each in found["works"]] == [("k", 1)]
+        assert cli.ok("pool", "list") == ""
+        (pool_type,) = (str(each) for (each,) in cli.query("SELECT type FROM pool"))
+        for refused in (
+            ("acquire", "-t", pool_type),
+            ("pool", "create", pool_type, "--count", "1"),
+            ("pool", "create", "T", "--names", pool_type),
+            ("pool", "delete", pool_type, "--force"),
+        ):
+            assert cli(*refused).code == 64
+        let_end(cli)
+        assert first.finish().code == 0
+
+    def test_is_ended_by_a_release_but_not_who_does_the_work(self, cli: Cli) -> None:
+        first = doing(cli)
+        (other,) = waiting(cli, 1)
+        (runner,) = cli.held().values()
+        assert cli("release", "--handle", runner).code == 77
+        assert cli("reacquire", "--handle", runner).code == 77
+        cli.ok("release", "--all")
+        assert other.finish().code == 75
+        let_end(cli)
+        assert first.finish().out == "result\n"
+
+    def test_has_the_lease_by_force_only_when_the_command_has_ended(self, cli: Cli) -> None:
+        first = doing(cli, "exit 3")
+        (other,) = waiting(cli, 1)
+        (name,) = cli.held()
+        cli.ok("release", "--names", name, "--force")
+        finished = first.finish()
+        assert finished.code == 79
+        assert "work k" in finished.err
+        let_end(cli)
+        assert other.finish().out == "another\n"
+
+
+class TestKept:
+    def test_is_listed_shown_and_forgotten(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--input", "1", "--", "echo", "one")
+        assert cli.ok("once", "--list").split()[:4] == ["WORK", "INPUTS", "DONE", "KEPT"]
+        (found,) = json.loads(cli.ok("once", "--list", "--json"))
+        assert (found["key"], found["bytes"]) == ("k", 4)
+        assert cli.ok("once", "--show", "k", "--input", "1") == "one\n"
+        missing = cli("once", "--show", "k")
+        assert missing.code == 66
+        assert "with other inputs" in missing.err
+        assert cli("once", "--forget", "k").code == 66
+        cli.ok("once", "--forget", "k", "--input", "1")
+        assert json.loads(cli.ok("once", "--list", "--json")) == []
+        assert cli.query("SELECT * FROM value") == cli.query("SELECT * FROM pool") == []
+
+    def test_is_not_forgotten_while_it_is_under_way(self, cli: Cli) -> None:
+        first = doing(cli)
+        assert cli("once", "--forget", "k").code == 77
+        let_end(cli)
+        assert first.finish().code == 0
+
+    def test_is_told_by_events(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--", "true")
+        cli("once", "f", "--", "sh", "-c", "exit 3")
+        cli.ok("once", "--forget", "k")
+        told = [line.split(None, 4)[1:4] for line in cli.ok("events").splitlines()]
+        assert told == [
+            ["work", "begun", "k"],
+            ["work", "done", "k"],
+            ["work", "begun", "f"],
+            ["work", "failed", "f"],
+            ["work", "forgotten", "k"],
+        ]
+        assert "exit code 3" in cli.ok("events", "--name", "f")
+
+    def test_leaves_what_doctor_can_clear_away(self, cli: Cli) -> None:
+        cli.ok("once", "k", "--", "true")
+        with cli.service() as service:
+            service.pools.create_pool(f"once.{'0' * 64}", [f"once.{'0' * 64}"])
+        assert "nobody does any more" in cli("doctor").out
+        cli("doctor", "--fix")
+        assert cli.query("SELECT type FROM pool") == []
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [
+            ((), 64),
+            (("k",), 64),
+            (("k", "--"), 64),
+            (("--", "true"), 64),
+            (("k", "l", "--", "true"), 64),
+            (("../k", "--", "true"), 64),
+            (("k\n", "--", "true"), 64),
+            (("-k", "--", "true"), 64),
+            (("", "--", "true"), 64),
+            (("k" * 201, "--", "true"), 64),
+            (("k", "--input-file", "nowhere", "--", "true"), 66),
+            (("k", "--input-file", ".", "--", "true"), 64),
+            (("k", "--input-file", "", "--", "true"), 64),
+            (("k", "--keep", "0", "--", "true"), 64),
+            (("k", "--attempts", "0", "--", "true"), 64),
+            (("k", "--run-limit", "0", "--", "true"), 64),
+            (("k", "--result-file", "", "--", "true"), 64),
+            (("k", "--on-failure", "stop", "--", "true"), 64),
+            (("k", "--json", "--", "true"), 64),
+            (("k", "--list"), 64),
+            (("--show", "k", "--forget", "k"), 64),
+            (("--backend", "none:", "k", "--", "true"), 64),
+            (("--backend", "http://127.0.0.1:1", "k", "--", "true"), 64),
+        ],
+    )
+    def test_is_refused_in_a_line_and_changes_nothing(
+        self, cli: Cli, words: tuple[str, ...], code: int
+    ) -> None:
+        before = (cli.ok("pool", "list"), cli.snapshot())
+        finished = cli("once", *words)
+        assert (finished.code, finished.out) == (code, "")
+        assert finished.err.count("\n") == 1
+        assert cli.snapshot() == before[1]
+
+    def test_names_the_backends_that_can(self, cli: Cli) -> None:
+        assert "local: or etcd://" in cli("once", "--backend", "none:", "k", "--", "true").err
+
+
+def test_a_key_may_be_as_long_as_a_type(cli: Cli) -> None:
+    assert cli.ok("once", "k" * 200, "--", "echo", "1") == "1\n"
+
+
+def test_the_command_knows_its_fence(cli: Cli) -> None:
+    script = 'echo "$LEASECTL_FENCE $LEASECTL_ATTEMPT"'
+    fence, attempt = cli.ok("once", "k", "--", "sh", "-c", script).split()
+    assert (int(fence) > 0, attempt) == (True, "1")
+
+
+def test_it_is_taken_over_in_a_moment(cli: Cli, tmp_path: Path) -> None:
+    first = doing(cli)
+    waiting(cli, 1)
+    killed_at = time.monotonic()
+    first.kill()
+    eventually(lambda: count(cli, "began") == 2)
+    assert time.monotonic() - killed_at < 5  # as a rule a few hundredths; at most 1 s unloaded
