@@ -8,6 +8,7 @@ has waited for it first, whatever he takes: who could claim but for that is befo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,13 +53,17 @@ class Supply(NamedTuple):
         return want.could_use(name, () if self.stock is None else self.stock.properties(name))
 
     def could_meet(self, want: Want, count: int) -> bool:
-        """Tell whether there is enough, held or not; one by name is for the others always there."""
+        """Tell whether there is enough, held or not."""
+        return count <= self.usable(want)
+
+    def usable(self, want: Want) -> int:
+        """How many would do, held or not; where that wasn't read, and by name, there is enough."""
         if want.name is not None or (want.where and self.stock is None):
-            return True
+            return sys.maxsize
         if not want.where:
-            return count <= self.takers
+            return self.takers
         assert self.stock is not None
-        return count <= sum(
+        return sum(
             each.takes_holders and want.could_use(each.name, each.properties)
             for each in self.stock.members.values()
         )
@@ -118,6 +123,13 @@ def rival(ticket: KeyValue) -> Rival:
     return Rival(ticket, Want(entry.name, entry.where), entry.count)
 
 
+def met_of(rivals: Sequence[Rival], supply: Supply) -> list[Rival]:
+    """Those who can be met by what is in the pool."""
+    # Many want the same: each kind is counted once.
+    usable = {want: supply.usable(want) for want in {each.want for each in rivals}}
+    return [each for each in rivals if each.count <= usable[each.want]]
+
+
 def compete(want: Want, better: Sequence[Rival], supply: Supply, *, is_paced: bool) -> Competition:
     """Who of the better tickets leaves what to one.
 
@@ -127,7 +139,7 @@ def compete(want: Want, better: Sequence[Rival], supply: Supply, *, is_paced: bo
         supply: What there is.
         is_paced: Whoever could claim is before it.
     """
-    met = [each for each in better if supply.could_meet(each.want, each.count)]
+    met = met_of(better, supply)
     for at in reversed(range(len(met))):
         if _keeps_all(met[at].want, want, supply):
             return Competition(met[at].kv)

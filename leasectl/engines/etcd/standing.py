@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Callable
 
 from leasectl.engines import refusals
-from leasectl.engines.etcd.competing import Supply, rival
+from leasectl.engines.etcd.competing import Supply, met_of, rival
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     KeyValue,
@@ -113,9 +113,8 @@ class EtcdStandings:
             supply = Supply(takers, parse_stock(request.type, found))
         return [
             each.kv
-            for each in rivals
-            if supply.could_meet(each.want, each.count)
-            and (request.name is None or supply.could_use(each.want, request.name))
+            for each in met_of(rivals, supply)
+            if request.name is None or supply.could_use(each.want, request.name)
         ]
 
     def _unheld(self, pool_type: str) -> int:

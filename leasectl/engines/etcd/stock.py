@@ -75,8 +75,11 @@ def parse_stock(pool_type: str, answers: Sequence[Found]) -> Stock:
     is_so = {name_in(kv): parse_properties(kv) for kv in properties.items}
     members = {}
     for name in map(name_in, resources.items):
-        member = closed.get(name, Member(name))
-        members[name] = member._replace(pool=pool_type, properties=is_so.get(name, ()))
+        member = Member(name, pool_type, properties=is_so.get(name, ()))
+        why = closed.get(name)
+        if why is not None:
+            member = why._replace(pool=pool_type, properties=member.properties)
+        members[name] = member
     return Stock(members)
 
 
