@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 
 import click
@@ -39,14 +40,15 @@ def handles_like(
 
 
 def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
-    """Conditions that begin like a word; none where no embedded pool is chosen."""
+    """What is so of resources in the embedded pools and begins like a word, to be asked for."""
     from leasectl.state import read_only
 
     kind = kind_of(choose_backend(ctx.params.get("backend")).url)
     if kind.remote or not kind.has_pools:
         return []
-    found = read_only.properties(state_directory())
-    return [text for text in (f"{k}={v}" for k, v in found) if text.startswith(incomplete)]
+    found = [f"{key}={value}" for key, value in read_only.properties(state_directory())]
+    # A shell would take what has to be quoted for several words, or for more than words.
+    return [each for each in found if each.startswith(incomplete) and shlex.quote(each) == each]
 
 
 def known_types(backend: str | None = None) -> Sequence[str]:

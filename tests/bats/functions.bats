@@ -368,8 +368,8 @@ SCRIPT
 # ---- lease__install_lease_eligible ----
 
 @test "acquire takes only what is so, and property tells what it is" {
-  leasectl pool create T --names eu-1,us-1 --property region=us --property 'text=two  words;$(id)' 2>/dev/null
-  leasectl pool set T --names eu-1 --property region=eu 2>/dev/null
+  leasectl pool create T --names a-us,b-eu --property region=us --property 'text=two  words;$(id)' 2>/dev/null
+  leasectl pool set T --names b-eu --property region=eu 2>/dev/null
   script -e -u -o pipefail <<'.'
 h=$(lease__acquire -t T --where=region=eu --where 'region!=us')
 lease__cat --handle="$h"
@@ -382,7 +382,7 @@ both=$(lease__acquire -t T --where region=us) && lease__property --handle="$both
 .
   run_script
   assert_success
-  assert_output 'eu-1|eu|two  words;$(id)|us'
+  assert_output 'b-eu|eu|two  words;$(id)|us'
   assert_equal "$stderr" ''
 }
 

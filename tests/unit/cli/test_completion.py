@@ -55,6 +55,16 @@ def test_options_and_their_choices_are_offered(cli: Cli) -> None:
     assert offered(cli, "pool", "li") == ["list"]
 
 
+def test_what_is_so_of_resources_is_offered_to_be_asked_for(cli: Cli) -> None:
+    assert offered(cli, "acquire", "T", "--where", "") == []
+    cli.ok("pool", "create", "T", "--count", "2", "--property", "region=eu", "--property", "size=2")
+    cli.ok("pool", "set", "T", "--names", "T--01", "--property", "region=us")
+    cli.ok("pool", "set", "T", "--property", "text=two words", "--property", "sub=$(id)")
+    assert offered(cli, "acquire", "T", "--where", "") == ["region=eu", "region=us", "size=2"]
+    assert offered(cli, "run", "T", "--where", "r") == ["region=eu", "region=us"]
+    assert offered(cli, "run", "T", "--backend", "none:", "--where", "r") == []
+
+
 def test_types_are_offered_wherever_one_is_asked_for(cli: Cli) -> None:
     cli.pool("azure--install")
     cli.pool("aws--install")

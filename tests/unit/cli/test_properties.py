@@ -33,9 +33,6 @@ def properties(cli: Cli, pool_type: str = "T") -> dict[str, dict[str, str]]:
     return {each["name"]: each["properties"] for each in pool["resources"]}
 
 
-not_yet = pytest.mark.xfail(reason="the embedded pool doesn't heed --where yet")
-
-
 class TestPools:
     def test_are_made_of_resources_with_properties(self, pool: Cli) -> None:
         assert properties(pool) == {
@@ -127,7 +124,6 @@ class TestPools:
 
 
 class TestWhere:
-    @not_yet
     def test_only_what_is_so_is_had(self, pool: Cli) -> None:
         assert pool.ok("acquire", "T", "--where", "region=us", "--output", "names") == "us-1\n"
         named = pool.ok(
@@ -144,7 +140,6 @@ class TestWhere:
             assert refused.code == USAGE
             assert "region" in refused.err and len(refused.err.splitlines()) == 1
 
-    @not_yet
     def test_it_is_shown_of_who_waits_and_asked_for_again(self, pool: Cli) -> None:
         handle = pool.ok("acquire", "T", "--where", "region=us").strip()
         waiter = pool.start("acquire", "T", "--where", "region=us", "--where", "n!=2")
@@ -182,7 +177,6 @@ class TestWhere:
 
 
 class TestProgramsAreTold:
-    @not_yet
     def test_run_tells_its_command(self, pool: Cli) -> None:
         outer = {"LEASECTL_PROPERTY_X": "outer", "LEASECTL_PROPERTIES": "outer", "X": "mine"}
         told = pool.ok("run", "T", "--where", "region=us", "--", *SHOW, **outer)
@@ -211,7 +205,6 @@ class TestProgramsAreTold:
             assert (done.stdout, json.loads(done.stderr)) == (value, {"a": {"k.1": value}})
         assert not (cli.cwd / "x").exists()
 
-    @not_yet
     def test_json_has_them_of_each_lease(self, pool: Cli) -> None:
         found = json.loads(pool.ok("acquire", "T", "--where", "region=us", "--json"))
         assert [each["properties"] for each in found["leases"]] == [{"n": "1", "region": "us"}]
