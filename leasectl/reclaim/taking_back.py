@@ -145,7 +145,9 @@ class _TakingBack:
             self._listener.freed(freed)
         step = step._replace(missing=step.missing - len(freed))
         if not step.is_over:
-            self._listener.progress(_progress(step, self._memory, now()))
+            asked = sum(name not in freed for name, _ in self._memory.asked)
+            look_in = None if step.look_at is None else max(0.0, step.look_at - now())
+            self._listener.progress(Progress(step.missing, asked, look_in))
         return step
 
     def _sleep(self, fd: int, step: Step | None) -> Generator[Sleep, set[int], None]:
@@ -177,8 +179,3 @@ class _TakingBack:
             pass  # they have gone with the pool
         except LeaseError as error:
             self._listener.warn(f"{error}; its marks couldn't be taken off, and end by themselves")
-
-
-def _progress(step: Step, memory: Memory, now: float) -> Progress:
-    look_in = None if step.look_at is None else max(0.0, step.look_at - now)
-    return Progress(step.missing, len(memory.asked), look_in)

@@ -30,13 +30,13 @@ from tests.kit.support import Cli
 
 TOO_FEW = 75
 SHORT = Size(
-    holders=24,
-    processes=4,
-    seconds=2.0,
-    at_least=15,
+    holders=16,
+    processes=2,
+    seconds=1.5,
+    at_least=8,
     delay_seconds=0.4,
     excess=12,
-    killed_every_seconds=(1.0, 2.0),
+    killed_every_seconds=(0.8, 1.6),
 )
 SIZE = Size() if FULL_SIZE else SHORT
 

@@ -16,6 +16,8 @@ DELAY, WAIT = 180.0, 60.0
 EXCESS = Wanted(excess=2, delay_seconds=DELAY, wait_seconds=WAIT)
 NAMED = Wanted(names=frozenset({"a", "b"}), delay_seconds=DELAY, wait_seconds=WAIT)
 
+pytestmark = pytest.mark.once
+
 
 def lease(
     name: str,

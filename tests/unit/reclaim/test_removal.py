@@ -12,6 +12,8 @@ from tests.unit.reclaim.world import DELAY, WAIT, World
 
 PATIENTLY = Wanted(names=frozenset(), delay_seconds=DELAY, wait_seconds=WAIT)
 
+pytestmark = pytest.mark.once
+
 
 def remove(world: World, *names: str, answer: str | None = None) -> Removed:
     listener = Listener(world.freed.extend, warn=world.warnings.append)

@@ -12,6 +12,8 @@ from leasectl.reclaim.wanted import Wanted
 from leasectl.state.uses import LastUse
 from tests.unit.reclaim.world import ALL, DELAY, WAIT, World
 
+pytestmark = pytest.mark.once
+
 
 def test_what_holders_are_ready_to_give_back_is_freed_after_the_delay(world: World) -> None:
     def answer() -> None:
@@ -134,6 +136,23 @@ def test_excess_takes_as_many_as_it_says_from_the_holder_with_the_most(world: Wo
                 world.answer(name, "ready")
 
     assert world.run(wanted, then=answer) == Outcome(("T--0", "T--1"), 0)
+
+
+def test_people_are_told_how_many_are_to_come_back_and_how_many_are_asked_for(
+    world: World,
+) -> None:
+    said: list[tuple[int, int]] = []
+    listener = Listener(
+        world.freed.extend, progress=lambda each: said.append((each.missing, each.asked))
+    )
+
+    def answer() -> None:
+        if "T--0" in world.marks() and "T--0" not in world.freed:
+            world.answer("T--0", "ready")
+
+    steps = take_back(world.ground(), ALL, listener)
+    world.go_through(steps, then=answer)
+    assert list(dict.fromkeys(said)) == [(2, 0), (2, 2), (1, 1)]
 
 
 def test_too_few_are_said_to_be_missing(world: World) -> None:
