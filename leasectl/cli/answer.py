@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasectl.cli import options
 from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import open_service
-from leasectl.cli.held_handles import held_handles
+from leasectl.cli.held_handles import complete_held_names, held_handles
 from leasectl.cli.output import emit_json, emit_lines
 from leasectl.errors import InvalidRequest
 from leasectl.leases.answer import answer
@@ -27,6 +27,7 @@ Example:
     "--names",
     type=options.name_list,
     metavar="A,B",
+    shell_complete=complete_held_names,
     help="Of what; default: all that has no answer yet and isn't in use.",
 )
 @options.json_output

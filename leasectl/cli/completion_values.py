@@ -94,3 +94,22 @@ def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
     from leasectl.state import read_only
 
     return read_only.handle_ids(state_directory(), released_too=released_too)
+
+
+def held_names(handle: str | None) -> Sequence[str]:
+    """What the names file of a handle lists; none when it can't be read.
+
+    Args:
+        handle: Its path, or the last part of that.
+    """
+    import os
+
+    from leasectl.errors import LeaseError
+    from leasectl.leases.targets import read_names
+
+    if not handle:
+        return []
+    path = handle if "/" in handle else os.path.join(state_directory(), "handles", handle)
+    with contextlib.suppress(LeaseError):
+        return read_names(path)
+    return []

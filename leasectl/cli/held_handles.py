@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import click
+
 from leasectl.cli.context import no_handle_of_ours
 from leasectl.errors import NotAllowed
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle
+
+
+def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer what a handle holds to a shell that completes a word; after a comma, the rest."""
+    from leasectl.cli.completion_values import held_names
+
+    given, comma, _ = incomplete.rpartition(",")
+    words = [ctx.params.get("handle"), ctx.params.get("handle_word"), *ctx.args]
+    names = held_names(next(filter(None, words), None))
+    offered = [f"{given}{comma}{name}" for name in names if name not in given.split(",")]
+    return [each for each in offered if each.startswith(incomplete)]
 
 
 def held_handles(service: Service, path: str, done: str) -> list[Handle]:

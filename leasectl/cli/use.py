@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasectl.cli import options
 from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import open_service
-from leasectl.cli.held_handles import handle_with
+from leasectl.cli.held_handles import complete_held_names, handle_with
 from leasectl.leases.use import use
 from leasectl.model import whole
 from leasectl.text.naming import check_name
@@ -18,7 +18,14 @@ Example:
 
 @new_handle_command(epilog=EXAMPLE, options_metavar="H --name NAME")
 @options.handle
-@option("--name", required=True, type=check_name, metavar="NAME", help="Of what H holds.")
+@option(
+    "--name",
+    required=True,
+    type=check_name,
+    metavar="NAME",
+    shell_complete=complete_held_names,
+    help="Of what H holds.",
+)
 def command(*, handle: str, name: str) -> None:
     """Have something that a handle holds be in use, until unuse.
 

@@ -131,6 +131,15 @@ def test_handles_are_offered_by_their_ids(cli: Cli) -> None:
     assert cli.ok("release", "--handle", held) == "T--00\n"
 
 
+def test_what_a_handle_holds_is_offered_where_some_of_it_is_meant(cli: Cli) -> None:
+    cli.pool("T", "T--00", "T--01", "U")
+    held = os.path.basename(cli.ok("acquire", "-t", "T", "-c", "3").strip())
+    assert offered(cli, "use", held, "--name", "") == ["T--00", "T--01", "U"]
+    assert offered(cli, "unuse", "--handle", held, "--name", "T") == ["T--00", "T--01"]
+    assert offered(cli, "answer", held, "--names", "U,T") == ["U,T--00", "U,T--01"]
+    assert offered(cli, "use", "nosuch", "--name", "") == []
+
+
 def test_a_path_of_a_handle_is_left_to_the_shell(cli: Cli) -> None:
     finished = complete(cli, "bash", "cat", "--handle", "/tmp/")
     assert finished.out == "file,/tmp/\n"
