@@ -98,6 +98,12 @@ class Resource(NamedTuple):
     held_back_seconds: float | None = None
     leaves_in_seconds: float | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it is free and nobody gets it all the same."""
+        takes_holders = self.member is None or self.member.takes_holders
+        return self.lease is None and (self.held_back_seconds is not None or not takes_holders)
+
 
 class Standing(NamedTuple):
     """How things stand in a pool for who waits in it.
@@ -152,3 +158,8 @@ class Pool(NamedTuple):
     @property
     def held(self) -> int:
         return sum(resource.lease is not None for resource in self.resources)
+
+    @property
+    def closed(self) -> int:
+        """How many are free and nobody gets them, as far as that was asked."""
+        return sum(resource.is_closed for resource in self.resources)

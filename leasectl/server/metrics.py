@@ -32,8 +32,11 @@ class Meter:
         """
         lines = [
             *_gauge("resources_held", "Resources held", {p.type: p.held for p in pools}),
+            *_gauge("resources_free", "Resources free", {p.type: _free(p) for p in pools}),
             *_gauge(
-                "resources_free", "Resources free", {p.type: p.capacity - p.held for p in pools}
+                "resources_closed",
+                "Resources that are free and nobody gets: cordoned, or held back",
+                {p.type: p.closed for p in pools},
             ),
             *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
             *_waiting_by_priority(pools),
@@ -53,6 +56,10 @@ class Meter:
                 yield f'leasectl_wait_seconds_bucket{{{label},le="{most}"}} {total}'
             yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds[pool_type]:.6f}"
             yield f"leasectl_wait_seconds_count{{{label}}} {total}"
+
+
+def _free(pool: Pool) -> int:
+    return pool.capacity - pool.held - pool.closed
 
 
 def _waiting_by_priority(pools: Sequence[Pool]) -> Iterable[str]:

@@ -172,6 +172,7 @@ class TestMetrics:
         cli.pool("T", "a", "b", "c")
         cli.pool("U")
         cli.ok("pool", "set", "T", "--pace", "0.5", "--burst", "9")
+        cli.ok("pool", "cordon", "--names", "U--00")
         server = serve()
         cli.hold("T")
         with server.connect() as client, server.connect() as waiter:
@@ -191,7 +192,8 @@ class TestMetrics:
             'leasectl_grants_total{type="T"} 1',
             'leasectl_wait_seconds_bucket{type="T",le="+Inf"} 1',
             'leasectl_wait_seconds_count{type="T"} 1',
-            'leasectl_resources_free{type="U"} 2',
+            'leasectl_resources_free{type="U"} 1',
+            'leasectl_resources_closed{type="U"} 1',
         } <= set(lines)
         assert "# TYPE leasectl_wait_seconds histogram" in lines
         sample = re.compile(r'[a-z_]+\{type="[^"]+"(,(le|priority)="[^"]+")?\} [0-9.]+')
