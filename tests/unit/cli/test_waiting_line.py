@@ -155,9 +155,17 @@ class TestWhatIsTold:
             (self.PROGRESS, None, Events(1200.0, 0)),
             (self.PROGRESS, Request("T", name="T--01"), Events(1200.0, 9)),
             (self.PROGRESS, Request("T", other_types=("U",)), Events(1200.0, 9)),
+            (self.PROGRESS, Request("T", where=(("k", "v", True),)), Events(1200.0, 9)),
             (Progress(5.0), None, Events(1200.0, 9)),
         ):
             assert not [each for each in self.tell(progress, request, events) if "likely" in each]
+
+    def test_what_has_to_be_so_keeps_it_from_what_is_free(self) -> None:
+        free = self.PROGRESS._replace(position=1, held=2)
+        where = (("region", "eu", True), ("size", "x" * 1000, False))
+        (*_, said) = self.tell(free, Request("T", where=where))
+        assert said.startswith("only region=eu size!=x") and said.endswith("x will do")
+        assert len(said) == len("only  will do") + 40
 
     def test_seconds_are_not_made_a_minute_of(self) -> None:
         soon = self.PROGRESS._replace(longest_held_seconds=10.0)

@@ -9,13 +9,18 @@ import subprocess
 import pytest
 
 from leasectl.engines.membership import Member, Properties
+from leasectl.errors import BackendUnreachable
 from leasectl.leases.properties import (
     LONGEST_VARIABLE,
+    PropertyVariables,
     as_variables,
     is_variable,
     properties_by_name,
+    properties_of,
+    property_variables,
     variable_of,
 )
+from leasectl.model import Handle, Lease, Request
 
 HOSTILE = ("PATH", "x;y", "a b", "$(id)", "`id`", "a=b", "a\nb", "ß", "É", "", "-", ".", "a'b", '"')
 
@@ -81,3 +86,37 @@ def test_what_nobody_of_ours_has_written_is_left_out() -> None:
             return (Member("a", "T", properties=(*written, ("good", "ü"))),)
 
     assert properties_by_name(Foreign(), ["a"]) == {"a": (("good", "ü"),)}  # type: ignore[arg-type]
+
+
+class Unanswered:
+    """A service whose backend doesn't answer."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def backend_of(self, handle: Handle) -> Unanswered:
+        return self
+
+    @property
+    def members(self) -> Unanswered:
+        self.asked += 1
+        raise BackendUnreachable("no answer")
+
+
+def held(backend: str, *names: str) -> Handle:
+    leases = tuple(Lease(name, 1, 1, 1, "me", 0.0, 0.0, None, 0) for name in names)
+    return Handle("T-x", backend, Request("T"), "me", "me", "held", 1, leases)
+
+
+def test_where_the_backend_doesnt_answer_there_is_no_variable_and_a_warning() -> None:
+    service = Unanswered()
+    found = property_variables(service, held("etcd://h:1", "a"))  # type: ignore[arg-type]
+    assert found == PropertyVariables({}, ("no answer; LEASECTL_PROPERTIES isn't set",))
+
+
+@pytest.mark.parametrize("backend", ["none:", "http://h", "from-another-version:x"])
+def test_a_backend_without_pools_is_asked_nothing(backend: str) -> None:
+    service = Unanswered()
+    assert properties_of(service, held(backend, "a")) == {"a": ()}  # type: ignore[arg-type]
+    assert properties_of(service, held("etcd://h:1")) == {}  # type: ignore[arg-type]
+    assert service.asked == 0
