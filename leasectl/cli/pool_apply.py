@@ -14,6 +14,7 @@ from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.pools.admin import PoolService
+from leasectl.pools.memberships import MembershipService
 from leasectl.pools.settings import describe
 from leasectl.text.durations import format_duration
 from leasectl.text.wording import counted
@@ -80,8 +81,10 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
         raise InvalidRequest("--filename: only one at a time")
     (filename,) = filenames
     definitions = parse_definitions(read_text(filename, "--filename"), shown_name(filename))
-    pools = PoolService(open_service(backend))
-    changes = pools.apply(definitions.pools, places=definitions.places, dry_run=dry_run)
+    service = open_service(backend)
+    changes = PoolService(service).apply(
+        definitions.pools, places=definitions.places, dry_run=dry_run
+    )
     # Who applies the same again and again has read them, or may look with --dry-run.
     if not quiet and (dry_run or any(map(_is_change, changes))):
         for line in definitions.notes:
@@ -91,6 +94,9 @@ def command(*, filenames: tuple[str, ...], dry_run: bool, quiet: bool, backend: 
             note(f'pool "{change.type}": {_done(change)}{" (dry run)" if dry_run else ""}')
             _say_who_has_joined(change)
         _warn_of_the_rest(change)
+    if not dry_run:
+        shrunk = {each.type for each in changes if each.removed or each.properties}
+        pool_options.warn_of_unmet(MembershipService(service), *sorted(shrunk))
 
 
 def _is_change(change: PoolChange) -> bool:

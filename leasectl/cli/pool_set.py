@@ -9,6 +9,7 @@ from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service
 from leasectl.errors import InvalidRequest
 from leasectl.pools.admin import PoolService
+from leasectl.pools.memberships import MembershipService
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, check_grace, describe
 from leasectl.text.durations import format_duration, parse_duration
 from leasectl.text.wording import counted
@@ -110,6 +111,8 @@ def command(
             said.append(_change_default(service, pool_type, is_default, grace_seconds))
     for each in said:
         pool_options.say_done(quiet, f'pool "{pool_type}": {each}')
+    if to_be is not None:
+        pool_options.warn_of_unmet(MembershipService(service), pool_type)
 
 
 def _check_grace(grace_seconds: float, is_default: bool | None) -> None:
@@ -121,8 +124,6 @@ def _check_grace(grace_seconds: float, is_default: bool | None) -> None:
 def _change_default(
     service: Service, pool_type: str, is_default: bool | None, grace_seconds: float | None
 ) -> str:
-    from leasectl.pools.memberships import MembershipService
-
     memberships = MembershipService(service)
     if is_default is False:
         before, after = memberships.set_no_default(pool_type)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
+from leasectl.doctor.memberships import misplaced
 from leasectl.doctor.way_there import tls_used
 from leasectl.doctor.works import left_on_server
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
@@ -49,6 +50,7 @@ def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     return [
         Check("etcd claims", lambda: claims(service, opened)),
         Check("etcd works", lambda: left_on_server(service)),
+        Check("etcd memberships", lambda: misplaced(service)),
     ]
 
 

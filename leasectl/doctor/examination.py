@@ -18,6 +18,7 @@ from leasectl.backends.opening import check_url
 from leasectl.doctor import (
     holders,
     machine,
+    memberships,
     queues,
     reclaims,
     records,
@@ -181,6 +182,7 @@ def _of_the_records(service: Service) -> list[Check]:
         Check("foreign guards", lambda: holders.foreign_guards(service)),
         Check("held for long", lambda: holders.held_for_long(service)),
         Check("reclaims", lambda: reclaims.ready_to_be_taken(service)),
+        Check("memberships", lambda: memberships.misplaced(service)),
         Check("queues", lambda: queues.suspended(service)),
         Check("works", lambda: works.left_here(service)),
         Check("events", lambda: events(service.state)),

@@ -28,7 +28,7 @@ class TestAHealthyMachine:
             *("version", "backend", "lease proxy", "/proc", "pidfd", "SHARED_DIR"),
             *("state directory", "file system", "flock", "lock", "database", "records"),
             *("keeper", "dead holders", "unguarded", "foreign guards", "held for long", "files"),
-            *("reclaims", "queues", "works", "events"),
+            *("reclaims", "memberships", "queues", "works", "events"),
         }
         for check in report.checks.values():
             assert [*check] == ["name", "status", "what", "advice", "fixed"]
@@ -44,9 +44,9 @@ class TestAHealthyMachine:
         cli.pool("T")
         lines = cli.ok("doctor").splitlines()
         assert lines[1].startswith("ok    backend          local:, chosen by the default")
-        assert lines[-1] == "22 ok, 0 warnings, 0 failures"
+        assert lines[-1] == "23 ok, 0 warnings, 0 failures"
         cli.ok("acquire", "-t", "T")
-        assert cli.ok("doctor").splitlines()[-1] == "21 ok, 1 warning, 0 failures"
+        assert cli.ok("doctor").splitlines()[-1] == "22 ok, 1 warning, 0 failures"
 
     def test_the_table_fits_the_width(self, cli: Cli) -> None:
         cli.pool("T")
