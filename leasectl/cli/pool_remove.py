@@ -104,4 +104,5 @@ def _remove_when_ready(
     progress = ReclaimProgress(pool_type, quiet=quiet)
     listener = Listener(lambda _: progress.clear(), progress.note, progress.warn)
     ground = open_ground(service, pool_type)
-    return run(remove_when_ready(ground, service.members, names, wanted, listener), progress)
+    steps = remove_when_ready(ground, service.members, names, wanted, listener)
+    return run(steps, progress, prints=False)

@@ -150,7 +150,7 @@ def _take_back(
             emit_json({"freed": list(names)})
 
     listener = Listener(freed, progress.note, progress.warn)
-    return run(take_back(open_ground(service, pool_type), wanted, listener), progress)
+    return run(take_back(open_ground(service, pool_type), wanted, listener), progress, prints=True)
 
 
 def _too_few(pool_type: str, wanted: Wanted, outcome: Outcome) -> TooFewFreed:

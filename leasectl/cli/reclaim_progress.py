@@ -10,7 +10,12 @@ from typing import TypeVar
 
 from leasectl.cli.output import note
 from leasectl.cli.terminal import obeys_escapes
-from leasectl.cli.waiting import LOG_REPORT_SECONDS, TERMINAL_REPORT_SECONDS, draw
+from leasectl.cli.waiting import (
+    LOG_REPORT_SECONDS,
+    TERMINAL_REPORT_SECONDS,
+    draw,
+    interrupts,
+)
 from leasectl.reclaim.taking_back import Progress
 from leasectl.system.clock import boottime_seconds, earliest
 from leasectl.system.poll import READABLE, Interrupt, Sleep, sleep_through
@@ -22,10 +27,18 @@ from leasectl.text.wording import counted
 Result = TypeVar("Result")
 
 
-def run(steps: Generator[Sleep, set[int], Result], progress: ReclaimProgress) -> Result:
-    """Do the steps of a reclaim, one after the other, and tell people; a signal ends them."""
+def run(
+    steps: Generator[Sleep, set[int], Result], progress: ReclaimProgress, *, prints: bool
+) -> Result:
+    """Do the steps of a reclaim, one after the other, and tell people; a signal ends them.
+
+    Args:
+        steps: Of the reclaim.
+        progress: Who tells people.
+        prints: What comes of it is printed, so it ends as well when nobody reads that any more.
+    """
     with SignalTrap() as trap:
-        ends = (Interrupt(trap.fd, READABLE, trap.check),)
+        ends = interrupts(trap, None) if prints else [Interrupt(trap.fd, READABLE, trap.check)]
         return sleep_through(progress.while_sleeping(steps), interrupts=ends, now=boottime_seconds)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from leasectl.engines.notes import Note, NoteChange
 from leasectl.leases.marks import Mark, encode_mark, new_mark
 from leasectl.reclaim.held import Held, LeaseId
@@ -18,8 +21,20 @@ def free(ground: Ground, step: Step) -> tuple[str, ...]:
     return ground.notes.free(notes, by="reclaim")
 
 
-def mark(ground: Ground, step: Step, wanted: Wanted) -> dict[LeaseId, Mark]:
-    """Take marks off and put others; returns those that were put, by their leases."""
+class Marked(NamedTuple):
+    """What has become of marks.
+
+    Args:
+        put: Those that were put, by their leases.
+        taken_off: The leases that have none any more.
+    """
+
+    put: dict[LeaseId, Mark]
+    taken_off: frozenset[LeaseId]
+
+
+def mark(ground: Ground, step: Step, wanted: Wanted) -> Marked:
+    """Take marks off and put others, all of them in few requests."""
     wall = ground.clock.wall()
     asked = [
         (each, new_mark(ground.asked_by, seconds=wanted.mark_seconds, now=wall))
@@ -28,15 +43,18 @@ def mark(ground: Ground, step: Step, wanted: Wanted) -> dict[LeaseId, Mark]:
     changes = [_change(ground, each, None) for each in step.take_off]
     changes += [_change(ground, each, encode_mark(mark)) for each, mark in asked]
     if not changes:
-        return {}
-    done = ground.notes.change(changes)[len(step.take_off) :]
-    return {each.id: mark for (each, mark), is_done in zip(asked, done) if is_done}
+        return Marked({}, frozenset())
+    done = ground.notes.change(changes)
+    off, put = done[: len(step.take_off)], done[len(step.take_off) :]
+    return Marked(
+        {each.id: mark for (each, mark), is_done in zip(asked, put) if is_done},
+        frozenset(each.id for each, is_done in zip(step.take_off, off) if is_done),
+    )
 
 
-def take_off(ground: Ground, marked: tuple[Held, ...]) -> None:
-    """Take marks off, whatever was answered."""
-    if marked:
-        ground.notes.change([_change(ground, each, None) for each in marked])
+def take_off(ground: Ground, marked: Sequence[Held]) -> bool:
+    """Take marks off that are as they were seen; returns whether all were."""
+    return all(ground.notes.change([_change(ground, each, None) for each in marked]))
 
 
 def _change(ground: Ground, each: Held, after: str | None) -> NoteChange:

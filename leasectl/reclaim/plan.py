@@ -14,7 +14,7 @@ asked counts as taken back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.leases.marks import Mark
@@ -53,10 +53,16 @@ class Memory(NamedTuple):
     asked: Mapping[LeaseId, Asked] = {}
     back: frozenset[LeaseId] = frozenset()
 
-    def having_asked(self, marks: Mapping[LeaseId, Mark], now: float) -> Memory:
-        """The same, with marks that have been put."""
-        new = {lease: Asked(mark.id, now) for lease, mark in marks.items()}
-        return self._replace(asked={**self.asked, **new})
+    def having_marked(
+        self, put: Mapping[LeaseId, Mark], taken_off: Container[LeaseId], now: float
+    ) -> Memory:
+        """The same, once marks have been put and others taken off.
+
+        One that couldn't be taken off has just been answered, and is its own still.
+        """
+        left = {lease: each for lease, each in self.asked.items() if lease not in taken_off}
+        new = {lease: Asked(mark.id, now) for lease, mark in put.items()}
+        return self._replace(asked={**left, **new})
 
 
 class Step(NamedTuple):
@@ -161,11 +167,12 @@ class _Plan:
                 self._since[each.id] = since if used_at is None else max(since, used_at)
                 if asked is not None:  # somebody else has taken it off
                     self._leave_alone(each)
-            elif mark.state == "keep" or (asked is not None and self._is_unanswered(asked, mark)):
+                continue
+            if asked is not None:
+                self._asked[each.id] = asked
+            if mark.state == "keep" or (asked is not None and self._is_unanswered(asked, mark)):
                 self._no.append(each)
                 self._leave_alone(each)
-            elif asked is not None:
-                self._asked[each.id] = asked
 
     def _is_unanswered(self, asked: Asked, mark: Mark) -> bool:
         if mark.state != "marked":
@@ -174,7 +181,6 @@ class _Plan:
 
     def _leave_alone(self, each: Held) -> None:
         """Begin the time of one anew that isn't to be had for now."""
-        self._asked.pop(each.id, None)
         again_at = self._now + self._wanted.pause_seconds
         self._since[each.id] = again_at - self._wanted.delay_seconds
 
@@ -191,13 +197,10 @@ class _Plan:
 
     def _own(self, missing: int) -> list[Held]:
         """Those whose marks are ours, and if these are too few, of others; the ready ones first."""
-        own = [each for each in self._meant if each.id in self._asked]
         refused = {each.id for each in self._no}
-        others = [
-            each
-            for each in self._meant
-            if each.mark is not None and each.id not in refused and each.id not in self._asked
-        ]
+        marked = [each for each in self._meant if each.mark is not None and each.id not in refused]
+        own = [each for each in marked if each.id in self._asked]
+        others = [each for each in marked if each.id not in self._asked]
         adopted = sorted(others, key=_by_answer)[: max(0, missing - len(own))]
         for each in adopted:
             mark = each.mark

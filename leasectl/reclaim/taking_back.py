@@ -22,6 +22,8 @@ _GATHER_SECONDS = 0.1
 # A look at a large pool takes its time; it then waits for so many times as long.
 _TIMES_AS_LONG = 4
 _ASK_AGAIN_SECONDS = 2.0
+# A holder that answers just then changes each mark twice at most.
+_TRIES_TO_TAKE_OFF = 5
 
 
 Reclaiming = Generator[Sleep, "set[int]", "Outcome"]
@@ -136,13 +138,13 @@ class _TakingBack:
         self._memory = step.memory
         with self._ground.atomic():
             freed = carrying_out.free(self._ground, step)
-            marks = carrying_out.mark(self._ground, step, self._wanted)
-        if freed or marks:
-            self._ground.settle()
-        self._memory = step.memory.having_asked(marks, now())
+            marked = carrying_out.mark(self._ground, step, self._wanted)
+        self._memory = step.memory.having_marked(marked.put, marked.taken_off, now())
         if freed:
             self._freed += freed
             self._listener.freed(freed)
+        if freed or marked.put:
+            self._ground.settle()
         step = step._replace(missing=step.missing - len(freed))
         if not step.is_over:
             asked = sum(name not in freed for name, _ in self._memory.asked)
@@ -173,8 +175,10 @@ class _TakingBack:
         if self._memory is None or not self._memory.asked:
             return
         try:
-            held = look(self._ground)
-            carrying_out.take_off(self._ground, last_step(held, self._memory))
+            for _ in range(_TRIES_TO_TAKE_OFF):
+                marked = last_step(look(self._ground), self._memory)
+                if not marked or carrying_out.take_off(self._ground, marked):
+                    return
         except NotFound:
             pass  # they have gone with the pool
         except LeaseError as error:

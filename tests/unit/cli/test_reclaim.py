@@ -84,6 +84,16 @@ class TestReclaim:
         assert started.finish().code == -signal.SIGTERM
         assert marks(cli, handle) == []
 
+    def test_gives_up_once_nobody_reads_what_it_prints(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "answer")
+        command = cli.command("reclaim", POOL, "--excess", "2", *SOON)
+        script = 'mkfifo "$1"; "${@:2}" >"$1" & read -r <"$1"; wait $!'
+        fifo = str(cli.state_dir.parent / "fifo")
+        started = cli.spawn(["bash", "-c", f"{script}", "bash", fifo, *command])
+        eventually(lambda: len(marks(cli, handle)) == 2, what="both are marked")
+        started.kill()
+        eventually(lambda: marks(cli, handle) == [], what="its marks are taken off")
+
     def test_adopts_the_marks_and_answers_of_one_that_was_killed(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "answer")
         started = cli.start("reclaim", POOL, "--excess", "2", *SOON)

@@ -44,12 +44,12 @@ class Looks:
 
     def look(self, held: Sequence[Held], now: float) -> Step:
         step = next_step(self.wanted, held, self.memory, now)
-        self.memory = step.memory
+        self.memory = step.memory.having_marked({}, {each.id for each in step.take_off}, now)
         return step
 
     def put(self, *marked: Held, now: float) -> None:
         marks = {each.id: each.mark for each in marked}
-        self.memory = self.memory.having_asked({k: m for k, m in marks.items() if m}, now)
+        self.memory = self.memory.having_marked({k: m for k, m in marks.items() if m}, (), now)
 
 
 def names(leases: Sequence[Held]) -> str:
@@ -196,6 +196,15 @@ class TestAnswers:
         step = looks.look([a, noted(b, "ready")], DELAY + 1)
         assert (names(step.free), names(step.take_off)) == ("b", "a")
 
+    def test_a_mark_that_was_answered_as_it_was_taken_off_is_its_own_still(self) -> None:
+        looks, (a, b) = self.asked(NAMED._replace(follows=True))
+        step = next_step(looks.wanted, [a, b], looks.memory, DELAY + WAIT)
+        assert names(step.take_off) == "ab"
+        looks.memory = step.memory.having_marked({}, {b.id}, DELAY + WAIT)
+        step = looks.look([noted(a, "ready"), lease("b", 2)], DELAY + WAIT + 1)
+        assert names(step.free) == "a"
+        assert step.memory.asked.keys() == {a.id}
+
     def test_at_the_end_all_its_marks_go_whatever_was_answered_and_no_others(self) -> None:
         looks, (a, b) = self.asked()
         other = noted(lease("c", 3))
@@ -339,9 +348,11 @@ class Operator:
                 assert each.id not in self.pool.in_use
                 del self.pool.leases[each.name]
                 self.freed.append(each.id)
+        taken_off: set[LeaseId] = set()
         for each in step.take_off:
             assert each.mark is not None
-            self.pool.change(each, None)
+            if self.pool.change(each, None):
+                taken_off.add(each.id)
             self.refused[each.id] = now
         marks = {}
         for each in step.ask:
@@ -352,9 +363,10 @@ class Operator:
             mark = new_mark("x", seconds=self.wanted.mark_seconds, now=now)
             if self.pool.change(each, encode_mark(mark)):
                 marks[each.id] = mark
-        self.memory = self.memory.having_asked(marks, now)
+        self.memory = self.memory.having_marked(marks, taken_off, now)
         if self.wanted.excess is not None:
-            assert len(self.memory.asked) <= step.missing <= self.wanted.excess
+            not_taken_off = len(step.take_off) - len(taken_off)
+            assert len(self.memory.asked) - not_taken_off <= step.missing <= self.wanted.excess
             assert self.wanted.follows or len(self.freed) <= self.wanted.excess
         is_busy = step.free or step.take_off or step.ask
         assert step.is_over or is_busy or (step.look_at or 0.0) > now

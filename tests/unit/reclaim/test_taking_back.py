@@ -90,6 +90,25 @@ def test_one_that_was_interrupted_takes_its_marks_off(world: World) -> None:
     assert world.marks() == {}
 
 
+def test_a_mark_that_is_answered_just_as_it_is_taken_off_goes_all_the_same(world: World) -> None:
+    is_interrupted = False
+
+    def uses() -> dict[tuple[str, str], LastUse]:
+        if is_interrupted and '"marked"' in world.marks()["T--0"].text:
+            world.answer("T--0", "ready")  # after the look at what is noted
+        return {}
+
+    steps = take_back(world.ground()._replace(uses=uses), ALL, Listener(world.freed.extend))
+    next(steps)
+    world.time.advance(DELAY)
+    steps.send(set())
+    is_interrupted = True
+    with pytest.raises(Interrupted):
+        steps.throw(Interrupted(15))
+    assert world.marks() == {}
+    assert world.freed == []
+
+
 def test_one_that_was_killed_is_resumed_with_the_answers_that_its_marks_have_had(
     world: World,
 ) -> None:
