@@ -96,7 +96,7 @@ class Holders:
         request = Request("T", count=self._names, on_reclaim="release")
         try:
             handle = acquire(
-                self._service, request, patience=Patience(wait_seconds=0), guard=this_process()
+                self._service, request, patience=Patience(wait_seconds=5), guard=this_process()
             )
         except NoLease:
             return None
