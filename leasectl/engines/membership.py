@@ -175,7 +175,7 @@ def move(member: Member, to: str, pools: Pools, *, when_free: bool) -> Member:
         return _put(member, to)
     if not when_free:
         raise refusals.held_and_to_move(member.name, member.holder)
-    return member._replace(moves_to=to)
+    return member._replace(moves_to=to, leaves=False)  # who was to leave is wanted there
 
 
 def expect(member: Member, to: str, pools: Pools) -> Member:
