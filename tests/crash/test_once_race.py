@@ -1,0 +1,55 @@
+"""Runs that want the same works done, with runners killed at random: one result each, for all.
+
+With `LEASECTL_TEST_FULL_SIZE=1` 10 runs want 200 works.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.crash.once_race import Found, Race
+from tests.kit.hosts import Hosts
+from tests.kit.sizes import FULL_SIZE
+from tests.kit.support import Cli
+
+RUNS, KEYS = (10, 200) if FULL_SIZE else (4, 4)
+TTL_SECONDS = 3
+
+
+def judge(found: Found) -> None:
+    """What has to be so, whoever was killed when."""
+    assert found.unequal() == []
+    assert found.results() == KEYS
+    assert found.beside() == 0
+    assert found.ran_in_vain() == []
+    assert found.without() == 0
+
+
+def test_on_the_embedded_pool(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "said"
+    folder.mkdir()
+    found = Race([cli], folder, "once", keys=KEYS, seed=5, work_seconds=0.05).go(RUNS)
+    judge(found)
+    assert max(found.takeovers(), default=0.0) < 3  # 1 s where nothing else takes the time
+
+
+def test_on_etcd(hosts: Hosts, tmp_path: Path) -> None:
+    folder = tmp_path / "said"
+    folder.mkdir()
+    clis = [hosts.new() for _ in range(3)]
+    ttl = ("--ttl", f"{TTL_SECONDS}s")
+    race = Race(clis, folder, "once", keys=KEYS, seed=5, work_seconds=0.05, options=ttl)
+    found = race.go(RUNS)
+    judge(found)
+    assert max(found.takeovers(), default=0.0) < TTL_SECONDS + 4
+
+
+def test_what_would_be_found_out(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "said"
+    folder.mkdir()
+    race = Race([cli], folder, "nothing", keys=1, seed=5, kills=0, work_seconds=0.1)
+    found = race.go(3)
+    assert found.unequal() == ["key-0"]
+    assert found.results() == 3
+    assert found.beside() > 0
+    assert found.ran_in_vain() != []
