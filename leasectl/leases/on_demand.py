@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from leasectl.errors import InvalidRequest, LeaseError, NotSupported
+from leasectl.errors import InvalidRequest, LeaseError, NotFound, NotSupported
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import ReleaseTarget
@@ -31,18 +31,21 @@ def make_pool(service: Service, pool_type: str) -> bool:
         service.pools.create_pool(pool_type, [pool_type])
     except NotSupported:
         raise
-    except InvalidRequest:
-        return False
+    except (InvalidRequest, NotFound):
+        return False  # somebody else is at it, or we were so slow that it is over
     return True
 
 
 def remove_unused(pools: PoolAdmin, pool_type: str) -> None:
     """Remove the pool of a reserved type, unless somebody holds it or waits in it.
 
-    What can't be done now does whoever uses it next, or `doctor`.
+    What can't be done now does whoever uses it next, or `doctor`. Inside `atomic` it is one step
+    with what is done there.
     """
     with contextlib.suppress(LeaseError):
-        pools.delete_pool(pool_type, force=False)
+        (pool,) = pools.pools(pool_type)
+        if not pool.held and not pool.queue:
+            pools.delete_pool(pool_type, force=False)
 
 
 def release_and_remove(service: Service, target: ReleaseTarget) -> tuple[str, ...]:

@@ -83,10 +83,7 @@ class Once:
                 path = find_command(self._asked.plan.name, search_path)
             self._tell_terms()
             handle = self._acquire(patience, give_up_at)
-            try:
-                found = self._under(handle, path, patience)
-            finally:
-                remove_unused(self._service.pools, self._asked.work.pool_type)
+            found = self._under(handle, path, patience)
             if found is not None:
                 return found
 
@@ -203,7 +200,13 @@ class Once:
             return leased.share_failure() or self._do(leased, handle, path, patience)
         finally:
             if not leased.has_given_back:
-                give_back(self._service, handle, warn=self._warn)
+                self._leave(handle)
+
+    def _leave(self, handle: Handle) -> None:
+        """Give the lease back, and have its pool go if nobody else waits."""
+        with self._service.atomic():
+            give_back(self._service, handle, warn=self._warn)
+            remove_unused(self._service.pools, self._asked.work.pool_type)
 
     def _do(self, leased: UnderLease, handle: Handle, path: str, patience: Patience) -> Outcome:
         found = leased.begin(self._bad)

@@ -56,8 +56,9 @@ def forget(service: Service, work: Work) -> bool:
             to_forget(kept), guard=guard, event=_event(service, work)
         )
     finally:
-        finish(service, handle)
-        remove_unused(service.pools, work.pool_type)
+        with service.atomic():
+            finish(service, handle)
+            remove_unused(service.pools, work.pool_type)
 
 
 def check_not_under_way(service: Service, work: Work) -> None:

@@ -14,6 +14,7 @@ from typing import Callable
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import Guard, ValueChange
 from leasectl.errors import BackendUnreachable, Interrupted, LeaseError, LeaseLost, NotAllowed
+from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
@@ -249,7 +250,8 @@ class UnderLease:
             if not self._service.values.change(changes, guard=guard, event=event):
                 raise self._lost()
             if frees:
-                self._note_given_back()
+                remove_unused(self._service.pools, self._asked.work.pool_type)
+                self._note_given_back()  # last: until then the keeper would do as much
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(

@@ -12,7 +12,7 @@ from tests.kit.hosts import Hosts
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
 
-RUNS, KEYS = (10, 200) if FULL_SIZE else (4, 4)
+RUNS, KEYS = (10, 200) if FULL_SIZE else (4, 3)
 TTL_SECONDS = 3
 
 

@@ -46,6 +46,7 @@ from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.model import Process
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
+from leasectl.text.naming import is_reserved
 
 if TYPE_CHECKING:
     from leasectl.engines.etcd.members import EtcdMembers
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from leasectl.engines.membership import Pools as Belonging
 
 _MAKING_SECONDS = 60
+# Of one resource, while others wait for it who would make it themselves.
+_MAKING_ON_DEMAND_SECONDS = 4
 # Each takes three operations.
 _ADDED_AT_ONCE = 40
 
@@ -126,7 +129,8 @@ class EtcdPools:
         guards = self._check_untaken(pool_type, names)
         key, etcd_lease_id = self._keys.pool(pool_type), new_etcd_lease_id()
         making = f"being made under {etcd_lease_id}"
-        self._gateway.grant(etcd_lease_id, _MAKING_SECONDS)
+        seconds = _MAKING_ON_DEMAND_SECONDS if is_reserved(pool_type) else _MAKING_SECONDS
+        self._gateway.grant(etcd_lease_id, seconds)
         made = self._gateway.commit(
             [absent(key)], [put(key, making, etcd_lease_id=etcd_lease_id)], [read(key)]
         )

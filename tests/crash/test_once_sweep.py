@@ -1,0 +1,126 @@
+"""`once` is killed at each of its calls into the system, on etcd around each of its requests.
+
+Whoever asks next gets a result, which is that of the one who was killed if that was recorded; no
+command ever ran beside another, and nothing but the result is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Callable, NamedTuple
+
+import pytest
+
+from tests.crash.sweeping import kill_at_request
+from tests.kit.forking import ending, fork, leasectl
+from tests.kit.hosts import Hosts
+from tests.kit.invariants import broken_invariants
+from tests.kit.killing import kill_at
+from tests.kit.loading import load_everything
+from tests.kit.sizes import EVERY_KILL
+from tests.kit.support import Cli, eventually
+
+STRIDE = 1 if EVERY_KILL else 151
+FIRST = 1 + sys.version_info[1] % STRIDE
+LAST = 4000
+MOST_REQUESTS = 80
+REQUEST_STRIDE = 1 if EVERY_KILL else 17
+WORK = 'exec 9>>"$1.alone"; flock -n 9 || echo beside >>"$1"; echo ran >>"$1"; echo "$$"'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def everything_loaded() -> None:
+    load_everything()
+
+
+class Attempt(NamedTuple):
+    """A work of its own, at which somebody is killed.
+
+    Args:
+        cli: Who asks.
+        key: For what.
+        options: How.
+    """
+
+    cli: Cli
+    key: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def log(self) -> Path:
+        return self.cli.cwd / f"log-{self.key}"
+
+    def ask(self, before: Callable[[], object] = lambda: None) -> tuple[int, str]:
+        """Ask for it in a process that does something before; how that ended, and its result."""
+        output = self.cli.cwd / "output"
+        output.unlink(missing_ok=True)
+        words = ["once", self.key, "-q", "-w", "20", *self.options, "--"]
+        words += ["sh", "-c", WORK, "-", str(self.log)]
+
+        def work() -> None:
+            os.chdir(self.cli.cwd)
+            before()
+            leasectl(self.cli.state_dir, output, *words)
+
+        code = ending(fork(work))
+        return code, output.read_text() if output.exists() else ""
+
+    def check(self, code: int, out: str, when: str) -> None:
+        """See that all is well, although somebody was killed."""
+        assert code in (0, -signal.SIGKILL), when
+        again, result = self.ask()
+        assert (again, bool(result)) == (0, True), when
+        assert self.ask() == (0, result), when
+        assert out in ("", result), when
+        said = self.log.read_text().split()
+        assert set(said) == {"ran"}, when
+        assert len(said) <= (1 if code == 0 else 2), when
+
+
+def is_over(cli: Cli) -> bool:
+    """Whether nothing is held, waited for, or there for it, but what keeps the keeper."""
+    active = cli.query("SELECT id FROM handle WHERE state <> 'released'")
+    return len(active) == 1 and cli.query("SELECT type FROM pool") == [("kept",)]
+
+
+def test_killed_at_any_call(cli: Cli) -> None:
+    with cli.service() as service:
+        service.pools.create_pool("kept", ["kept"])
+    cli.ok("acquire", "-t", "kept", "--guard-pid", str(os.getpid()))  # there is a keeper
+    kills = unharmed = 0
+    for number in range(FIRST, LAST, STRIDE):
+        attempt = Attempt(cli, f"k{number}")
+        when = f"killed at event {number}"
+        code, out = attempt.ask(partial(kill_at, number))
+        attempt.check(code, out, when)
+        assert broken_invariants(cli.state_dir) == [], when
+        eventually(partial(is_over, cli), what=when)
+        kills, unharmed = kills + (code != 0), unharmed + 1 if code == 0 else 0
+        if unharmed == 3:
+            break
+    assert kills > (300 if EVERY_KILL else 3)
+    print(f"{kills} kills")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_any_request_on_etcd(hosts: Hosts, after: bool) -> None:
+    cli = hosts.new()
+    ttl = ("--ttl", "2s", "--backend", hosts.url)
+    kills = unharmed = 0
+    for number in range(1 + (4 if after else 0), MOST_REQUESTS, REQUEST_STRIDE):
+        attempt = Attempt(cli, f"k{number}", ttl)
+        code, out = attempt.ask(partial(kill_at_request, number, after=after))
+        when = f"killed at request {number}"
+        attempt.check(code, out, when)
+        kills, unharmed = kills + (code != 0), unharmed + 1 if code == 0 else 0
+        if unharmed == 3:
+            break
+    assert kills > (15 if EVERY_KILL else 1)
+    # Where its keeper finds the lease of the dead run out, it leaves the pool to whoever asks next.
+    cli("doctor", "--fix", LEASECTL_BACKEND=hosts.url)
+    assert hosts.access.pools.pools() == ()
+    print(f"{kills} kills")
