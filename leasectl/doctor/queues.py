@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from leasectl.backends.kinds import LOCAL
+from leasectl.backends.opening import open_backend
 from leasectl.doctor.findings import OK, WARN, Finding
 from leasectl.engines.local import audit
 from leasectl.leases.service import Service
+from leasectl.pools.unmet_waiters import unmet_waiters
+from leasectl.state.snapshot import snapshot
+from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
 from leasectl.text.wording import counted, listed
 
 
 def suspended(service: Service) -> Finding:
     """Which waiters could have claimed, and didn't come?"""
-    found = [each for each in audit.suspended_tickets(service.state) if not is_dead(each.process)]
+    unmet = _unmet(service)
+    found = [
+        each
+        for each in audit.suspended_tickets(service.state)
+        if not is_dead(each.process) and (each.pool_type, each.holder_identity) not in unmet
+    ]
     if not found:
         return Finding(OK, "nobody keeps others waiting who doesn't run")
     waiters = [
@@ -26,3 +36,15 @@ def suspended(service: Service) -> Finding:
         "stopped, or in a frozen container? It keeps its place, and goes on in it when it is "
         "continued: kill -CONT PID",
     )
+
+
+def _unmet(service: Service) -> set[tuple[str, str]]:
+    """The pools and identities of those who are passed as what is there can't meet them now."""
+    backend = open_backend(
+        LOCAL, service.state, settings="", lost=lambda claim_key, names: None, clock=Clock()
+    )
+    with snapshot(service.state):  # nothing is changed, and what is over is no matter here
+        pools = backend.pools.pools()
+    return {
+        (pool.type, each.entry.holder_identity) for pool in pools for each in unmet_waiters(pool)
+    }

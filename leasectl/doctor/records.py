@@ -10,7 +10,8 @@ from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import LOCAL
 from leasectl.backends.opening import open_backend
 from leasectl.doctor.findings import FAIL, OK, Finding
-from leasectl.engines.local import audit
+from leasectl.engines.local import audit, member_audit
+from leasectl.engines.local.store import LocalStore
 from leasectl.errors import CorruptState
 from leasectl.leases.service import Service
 from leasectl.model import Handle
@@ -71,6 +72,7 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     yield from _claims(state, backend)
     yield from _leases(state, handles, backend)
     yield from _tickets_and_timers(state, handles, backend)
+    yield from _memberships(service)
     for pool_type, counted, real in audit.miscounts(state):
         yield Disagreement(
             f'pool "{pool_type}" counts {counted} resources and has {real}',
@@ -134,6 +136,20 @@ def _uses(state: State) -> Iterator[Disagreement]:
             f"{handle_id} uses, or is asked for, what it doesn't hold",
             partial(uses.forget_of_nobody, handle_id),
         )
+
+
+def _memberships(service: Service) -> Iterator[Disagreement]:
+    """What a version before may leave behind, or a hand in the database."""
+    state, known = service.state, None
+    for what, find in (
+        ("is kept from everybody for no reason", member_audit.closed_for_nothing),
+        ("is to be had although it takes no new holder", member_audit.open_though_closed),
+        ("is to move to a pool that isn't there", member_audit.going_nowhere),
+        ("is in no pool, and more is said of it than where it belongs", member_audit.left_over),
+    ):
+        for name in find(state):
+            known = known or LocalStore(state, lost=service.losses.tell, clock=service.clock)
+            yield Disagreement(f"{name} {what}", partial(known.memberships().put_right, name))
 
 
 def _forgetting(state: State, backend: Backend, claim: audit.Claim) -> Callable[[], object]:

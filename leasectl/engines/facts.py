@@ -44,7 +44,8 @@ class QueueEntry(NamedTuple):
         pid: The process that waits; None where an older version has put the ticket in etcd.
         name: The one resource that will do; None for any.
         labels: Of the request.
-        suspended: It could have claimed and its process didn't come: those behind it may pass.
+        suspended: It could have claimed and its process didn't come, or what is in the pool can't
+            meet it now: those behind it may pass.
         priority: As asked for.
         effective_priority: With what it has gained by waiting.
         where: What has to be so of each resource.

@@ -218,7 +218,9 @@ def forget_stay(service: Service, name: str) -> None:
 def _see_to_stay(service: Service, pool_type: str, name: str, lives: Lifetime | None) -> None:
     """Have the keeper renew a membership on a server for as long as a process lives, if so."""
     if not kind_of(service.backend_url).remote:
-        return  # its store looks at the process itself
+        if lives is not None:  # whoever looks at the pool sees when it is over; somebody is to
+            keeper_process.ensure(service.state)
+        return
     if lives is None or lives.process is None or lives.ttl_seconds is None:
         forget_stay(service, name)
         return

@@ -161,7 +161,8 @@ class ShownWaiter(NamedTuple):
         since: Wall clock, seconds since the epoch.
         pid: The process that waits; None where it isn't known.
         labels: Of the request.
-        suspended: It could have claimed and its process didn't come: those behind it may pass.
+        suspended: It could have claimed and its process didn't come, or what is in the pool can't
+            meet it now: those behind it may pass.
         priority: As asked for.
         effective_priority: With what it has gained by waiting.
         where: What has to be so of each resource.

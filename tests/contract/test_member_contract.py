@@ -480,6 +480,16 @@ class TestPoolsThatAreMadeGivenMoreAndDeleted:
         assert world.members.belonging().default is None
         assert the(world, "n") == Member("n", "B")
 
+    def test_leave_where_it_is_what_was_to_come_to_them(self, world: World) -> None:
+        make_pools(world)
+        holder = world.client()
+        holder.acquire(Request("A", name="a-1"))
+        update(world, to_move("B", when_free=True), "a-1")
+        world.pools.delete_pool("B", force=False)
+        holder.free()
+        assert the(world, "a-1") == Member("a-1", "A")
+        assert len(world.client().acquire(Request("A", 2))) == 2
+
     def test_get_no_name_that_belongs_elsewhere(self, world: World) -> None:
         make_pools(world)
         update(world, to_expect("A"), "n")

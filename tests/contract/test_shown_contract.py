@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
-
 from leasectl.engines.facts import Pool, Resource
 from leasectl.engines.membership import Lifetime, Member, set_default
 from leasectl.engines.notes import NoteChange
@@ -23,12 +21,6 @@ from tests.contract.test_member_contract import (
     update,
 )
 from tests.contract.world import World
-
-
-@pytest.fixture
-def world(with_members: World) -> World:
-    """One that keeps memberships."""
-    return with_members
 
 
 def shown(world: World, pool_type: str) -> tuple[Pool, dict[str, Resource]]:

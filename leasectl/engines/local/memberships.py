@@ -112,7 +112,7 @@ class LocalMemberships:
             Those that nobody can have now where they were.
         """
         before = [self.member(name) for name in names]
-        after = [after_release(each) for each in before]
+        after = [self._after_release(each) for each in before]
         self.write(before, after)
         for each in after:
             self._open_or_close(each.name)
@@ -140,10 +140,36 @@ class LocalMemberships:
             )
         after = after_lifetime(before) if self._is_over(row) else before
         if is_free(row):
-            after = after_release(after)
+            after = self._after_release(after)
         self.write([before], [after])
         if after == before and is_free(row) and self._open_or_close(before.name):
             self._store.queues.wake_for(row["type"], [before.name])
+
+    def stay(self, pool_type: str) -> None:
+        """Have those that were to move to a pool, which is deleted, stay where they are."""
+        rows = member_rows.read_special(self._state, pool_type)
+        before = [member_of(row) for row in rows if row["moves_to"] == pool_type]
+        self.write(before, [each._replace(moves_to=None) for each in before], is_told=False)
+
+    def put_right(self, name: str) -> None:
+        """Have be so what is said of a name, as far as that can be."""
+        row = member_rows.read(self._state, name)
+        before = member_of(row)
+        if before.pool is None:
+            member_rows.write(self._state, before, ends_at=None, held_back_until=None)
+            return
+        after = self._if_there(before)
+        self.write([before], [after])
+        self._open_or_close(name)
+        self.expire(before.pool)
+
+    def _after_release(self, member: Member) -> Member:
+        return after_release(self._if_there(member))
+
+    def _if_there(self, member: Member) -> Member:
+        """A version before may have deleted the pool that it is to move to."""
+        is_there = member.moves_to is None or member.moves_to in self._store.pool_types()
+        return member if is_there else member._replace(moves_to=None)
 
     def _is_over(self, row: sqlite3.Row) -> bool:
         """Tell whether a name's time in its pool is over."""
@@ -171,6 +197,11 @@ class LocalMemberships:
         rows = member_rows.read_special(self._state, pool_type)
         ends = [row["ends_at"] for row in rows if row["type"] == pool_type]
         return earliest(*ends, *(self._comes_at(row, pool_type) for row in rows))
+
+    def any_ends(self) -> bool:
+        """Tell whether any membership is for a time only."""
+        rows = self._state.query(_ENDS)
+        return any(row["process"] is not None or row["ends_at"] is not None for row in rows)
 
     def next_end(self) -> float | None:
         """When the next membership of all ends by a ttl, likewise."""
@@ -235,6 +266,8 @@ class LocalMemberships:
             pools = self.pools()
             until = now + pools.grace_seconds if pools.grace_seconds else None
         member_rows.write(self._state, after, ends_at=ends_at, held_back_until=until)
+        if after.lifetime is not None:
+            self._state.wake(self._state.witness_pipe)  # who sees to it that it ends
 
     def _open_or_close(self, name: str) -> bool:
         """Have a resource that nobody holds be had, or not; tell whether it is another way now."""

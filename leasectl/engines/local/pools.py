@@ -163,6 +163,7 @@ class LocalPools:
                 raise refusals.pool_in_use(pool_type, pool.held, waiting)
             names = [r.name for r in pool.resources]
             self._remove_resources(pool_type, names, force=force)
+            self._memberships.stay(pool_type)
             self._store.queues.wake_all(pool_type)
             for entry in pool.queue:
                 note_given_up(

@@ -2,7 +2,8 @@
 
 Whoever makes a claim possible wakes it (`LocalQueues`). It keeps in mind who could claim what since
 when; a ticket that could for all that time is suspended. What those whose turn it is would do first
-it does in their stead: it takes away what the dead left, and frees what is over.
+it does in their stead: it takes away what the dead left, and frees what is over. So it does with a
+name whose time in its pool is over, whoever waits; who has one stay for a time wakes it as well.
 """
 
 from __future__ import annotations
@@ -67,17 +68,18 @@ class LocalWitness:
         self._state = state
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._early_ends = LocalEarlyEnds(self._store)
+        self._memberships = self._store.memberships()
         self._settings = LocalSettings(state, clock=clock)
         self._clock = clock
         self._seen: dict[_Key, _Seen] = {}
 
     def is_needed(self) -> bool:
-        """Tell whether anybody waits behind another."""
-        return bool(self._contended())
+        """Tell whether anybody waits behind another, or a name is in its pool for a time."""
+        return bool(self._contended()) or self._memberships.any_ends()
 
     def guards(self) -> list[Process]:
-        """Whose end frees something that was ended by force."""
-        return self._early_ends.guards()
+        """Whose end frees something that was ended by force, or takes a name out of its pool."""
+        return [*self._early_ends.guards(), *self._memberships.processes()]
 
     def has_any_guard_ended(self) -> bool:
         """Tell whether one of those has ended."""
@@ -93,7 +95,7 @@ class LocalWitness:
             first = self._first_due()
             if first is not None and self._clock.elapsed() > first + _LATE_SECONDS:
                 self._seen = {}
-            is_over = self._any_expired() or self.has_any_guard_ended()
+            is_over = self._any_expired() or self.has_any_guard_ended() or self._any_left()
             if not any(map(self._needs_change, self._able())) and not is_over:
                 return []
             with self._state.transaction():
@@ -101,13 +103,15 @@ class LocalWitness:
 
     def due(self) -> float | None:
         """When to look next if nobody calls before, on the elapsed clock; None for never."""
-        return earliest(self._first_due(), *map(self._store.next_expiry, self._contended()))
+        expiries = map(self._store.next_expiry, self._contended())
+        return earliest(self._first_due(), *expiries, self._memberships.next_end())
 
     def _put_right(self) -> list[Able]:
         """Suspend who could have come, take away what the dead left, free what has expired."""
         queues = self._store.queues
         self._early_ends.free_what_the_dead_had()
-        for pool_type in self._contended():
+        ending = self._memberships.any_ends()
+        for pool_type in self._store.pool_types() if ending else self._contended():
             self._store.expire(pool_type)
         late = [able for able in self._able() if self._needs_change(able)]
         for pool_type, ticket, _ in late:
@@ -165,6 +169,10 @@ class LocalWitness:
 
     def _any_expired(self) -> bool:
         first = earliest(*map(self._store.next_expiry, self._contended()))
+        return first is not None and first <= self._clock.elapsed()
+
+    def _any_left(self) -> bool:
+        first = self._memberships.next_end()
         return first is not None and first <= self._clock.elapsed()
 
     def _contended(self) -> list[str]:

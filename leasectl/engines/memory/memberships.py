@@ -82,10 +82,14 @@ class Memberships:
         """What there is beside the names."""
         return self.belonging._replace(types=frozenset(self._store.pools))
 
-    def forget_default(self, pool_type: str) -> None:
-        """A pool was deleted: it takes nothing any more."""
+    def pool_deleted(self, pool_type: str) -> None:
+        """A pool was deleted: it takes nothing any more, and what was to move there stays."""
         if self.belonging.default == pool_type:
             self.belonging = self.belonging._replace(default=None, grace_seconds=0.0)
+        for name, fact in list(self._facts.items()):
+            if fact.moves_to == pool_type:
+                before = self.member(name)
+                self.write(before, before._replace(moves_to=None))
 
     def names(self) -> list[str]:
         """Of which anything is known."""

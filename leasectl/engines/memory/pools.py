@@ -105,7 +105,7 @@ class MemoryPools:
             self._store.remove(list(pool.stock.values()))
             self._store.tickets.send_away(pool.queue, POOL_DELETED)
             del self._store.pools[pool_type]
-            self._store.memberships.forget_default(pool_type)
+            self._store.memberships.pool_deleted(pool_type)
             self._store.events.changed("pool deleted", pool, names)
 
     def _to_add(self, pool_type: str, names: Sequence[str]) -> list[tuple[Member, Member]]:

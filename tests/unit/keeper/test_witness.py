@@ -12,6 +12,7 @@ import pytest
 
 from leasectl.engines.local.absent import suspend
 from leasectl.engines.local.queues import LocalQueues
+from leasectl.engines.membership import Lifetime, join
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
 from leasectl.model import Request
@@ -245,3 +246,49 @@ def suspend_first(state: State) -> None:
     with contextlib.closing(queues.in_order("T")) as tickets:
         first = next(tickets)
     suspend(queues, "T", first)
+
+
+def in_pool(desk: Desk) -> list[str]:
+    """As it stands, without whatever a look would put right."""
+    rows = desk.state.query("SELECT name FROM resource WHERE type = 'T' ORDER BY name")
+    return [row["name"] for row in rows]
+
+
+def joined(desk: Desk, lifetime: Lifetime) -> None:
+    desk.service.members.update(
+        ["n"], lambda member, pools: join(member, "T", pools, lifetime=lifetime)
+    )
+
+
+def test_a_name_leaves_when_its_time_is_over_though_nobody_looks(
+    desk: Desk, keeper: Keeper
+) -> None:
+    assert keeper.after(0) is None
+    assert not keeper.rounds.is_needed()
+    joined(desk, Lifetime(ttl_seconds=100.0))
+    assert keeper.rounds.is_needed()
+    assert keeper.after(0) == 1.0  # it was called
+    assert keeper.after(1) == 99.0
+    joined(desk, Lifetime(ttl_seconds=100.0))
+    keeper.after(1)
+    assert keeper.after(97) == 2.0
+    assert in_pool(desk) == ["T--00", "n"]
+    assert keeper.after(2) is None
+    assert in_pool(desk) == ["T--00"]
+    assert not keeper.rounds.is_needed()
+
+
+def test_a_name_leaves_with_the_process_that_it_stays_for_though_nobody_looks(
+    desk: Desk, keeper: Keeper
+) -> None:
+    keeper.after(0)
+    pid = fork(signal.pause)
+    joined(desk, Lifetime(process=identify(pid)))
+    keeper.after(1)
+    assert [each.pid for each in keeper.rounds.processes()] == [pid]
+    os.kill(pid, signal.SIGKILL)
+    ending(pid)
+    keeper.after(0)
+    keeper.after(1)
+    assert in_pool(desk) == ["T--00"]
+    assert keeper.rounds.processes() == []

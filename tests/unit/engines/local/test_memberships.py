@@ -1,0 +1,165 @@
+"""What is so of names on the embedded pool, beside versions that know nothing of it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from leasectl.engines.local import member_audit
+from leasectl.engines.members import Members
+from leasectl.engines.membership import (
+    Lifetime,
+    Member,
+    add,
+    cordon,
+    expect,
+    join,
+    move,
+    set_default,
+)
+from leasectl.errors import NoLease
+from leasectl.leases.release import release
+from leasectl.model import Request, whole
+from leasectl.state.rows import CLOSED_MARK, IS_SPECIAL
+from leasectl.system.process import identify
+from tests.kit.desk import Desk
+from tests.kit.desk import desk as desk
+from tests.kit.forking import ending, fork
+
+GRACE = 60.0
+
+
+@pytest.fixture
+def members(desk: Desk) -> Members:
+    desk.pool(3)
+    desk.pool(1, "U")
+    return desk.service.members
+
+
+def to_cordon(members: Members, *names: str) -> None:
+    members.update(names, lambda member, _: cordon(member, is_cordoned=True))
+
+
+def to_move(members: Members, name: str) -> None:
+    members.update([name], lambda member, pools: move(member, "U", pools, when_free=True))
+
+
+def owner(desk: Desk, name: str) -> str | None:
+    ((found,),) = desk.state.query("SELECT owner FROM resource WHERE name = ?", name)
+    return None if found is None else str(found)
+
+
+def freed_by_a_version_before(desk: Desk, name: str) -> None:
+    desk.state.db.execute("DELETE FROM lease WHERE name = ?", (name,))
+    desk.state.db.execute(
+        "UPDATE resource SET owner = NULL, expires_at = NULL WHERE name = ?", (name,)
+    )
+
+
+class TestWhatNobodyMayHave:
+    def test_is_closed_to_the_query_of_versions_before(self, desk: Desk, members: Members) -> None:
+        to_cordon(members, "T--00", "T--01")
+        rows = desk.state.query("SELECT name FROM resource WHERE type = 'T' AND owner IS NULL")
+        assert [row["name"] for row in rows] == ["T--02"]
+
+    def test_is_shown_as_free(self, desk: Desk, members: Members) -> None:
+        to_cordon(members, "T--00")
+        (pool,) = desk.service.pools.pools("T")
+        assert pool.held == 0
+        assert pool.resources[0].member == Member("T--00", "T", cordoned=True)
+        desk.service.pools.delete_pool("T", force=False)
+
+    def test_is_put_right_by_who_looks_after_a_version_before_freed_it(
+        self, desk: Desk, members: Members
+    ) -> None:
+        desk.acquire(Request("T", 3))
+        to_cordon(members, "T--00")
+        for name in ("T--00", "T--01"):
+            freed_by_a_version_before(desk, name)
+        assert member_audit.open_though_closed(desk.state) == ["T--00"]
+        desk.acquire()
+        assert owner(desk, "T--00") == CLOSED_MARK
+        with pytest.raises(NoLease):
+            desk.acquire()
+        assert member_audit.open_though_closed(desk.state) == []
+
+    def test_moves_when_who_looks_finds_that_a_version_before_freed_it(
+        self, desk: Desk, members: Members
+    ) -> None:
+        desk.acquire(Request("T", name="T--00"))
+        to_move(members, "T--00")
+        freed_by_a_version_before(desk, "T--00")
+        assert members.members(["T--00"]) == (Member("T--00", "U"),)
+        assert desk.acquire(Request("U", 2)).names == ("U--00", "T--00")
+
+    def test_stays_where_a_version_before_has_deleted_the_pool_that_it_was_to_move_to(
+        self, desk: Desk, members: Members
+    ) -> None:
+        handle = desk.acquire(Request("T", name="T--00"))
+        to_move(members, "T--00")
+        desk.state.db.execute("DELETE FROM resource WHERE type = 'U'")
+        desk.state.db.execute("DELETE FROM pool WHERE type = 'U'")
+        assert member_audit.going_nowhere(desk.state) == ["T--00"]
+        release(desk.service, whole(handle))
+        assert members.members(["T--00"]) == (Member("T--00", "T"),)
+        assert len(desk.acquire(Request("T", 3)).names) == 3
+
+
+class TestAHoldBack:
+    def test_ends_with_a_reboot(self, desk: Desk, members: Members) -> None:
+        members.change_belonging(partial(set_default, pool_type="U", grace_seconds=GRACE))
+        members.update(["n"], lambda member, pools: add(member, "U", pools))
+        desk.acquire(Request("U"))
+        with pytest.raises(NoLease):
+            desk.acquire(Request("U"))
+        desk.state.db.execute("UPDATE member SET held_back_until = 0")
+        desk.state.db.execute("UPDATE resource SET expires_at = 0 WHERE expires_at IS NOT NULL")
+        assert desk.acquire(Request("U")).names == ("n",)
+
+    def test_is_no_hold(self, desk: Desk, members: Members) -> None:
+        members.change_belonging(partial(set_default, pool_type="U", grace_seconds=GRACE))
+        members.update(["n"], lambda member, pools: add(member, "U", pools))
+        (pool,) = desk.service.pools.pools("U")
+        assert pool.default_grace_seconds == GRACE
+        assert pool.held == 0
+        assert [each.held_back_seconds for each in pool.resources] == [None, GRACE]
+
+
+class TestALifetime:
+    def test_of_a_process_ends_for_whoever_asks(self, desk: Desk, members: Members) -> None:
+        pid = fork(lambda: None)
+        process = identify(pid)
+        lives = Lifetime(process=process)
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        ending(pid)
+        desk.acquire(Request("U"))
+        with pytest.raises(NoLease):
+            desk.acquire(Request("U"))
+        assert members.members(["n"]) == (Member("n"),)
+
+    def test_that_is_over_is_taken_away_by_who_only_looks(
+        self, desk: Desk, members: Members
+    ) -> None:
+        lives = Lifetime(ttl_seconds=10.0)
+        members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        (pool,) = desk.service.pools.pools("U")
+        assert [each.leaves_in_seconds for each in pool.resources] == [None, 10.0]
+        desk.time.advance(11)
+        (pool,) = desk.service.pools.pools("U")
+        assert [each.name for each in pool.resources] == ["U--00"]
+
+
+def test_what_a_version_before_took_out_is_known_by_what_is_expected_of_it(
+    desk: Desk, members: Members
+) -> None:
+    to_cordon(members, "T--00")
+    members.update(["T--00"], lambda member, pools: expect(member, "T", pools))
+    desk.state.db.execute("DELETE FROM resource WHERE name = 'T--00'")
+    assert members.members(["T--00"]) == (Member("T--00", expected="T"),)
+    assert member_audit.left_over(desk.state) == ["T--00"]
+
+
+def test_whether_any_name_is_special_is_asked_of_an_index(desk: Desk) -> None:
+    sql = f"EXPLAIN QUERY PLAN SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})"
+    assert any("member_special" in row["detail"] for row in desk.state.query(sql))
