@@ -80,6 +80,7 @@ class Answers:
             (name,) = each.target.names or ()
             seen.setdefault(key_meant(each.target), {})[name] = each.mark
         self._noted = {key: notes for key, notes in self._noted.items() if notes or key in seen}
+        self._let_go([key for key in self._looked if key not in seen and key.handle_id not in here])
         if not (here or seen or self._noted):
             return None
         times = [
@@ -88,6 +89,18 @@ class Answers:
             if handle.state == "held"
         ]
         return earliest(*times)
+
+    def _let_go(self, keys: Sequence[Key]) -> None:
+        """See no longer to those whom nobody asks any more, if that was all that there was."""
+        if not keys:
+            return
+        with self._service.state.transaction():
+            for key in keys:
+                handle = self._service.handles.current(*key)
+                if handle is not None:
+                    self._uses.let_go(handle)
+        for key in keys:
+            del self._looked[key]
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""

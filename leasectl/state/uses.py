@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
+from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
 
 
@@ -152,6 +153,23 @@ class Uses:
         """Have the keeper see to handles as long as they aren't released."""
         self._state.db.executemany(
             "UPDATE handle SET watched = 1 WHERE id = ?", [(each,) for each in handle_ids]
+        )
+
+    def let_go(self, handle: Handle) -> None:
+        """Have the keeper see to a handle no longer whom nothing but marks had it see to.
+
+        Args:
+            handle: As just loaded, in this transaction.
+        """
+        if is_watched(handle, remote=True):
+            return
+        self._state.db.execute(
+            "UPDATE handle SET watched = 0 WHERE id = ? "
+            "AND NOT EXISTS (SELECT 1 FROM timer WHERE timer.handle = handle.id) "
+            "AND NOT EXISTS (SELECT 1 FROM mark_seen WHERE mark_seen.handle = handle.id) "
+            "AND NOT EXISTS (SELECT 1 FROM note JOIN resource ON resource.name = note.name "
+            "AND resource.fence = note.fence WHERE resource.owner = handle.id)",
+            (handle.id,),
         )
 
     def all_seen(self) -> list[SeenName]:

@@ -9,6 +9,7 @@ import pytest
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
 from leasectl.leases.asked import asked_of
+from leasectl.leases.delay import arm
 from leasectl.leases.service import Service
 from leasectl.model import Handle, OnReclaim, Request, whole
 from leasectl.state.uses import Uses
@@ -108,6 +109,20 @@ def test_it_lets_what_is_asked_for_no_more_be_used_again(desk: Desk, answers: An
     desk.time.advance(1)
     go(desk, answers)
     assert Uses(desk.state).marks(desk.record(handle)) == {}
+
+
+def test_it_sees_no_longer_to_who_isnt_asked_any_more(desk: Desk, answers: Answers) -> None:
+    plain, delayed = held(desk, "keep"), held(desk, "keep")
+    arm(desk.service, whole(delayed), 500.0)
+    for handle in (plain, delayed):
+        operator(desk, handle).mark(handle)
+    go(desk, answers)
+    assert {each.id for each in desk.service.handles.watched()} == {plain.id, delayed.id}
+    operator(desk, plain).take_off()
+    go(desk, answers)
+    desk.time.advance(1)
+    go(desk, answers)
+    assert [each.id for each in desk.service.handles.watched()] == [delayed.id]
 
 
 def test_it_forgets_what_is_released(desk: Desk, answers: Answers) -> None:
