@@ -49,6 +49,7 @@ class Losses:
         """
         from leasectl.state.releasing import GivingBack
 
+        names = [name for name in names if name in handle.names]  # others may have noticed first
         giving_back = GivingBack(self._state, release_key_of(handle))
         releasing = {name: giving_back.processes(name) for name in names}
         self._drop_lost(handle, [name for name in names if not releasing[name]])

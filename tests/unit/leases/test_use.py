@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.backends.kinds import claim_key_of
 from leasectl.errors import LeaseLost, NotAllowed, NotFound
+from leasectl.leases import asked
 from leasectl.leases.answer import answer
 from leasectl.leases.answers import answer_for_holder
 from leasectl.leases.asked import asked_of
@@ -185,6 +187,22 @@ class TestWhatWasTakenBack:
         record = desk.record(handle)
         assert (record.names, record.state, record.lost) == ((), "released", False)
         assert len(desk.reacquire(handle).names) == 2
+
+    def test_is_no_loss_either_when_two_notice_it_at_once(
+        self, desk: Desk, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handle = desk.acquire(TWO)
+        operator.mark(handle, ["T--00"])
+        answer(desk.service, whole(handle), "ready")
+
+        def free_before_notes_are_read(handle: Handle) -> str:
+            operator.free()
+            return claim_key_of(handle)
+
+        monkeypatch.setattr(asked, "claim_key_of", free_before_notes_are_read)
+        assert asked_of(desk.service, whole(handle)) == ()
+        record = desk.record(handle)
+        assert (record.names, record.lost) == (("T--01",), False)
 
     def test_without_an_answer_is_lost(self, desk: Desk, operator: Operator) -> None:
         handle = desk.acquire(TWO)

@@ -73,7 +73,7 @@ class TestOfARun:
 
 class TestOfAHandle:
     def test_the_keeper_answers_with_its_next_heartbeat(self, hosts: Hosts, here: Cli) -> None:
-        guarded = ("--guard-pid", str(os.getpid()), "--ttl", "3s")
+        guarded = ("--guard-pid", str(os.getpid()), "--ttl", "6s")
         held = here.ok("acquire", "T", "-c", "2", *guarded, "--on-reclaim", "release").rstrip()
         here.ok("use", held, "--name", "b")
         assert hosts.new().ok(*RECLAIM, "--names", "a") == "a\n"
