@@ -15,6 +15,6 @@ would do for can have is in `wants`. How things stand is told by `standing`; `po
 and deletes pools, `showing` has what is shown of them, and before that is taken away what is
 `over`. Beside leases it has other `sides`: `members` says in which pool each name is, by
 `memberships`, which keep `member_rows` in step with claims; `notes` at claims, and `values` under
-keys. `audit` finds what these tables and the records of handles say against each other, for
-`doctor`.
+keys. `audit` finds what these tables and the records of handles say against each other, and
+`member_audit` what can't be so of names, for `doctor`.
 """
