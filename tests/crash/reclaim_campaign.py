@@ -26,8 +26,10 @@ from tests.crash.reclaim_log import freed_in, read_log, violations
 from tests.crash.reclaim_participants import Holders, Operator, Place
 from tests.kit.etcd.server import etcd_server
 from tests.kit.forking import ending, fork
+from tests.kit.support import Cli
 
 _TIMES_AT_MOST = 10
+_KILLS_AT_LEAST = 2
 
 
 class Size(NamedTuple):
@@ -78,8 +80,12 @@ def campaign(
     service.pools.create_pool("T", [f"T--{n}" for n in range(size.holders * size.names)])
     after = service.events.last_number()
     service.state.close()
-    with _holders(places, size):
-        kills = _operators(places[0], size, shakes_hands=shakes_hands)
+    try:
+        with _holders(places, size):
+            kills = _operators(places[0], size, shakes_hands=shakes_hands)
+    finally:
+        for place in places:  # ends their keepers
+            Cli(place.directory, folder).close()
     service = places[0].service()
     events = list(service.events.read(after=after))
     service.state.close()
@@ -148,7 +154,7 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
     began_at = time.monotonic()
     running: dict[float, tuple[int, float]] = {}  # by how late they see: pid, and until when
     kills = 0
-    while not _is_enough(place, size, time.monotonic() - began_at):
+    while kills < _KILLS_AT_LEAST or not _is_enough(place, size, time.monotonic() - began_at):
         now = time.monotonic()
         for stale_seconds in (0.0, 0.5):
             pid, until = running.get(stale_seconds, (0, 0.0))
