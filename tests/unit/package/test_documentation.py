@@ -80,7 +80,7 @@ RESOURCES = "resources: [{type: lab, state: free, names: [rack-7, rack-8]}]"
 # Where the README has a cluster.
 CLUSTER = "etcd://etcd-0:2379,etcd-1:2379,etcd-2:2379/"
 
-MOST_README_LINES = 200
+MOST_README_LINES = 180
 
 INSTALL_LEASE = "openshift-org-azure--azure4--install-quota-slice"
 
