@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 EXAMPLE = """\b
 Examples:
-  leasectl once import-4.21 -- ./import-release.sh 4.21
-  leasectl once index --input-file packages.lock --keep 7d -- ./build-index
-  image=$(leasectl once image --input "$commit" --verify 'test -e image.tar' -- ./build-image)
+  leasectl once import-4.21 -- sh -c 'echo imported >import.log; date'
+  tag=$(leasectl once tag --input 4.21 --keep 7d -- date +%Y%m%d-%H%M%S)
+  leasectl once import-4.21 --verify 'test -e import.log' -- date
   leasectl once --list
   leasectl once --forget import-4.21
 """

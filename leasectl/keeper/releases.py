@@ -10,7 +10,7 @@ from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_meant
-from leasectl.leases.on_demand import release_and_remove
+from leasectl.leases.on_demand import release_and_remove as release
 from leasectl.leases.service import Service
 from leasectl.model import ReleaseTarget
 from leasectl.system.clock import Clock
@@ -73,7 +73,7 @@ class Releases:
 
     def release_here(self, target: ReleaseTarget) -> float | None:
         """Release without a thread, however long it takes; returns as `release`."""
-        return self._note(target, functools.partial(release_and_remove, self._service, target))
+        return self._note(target, functools.partial(release, self._service, target))
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""

@@ -16,7 +16,7 @@ from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.witness import Witness
 from leasectl.leases import recovery
 from leasectl.leases.caller import Caller
-from leasectl.leases.on_demand import release_and_remove
+from leasectl.leases.on_demand import release_and_remove as release
 from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
@@ -92,7 +92,7 @@ class Rounds:
             self._releases.release_here(timer.target)
 
     def _open_release(self) -> Callable[[ReleaseTarget], tuple[str, ...]]:
-        return functools.partial(release_and_remove, self._open_service())
+        return functools.partial(release, self._open_service())
 
     def _open_service(self) -> Service:
         """What a thread does things with: it has records of its own."""
