@@ -177,7 +177,7 @@ def command(
     backend: str | None,
     argv: tuple[str, ...],
 ) -> int:
-    """Have one process do some work, and all who ask for it use the result.
+    """Have one process do some work, and others use its result.
 
     Whoever comes first runs CMD. All others wait, and get what it printed: the same bytes on
     stdout, once it has ended with 0; so does whoever asks within --keep. CMD's stderr is shown as
