@@ -12,7 +12,7 @@ from leasectl.cli.context import open_service
 from leasectl.cli.output import note, show, show_json
 from leasectl.errors import InvalidRequest
 from leasectl.pools.memberships import MembershipService
-from leasectl.text.naming import check_pattern, check_type
+from leasectl.text.naming import check_own_type, check_pattern
 
 if TYPE_CHECKING:
     from leasectl.leases.service import Service
@@ -29,7 +29,7 @@ Examples:
 @new_command(epilog=EXAMPLE)
 @click.argument(
     "pool_type",
-    type=check_type,
+    type=check_own_type,
     metavar="[TYPE]",
     required=False,
     shell_complete=options.complete_types,

@@ -6,7 +6,7 @@ from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command, option
 from leasectl.cli.context import open_service
 from leasectl.pools.memberships import MembershipService
-from leasectl.text.naming import check_type
+from leasectl.text.naming import check_own_type
 
 EXAMPLE = """\b
 Examples:
@@ -22,7 +22,7 @@ Examples:
 @option(
     "--to",
     required=True,
-    type=check_type,
+    type=check_own_type,
     metavar="TYPE",
     shell_complete=options.complete_types,
     help="The pool that they are to be in.",

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.model import Process
+from leasectl.text.naming import is_reserved
 
 Properties = tuple[tuple[str, str], ...]
 
@@ -98,7 +99,12 @@ def belongs_to(member: Member, pools: Pools) -> str | None:
 
 
 def matching_pattern(name: str, pools: Pools) -> str | None:
-    """The pattern that says where a name belongs: the longest that matches; None for none."""
+    """The pattern that says where a name belongs: the longest that matches; None for none.
+
+    Names that work is done under are nobody's to say: `once` makes and takes them away itself.
+    """
+    if is_reserved(name):
+        return None
     matching = [each for each in pools.patterns if fnmatchcase(name, each)]
     return max(matching, key=lambda each: (len(each), each), default=None)
 
@@ -185,16 +191,29 @@ def expect(member: Member, to: str, pools: Pools) -> Member:
 
     Raises:
         NotFound: There is no such pool.
-        NotAllowed: It is in another pool, or was said to belong to another.
+        NotAllowed: It is in another pool, or to move there, or was said to belong to another.
     """
     _check_pool(to, pools)
     if member.expected is not None and member.expected != to:
         raise refusals.belongs_elsewhere(member.name, member.expected)
+    if member.pool == to and member.moves_to is not None and member.moves_to != to:
+        raise refusals.to_move_elsewhere(member.name, to, member.moves_to)
     if member.pool is None or member.pool == to:
         return member._replace(expected=to, by_default=False)
     if not member.by_default or member.holder is not None:
         raise refusals.in_another_pool(member.name, member.pool)
     return _put(member._replace(expected=to), to)
+
+
+def claimed_by_pattern(member: Member, pools: Pools) -> Member:
+    """What becomes of a name as patterns are new: what nobody had claimed goes where it belongs.
+
+    Where somebody holds it, it stays.
+    """
+    to = belongs_to(member, pools)
+    if not member.by_default or member.holder is not None or to not in pools.types:
+        return member
+    return member._replace(by_default=False) if to == member.pool else _put(member, to)
 
 
 def expect_nothing(member: Member) -> Member:

@@ -96,6 +96,14 @@ def held_and_to_move(name: str, holder_identity: str) -> NotAllowed:
     )
 
 
+def to_move_elsewhere(name: str, pool_type: str, to: str) -> NotAllowed:
+    """The resource can't be expected where its release takes it away from."""
+    return NotAllowed(
+        f'resource "{name}" is to move to pool "{to}" when it is released; have it stay with: '
+        f"leasectl pool move --names {name} --to {pool_type}"
+    )
+
+
 def no_pattern(pattern: str) -> NotFound:
     """Nothing is expected of the names that a pattern matches."""
     return NotFound(

@@ -136,14 +136,27 @@ class MembershipService:
     def expect(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
         """Say that names, or all that patterns match, belong to a pool.
 
+        What is where nobody has claimed it goes there at once, if nobody holds it.
+
         Raises:
             NotFound: No such type.
-            NotAllowed: One is in another pool, or said to belong to one.
+            NotAllowed: One is in another pool, or to move there, or said to belong to one.
         """
-        if names:
-            self._service.members.update(names, lambda m, p: membership.expect(m, pool_type, p))
-        if patterns:
-            self._change_patterns(patterns, pool_type)
+        with self._service.atomic():
+            _with_patterns(self._service.members.belonging(), patterns, pool_type)  # may refuse
+            if names:
+                self._service.members.update(names, lambda m, p: membership.expect(m, pool_type, p))
+            if patterns:
+                self._change_patterns(patterns, pool_type)
+                self._have_unclaimed_go()
+
+    def _have_unclaimed_go(self) -> None:
+        """Have those go where they belong that are elsewhere because nobody had claimed them."""
+        members, pools = self._service.members, self._service.members.belonging()
+        known = members.members()
+        going = [m.name for m in known if membership.claimed_by_pattern(m, pools) != m]
+        if going:
+            members.update(going, membership.claimed_by_pattern)
 
     def drop(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
         """Say no more that names, or all that patterns match, belong to a pool; they stay.
@@ -160,22 +173,18 @@ class MembershipService:
                 )
             return membership.expect_nothing(member)
 
-        if names:
-            self._service.members.update(names, dropped)
-        if patterns:
+        with self._service.atomic():
             known = self._service.members.belonging().patterns
             for each in patterns:
                 if known.get(each) != pool_type:
                     raise refusals.no_pattern(each)
-            self._change_patterns(patterns, None)
+            if names:
+                self._service.members.update(names, dropped)
+            if patterns:
+                self._change_patterns(patterns, None)
 
     def _change_patterns(self, patterns: Sequence[str], to: str | None) -> None:
-        def change(pools: Pools) -> Pools:
-            for each in patterns:
-                pools = membership.expect_pattern(pools, each, to)
-            return pools
-
-        self._service.members.change_belonging(change)
+        self._service.members.change_belonging(lambda pools: _with_patterns(pools, patterns, to))
 
     def set_default(self, pool_type: str, grace_seconds: float | None) -> tuple[Pools, Pools]:
         """Have a pool take what nobody else claims; returns what was so before, and is now.
@@ -248,6 +257,12 @@ class MembershipService:
                 continue  # deleted by now
             found += unmet_waiters(pool)
         return tuple(found)
+
+
+def _with_patterns(pools: Pools, patterns: Sequence[str], to: str | None) -> Pools:
+    for each in patterns:
+        pools = membership.expect_pattern(pools, each, to)
+    return pools
 
 
 def _to_add(pool_type: str) -> Decide:

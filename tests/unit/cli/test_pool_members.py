@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from leasectl.text.naming import reserved_type
 from tests.kit.support import Cli, Finished, eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
+WORK = reserved_type("0" * 64)
 
 
 def names(cli: Cli, pool_type: str) -> list[str]:
@@ -147,6 +149,15 @@ class TestJoining:
         assert pools("pool", "of", "n").code == NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    "command", [("expect", WORK, "--names", "n"), ("move", "--names", "a-1", "--to", WORK)]
+)
+def test_no_name_comes_to_where_work_is_done(pools: Cli, command: tuple[str, ...]) -> None:
+    finished = pools("pool", *command)
+    assert finished.code == USAGE
+    assert "leasectl once does work under" in finished.err
+
+
 class TestExpecting:
     def test_is_listed_and_dropped(self, pools: Cli) -> None:
         pools.ok("pool", "expect", "A", "--names", "a-1,n", "--match", "x-*", "--match", "?")
@@ -162,6 +173,28 @@ class TestExpecting:
         pools.ok("pool", "expect", "A", "--names", "a-1,n", "--match", "x-*", "--drop")
         assert pools.ok("pool", "expect", "--list").splitlines()[1:] == ["A     ?"]
         assert json.loads(pools.ok("pool", "expect", "B", "--list", "--json"))["expectations"] == []
+
+    @pytest.mark.parametrize("more", [("--match", "x-*"), ("--match", "x-*", "--drop")])
+    def test_of_names_and_a_pattern_is_all_or_nothing(
+        self, pools: Cli, more: tuple[str, ...]
+    ) -> None:
+        pools.ok("pool", "expect", "B", "--match", "x-*")
+        pools.ok("pool", "expect", "A", "--names", "n")
+        before = pools.snapshot()["rows"]
+        name = "n" if "--drop" in more else "other"
+        assert pools("pool", "expect", "A", "--names", name, *more).code in (NOT_ALLOWED, NOT_FOUND)
+        assert pools.snapshot()["rows"] == before
+
+    def test_by_a_pattern_takes_what_came_by_default(self, pools: Cli) -> None:
+        pools.ok("pool", "set", "B", "--default", "--grace", "1h")
+        pools.ok("pool", "add", "B", "--names", "n-1,n-2")
+        pools.ok("pool", "expect", "A", "--match", "n-*")
+        assert (names(pools, "A"), names(pools, "B")) == (["a-1", "a-2", "n-1", "n-2"], ["b-1"])
+        assert pools.ok("acquire", "A", "--count", "4", "--output", "names").count("\n") == 4
+
+    def test_of_all_names_leaves_work_that_is_done_once_alone(self, pools: Cli) -> None:
+        pools.ok("pool", "expect", "A", "--match", "*")
+        assert pools.ok("once", "build", "--keep", "1h", "--", "echo", "done") == "done\n"
 
     def test_answers_for_what_isnt_there_yet(self, pools: Cli) -> None:
         pools.ok("pool", "expect", "B", "--match", "n-*")

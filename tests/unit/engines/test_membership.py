@@ -17,6 +17,7 @@ from leasectl.engines.membership import (
     after_lifetime,
     after_release,
     belongs_to,
+    claimed_by_pattern,
     cordon,
     expect,
     expect_nothing,
@@ -28,6 +29,7 @@ from leasectl.engines.membership import (
     set_default,
 )
 from leasectl.errors import NotAllowed, NotFound
+from leasectl.text.naming import reserved_type
 
 Step = Callable[[Member], Member]
 
@@ -96,6 +98,7 @@ def test_whatever_is_done_to_whatever_there_is(
             after = step(member)
         except NotAllowed as error:
             winners = {member.pool, belongs_to(member, pools), member.expected, member.holder}
+            winners.add(member.moves_to)
             assert any(f'"{each}"' in str(error) or f" {each};" in str(error) for each in winners)
             continue
         except NotFound:
@@ -176,6 +179,25 @@ class TestExpectations:
     def test_that_of_the_name_is_stronger_than_any_pattern(self) -> None:
         pools = POOLS._replace(patterns={"n-1*": "A"})
         assert add(expect(NAME, "B", pools), "B", pools).pool == "B"
+
+    def test_of_patterns_say_nothing_of_names_that_work_is_done_under(self) -> None:
+        pools = POOLS._replace(patterns={"*": "A"})
+        assert belongs_to(Member(reserved_type("0" * 64)), pools) is None
+
+    def test_are_refused_where_a_release_takes_the_name_away(self) -> None:
+        leaving = move(Member("n-1", "A", holder="h"), "B", POOLS, when_free=True)
+        with pytest.raises(NotAllowed, match='to move to pool "B"'):
+            expect(leaving, "A", POOLS)
+        assert expect(move(leaving, "A", POOLS, when_free=True), "A", POOLS).expected == "A"
+
+    @pytest.mark.parametrize("holder", [None, "h"])
+    def test_of_patterns_take_what_nobody_claimed_nor_holds(self, holder: str | None) -> None:
+        unclaimed = add(NAME, "D", POOLS)._replace(holder=holder)
+        after = claimed_by_pattern(unclaimed, POOLS._replace(patterns={"n-*": "A"}))
+        assert after == (unclaimed if holder else Member("n-1", "A"))
+        assert claimed_by_pattern(unclaimed, POOLS) == unclaimed
+        meant = Member("n-1", "D", holder=holder)
+        assert claimed_by_pattern(meant, POOLS._replace(patterns={"n-*": "A"})) == meant
 
     def test_outlive_everything_but_themselves(self) -> None:
         member = expect(NAME, "A", POOLS)
