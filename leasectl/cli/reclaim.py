@@ -85,7 +85,7 @@ def command(
     quiet: bool,
     backend: str | None,
 ) -> None:
-    """Ask holders to give leases back, and free those whose holders are ready.
+    """Ask holders to give back what they don't use, and free it.
 
     What is in excess is marked once it has been so for --delay. Its holder answers: by itself, with
     --on-reclaim of acquire and run, or with leasectl answer. A lease that is in use ("leasectl
