@@ -124,6 +124,9 @@ class Child:
         if signum == signal.SIGKILL and self._life != -1:
             self._want(b"kill")  # all of it, and not just who would do that
             return
+        if signum == signal.SIGCONT and self._life != -1:
+            self._want(b"continue")  # the others are passed on
+            return
         with contextlib.suppress(ProcessLookupError):  # ended, which is about to be noticed
             signal.pidfd_send_signal(self.pidfd, signum)
 

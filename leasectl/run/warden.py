@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
 import signal
 from typing import Callable, NoReturn
 
@@ -24,9 +25,11 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 # What is wanted of it, a line each: a time of CLOCK_BOOTTIME at which all is killed, or none; all
-# be killed now, which is answered; be gone, and leave what the command has left behind.
+# be killed now, which is answered; a stopped command go on; be gone, and leave what the command
+# has left behind.
 FOR_GOOD = b"-"
 KILL = b"kill"
+CONTINUE = b"continue"
 LET_GO = b"go"
 
 
@@ -48,6 +51,9 @@ def watch_over(
         signals: Of which those that a process sent are passed on to the command.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    wanted = _wanted_by_now(life)
+    if _is_in_vain(wanted):  # whoever started it may have been stopped before that
+        os.kill(os.getpid(), signal.SIGKILL)
     pid = os.fork()
     if pid == 0:
         _begin(become, failure)
@@ -55,7 +61,7 @@ def watch_over(
     # Whoever stops, or kills, the process group of the command leaves this process as it is. In the
     # same session the kernel would continue whoever is stopped, and hang up, as the command ends.
     os.setsid()
-    _Warden(pid, life, told, signals).watch()
+    _Warden(pid, life, told, signals, wanted).watch()
 
 
 class _Warden:
@@ -64,9 +70,12 @@ class _Warden:
     Args:
         pid: Of the command.
         life, told, signals: As `watch_over` has them.
+        wanted: What was read of `life` before.
     """
 
-    def __init__(self, pid: int, life: int, told: int, signals: SignalDescriptor) -> None:
+    def __init__(
+        self, pid: int, life: int, told: int, signals: SignalDescriptor, wanted: bytes
+    ) -> None:
         self._pid = pid
         self._pidfd = os.pidfd_open(pid)
         self._life = life
@@ -74,9 +83,11 @@ class _Warden:
         self._signals = signals
         self._has_ended = False
         self._deadline: float | None = None
-        self._wanted = b""
+        self._wanted = wanted
 
     def watch(self) -> NoReturn:
+        """Do what is wanted until it is to be gone."""
+        self._obey()
         while True:
             ended = () if self._has_ended else (self._pidfd,)
             woken = sleep(
@@ -93,25 +104,32 @@ class _Warden:
                 self._deadline = None
                 self._kill_all()
             if self._life in woken:
-                self._obey()
+                self._read()
 
     def _pass_on(self) -> None:
         for signum, sent_by_a_process in self._signals.read():
             if sent_by_a_process and not self._has_ended:
                 signal.pidfd_send_signal(self._pidfd, signum)
 
-    def _obey(self) -> None:
+    def _read(self) -> None:
         got = os.read(self._life, 4096)
         if not got:
             self._kill_all()
             os._exit(0)  # nobody asks how
-        *wanted, self._wanted = (self._wanted + got).split(b"\n")
+        self._wanted += got
+        self._obey()
+
+    def _obey(self) -> None:
+        *wanted, self._wanted = self._wanted.split(b"\n")
         for each in wanted:
             if each == LET_GO:
                 os._exit(0)
             if each == KILL:
                 self._kill_all()
                 self._tell(KILL)
+            elif each == CONTINUE:
+                if not self._has_ended:
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
             else:
                 self._deadline = float(each) if each != FOR_GOOD else None
 
@@ -119,7 +137,8 @@ class _Warden:
         """Kill all children and whatever these leave behind, until there are none."""
         while True:
             for pid in _children():
-                with contextlib.suppress(ProcessLookupError):
+                # Who has become somebody else is waited for.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             if not self._has_ended:
                 self._tell_end()
@@ -137,6 +156,18 @@ class _Warden:
     def _tell(self, line: bytes) -> None:
         with contextlib.suppress(OSError):  # who is dead needn't know
             os.write(self._told, line + b"\n")
+
+
+def _wanted_by_now(life: int) -> bytes:
+    readable, _, _ = select.select([life], [], [], 0)
+    return os.read(life, 4096) if readable else b""
+
+
+def _is_in_vain(wanted: bytes) -> bool:
+    """Tell whether a command would be killed as soon as it has begun."""
+    *lines, _ = wanted.split(b"\n")
+    last = lines[-1] if lines else FOR_GOOD
+    return KILL in lines or (last != FOR_GOOD and boottime_seconds() >= float(last))
 
 
 def _begin(become: Callable[[], NoReturn], failure: int) -> NoReturn:

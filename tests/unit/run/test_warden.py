@@ -203,3 +203,35 @@ def test_it_ends_with_whoever_is_killed_and_not_before_all_others(tmp_path: Path
     while is_running(warden):
         assert time.monotonic() < deadline
     assert not any(map(is_running, pids))
+
+
+def test_a_command_does_not_begin_after_its_time(
+    signals: SignalDescriptor, tmp_path: Path
+) -> None:
+    """Whoever starts it may have been stopped since it was known to hold the lease."""
+    for number in range(10):
+        begun = tmp_path / str(number)
+        argv = (SHELL, "-c", f"echo >{begun}; sleep 60")
+        child = Child(SHELL, argv, dict(os.environ), signals, ends_with_us=True)
+        child.kill_at(boottime_seconds() - 1)
+        child.start()
+        assert child.reap() == Ending(None, signal.SIGKILL)
+        child.let_go()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_is_stopped_can_be_continued(
+    signals: SignalDescriptor, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    child = child_of(signals, f"trap 'exit 3' TERM; echo $$ >{pid_file}; kill -STOP $$; exit 4")
+    (pid,) = pids_in(pid_file, 1)
+    eventually(lambda: is_stopped(pid))
+    child.signal(signal.SIGTERM)
+    child.signal(signal.SIGCONT)
+    assert child.reap() == Ending(3)
+    child.let_go()
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
