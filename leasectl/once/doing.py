@@ -15,6 +15,7 @@ from leasectl.model import Handle
 from leasectl.once.asked import Asked, Outcome, terms_text
 from leasectl.once.command import WorkCommand
 from leasectl.once.results import Kept, Results
+from leasectl.once.rounds import Round
 from leasectl.once.under_lease import UnderLease, terms_of
 from leasectl.run.child import Child, Ending, find_command
 from leasectl.run.leased_command import give_back
@@ -54,7 +55,7 @@ class Once:
         self._supervisor = Supervisor(asked.plan, self._signals, warn=warn, clock=self._clock)
         self._bad: Kept | None = None
         self._has_announced_terms = False
-        self._has_made_pool = False
+        self._over: Round | None = None
 
     def result(self, patience: Patience) -> Outcome:
         """The result of the work, or how it has failed.
@@ -164,8 +165,9 @@ class Once:
                         called=f"once-{self._asked.work.key}",
                     )
             except NotFound:
+                over = self._results.round(self._asked.work)
                 if make_pool(self._service, self._asked.work.pool_type):
-                    self._has_made_pool = True
+                    self._over = over
                     continue
             except NoLease as error:
                 if type(error) is NoLease:
@@ -185,7 +187,7 @@ class Once:
             self._asked,
             handle,
             results=self._results,
-            is_first=self._has_made_pool,
+            over=self._over,
             warn=self._warn,
         )
         try:

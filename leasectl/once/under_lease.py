@@ -57,7 +57,8 @@ class UnderLease:
         asked: What is to be done.
         handle: By which it is held.
         results: Where what comes of it is kept.
-        is_first: Nobody was there when it was asked for, so what is left of others is over.
+        over: What was known of the work when there was nobody, before we made its pool: that
+            concerns nobody who has come since. None if others have made it.
         warn: Called with a line for people.
 
     Attributes:
@@ -71,14 +72,14 @@ class UnderLease:
         handle: Handle,
         *,
         results: Results,
-        is_first: bool,
+        over: Round | None,
         warn: Callable[[str], None],
     ) -> None:
         self._service = service
         self._asked = asked
         self._handle = handle
         self._results = results
-        self._is_first = is_first
+        self._over = over
         self._warn = warn
         (self._lease,) = handle.leases
         self.has_given_back = False
@@ -216,9 +217,8 @@ class UnderLease:
 
     def _found(self) -> Round:
         """What has become of the work so far that concerns us."""
-        if self._is_first:
-            return Round()
-        return of_ticket(self._results.round(self._asked.work), self._lease.ticket)
+        found = self._results.round(self._asked.work)
+        return Round() if found == self._over else of_ticket(found, self._lease.ticket)
 
     def _tickets(self) -> tuple[int | None, int | None]:
         """The numbers of the first and the last ticket that waits; None where none does."""

@@ -19,6 +19,23 @@ from tests.kit.support import Cli, Started, eventually
 # Says that it has begun, and waits until it may end.
 WAITS = "echo $$ >>began; until [ -e may ]; do sleep 0.02; done; echo $$ >>ended; {}"
 
+# Makes the pool of the work k, and waits for it only once others have come.
+SLOW_TO_QUEUE = """
+import os, time
+from leasectl.cli.app import main
+from leasectl.once import doing
+
+def make_pool(*args, make=doing.make_pool):
+    made = make(*args)
+    open("made", "w").close()
+    while not os.path.exists("queue"):
+        time.sleep(0.02)
+    return made
+
+doing.make_pool = make_pool
+main()
+"""
+
 
 def doing(cli: Cli, then: str = "echo result", *options: str, key: str = "k") -> Started:
     """Who does the work, and goes on when the file `may` is there."""
@@ -175,6 +192,17 @@ class TestFailure:
     def test_is_no_command_that_is_not_there(self, cli: Cli) -> None:
         finished = cli("once", "k", "--", "nowhere")
         assert (finished.code, finished.out) == (127, "")
+
+    def test_concerns_also_who_made_the_pool_but_came_second(self, cli: Cli) -> None:
+        argv = ["once", "k", "--", "sh", "-c", "echo again >>again"]
+        maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
+        eventually((cli.cwd / "made").exists)
+        first = doing(cli, "exit 3", "--on-failure", "share")
+        (cli.cwd / "queue").touch()
+        eventually(partial(waits, cli, 1))
+        let_end(cli)
+        assert first.finish().code == 3
+        assert (maker.finish().code, count(cli, "again")) == (3, 0)
 
     def test_leaves_nothing_running_for_the_next(self, cli: Cli) -> None:
         assert cli("once", "k", "--", "sh", "-c", "sleep 1000 & echo $! >pid; exit 1").code == 1

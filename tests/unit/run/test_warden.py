@@ -205,9 +205,7 @@ def test_it_ends_with_whoever_is_killed_and_not_before_all_others(tmp_path: Path
     assert not any(map(is_running, pids))
 
 
-def test_a_command_does_not_begin_after_its_time(
-    signals: SignalDescriptor, tmp_path: Path
-) -> None:
+def test_a_command_does_not_begin_after_its_time(signals: SignalDescriptor, tmp_path: Path) -> None:
     """Whoever starts it may have been stopped since it was known to hold the lease."""
     for number in range(10):
         begun = tmp_path / str(number)
