@@ -229,6 +229,8 @@ class LocalMemberships:
             db.execute("DELETE FROM resource WHERE name = ?", (name,))
             db.execute("DELETE FROM ended WHERE name = ?", (name,))
         elif before.pool is None:
+            # What a version before has left of one that it took out doesn't count again.
+            db.execute("DELETE FROM member WHERE name = ?", (name,))
             db.execute(
                 "INSERT INTO resource (name, type, fence, lease_transitions, labels) "
                 "VALUES (?, ?, 0, 0, '')",

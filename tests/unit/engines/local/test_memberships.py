@@ -160,6 +160,16 @@ def test_what_a_version_before_took_out_is_known_by_what_is_expected_of_it(
     assert member_audit.left_over(desk.state) == ["T--00"]
 
 
+def test_what_a_version_before_took_out_comes_again_as_if_it_was_new(
+    desk: Desk, members: Members
+) -> None:
+    to_cordon(members, "T--00")
+    desk.state.db.execute("DELETE FROM resource WHERE name = 'T--00'")
+    desk.service.pools.add_resources("T", ["T--00"])
+    assert members.members(["T--00"]) == (Member("T--00", "T"),)
+    assert owner(desk, "T--00") is None
+
+
 def test_whether_any_name_is_special_is_asked_of_an_index(desk: Desk) -> None:
     sql = f"EXPLAIN QUERY PLAN SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})"
     assert any("member_special" in row["detail"] for row in desk.state.query(sql))
