@@ -486,9 +486,13 @@ class TestPoolsThatAreMadeGivenMoreAndDeleted:
         holder.acquire(Request("A", name="a-1"))
         update(world, to_move("B", when_free=True), "a-1")
         world.pools.delete_pool("B", force=False)
+        pending = world.client().begin(Request("A", 2))  # which isn't impossible any more
+        eventually(lambda: len(world.pools.pools("A")[0].queue) == 1)
+        assert the(world, "a-1").moves_to is None
+        world.pools.create_pool("B", ["b-2"])  # another one
         holder.free()
-        assert the(world, "a-1") == Member("a-1", "A")
-        assert len(world.client().acquire(Request("A", 2))) == 2
+        assert len(pending.result()) == 2
+        assert (in_pool(world, "A"), in_pool(world, "B")) == (["a-1", "a-2"], ["b-2"])
 
     def test_get_no_name_that_belongs_elsewhere(self, world: World) -> None:
         make_pools(world)

@@ -90,17 +90,15 @@ class NameView(NamedTuple):
         """What is so of it once what is over has been heeded, and that nobody holds it.
 
         An older version may have released it, which moves nothing. One whose pool to be has gone
-        stays where it is.
+        stays where it is, and takes holders there again.
 
         Args:
             types: Of the pools that there are.
         """
         member = after_lifetime(self.member) if self.is_over else self.member
-        if self.is_held:
-            return member
-        free = after_release(member)
-        is_there = free.pool in (None, member.pool) or free.pool in types
-        return free if is_there else member._replace(moves_to=None)
+        if member.moves_to is not None and member.moves_to not in types:
+            member = member._replace(moves_to=None)
+        return member if self.is_held else after_release(member)
 
     @property
     def is_held_back(self) -> bool:

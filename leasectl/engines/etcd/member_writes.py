@@ -69,9 +69,12 @@ class MemberWrites:
         Returns:
             Whether there was anything to write, or somebody else has been faster.
         """
-        unsettled = [each for each in view.names if not each.is_settled]
-        word = new_word()
-        renamings = [Renaming(each, each.now(view.pools.types), word) for each in unsettled]
+        types, word = view.pools.types, new_word()
+        renamings = [
+            Renaming(each, each.now(types), word)
+            for each in view.names
+            if not each.is_settled or each.now(types) != each.member
+        ]
         for part in in_parts(self._keys, renamings):
             self.write(view, part)
         return bool(renamings)

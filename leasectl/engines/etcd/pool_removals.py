@@ -75,8 +75,8 @@ class PoolRemovals:
         self._withdrawals = EtcdWithdrawals(gateway, keys, events, clock=clock)
         self._shown = ShownPools(gateway, keys, clock=clock)
 
-    def delete_pool(self, pool_type: str, *, force: bool) -> None:
-        """As `PoolAdmin.delete_pool`."""
+    def delete_pool(self, pool_type: str, *, force: bool) -> tuple[str, ...]:
+        """As `PoolAdmin.delete_pool`; returns the names that were to come to it, and stay."""
         keys, pool = self._keys, self._shown.record(pool_type)
         while True:
             self._claims.reap(pool_type)
@@ -106,8 +106,9 @@ class PoolRemovals:
             )
             left = [found.first for found in outcome.answers]  # nothing, if it succeeded
             if not any(kv and kv.create_revision == pool.create_revision for kv in left):
+                (found,) = self._gateway.read(read_all(keys.comings(pool_type))).answers
                 self.clear(pool_type, [absent(pool.key)])
-                return
+                return tuple(name_in(kv) for kv in found.items if kv.value)
 
     def _without_default(self, pool_type: str) -> Along:
         """What has a pool no more be the default one, where it is."""

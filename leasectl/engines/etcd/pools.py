@@ -212,7 +212,9 @@ class EtcdPools:
         return forced.end(claim_key, names, reason)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
-        self._removals.delete_pool(pool_type, force=force)
+        staying = self._removals.delete_pool(pool_type, force=force)
+        if staying:
+            self.members.members(staying)  # whoever looks at them has them stay
 
     # Adding
 
