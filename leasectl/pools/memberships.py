@@ -15,11 +15,12 @@ from leasectl.engines import membership, refusals
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools
-from leasectl.errors import InvalidRequest, LeaseError, NotFound
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.pools.settings import grace_of
 from leasectl.pools.unmet_waiters import UnmetWaiter, unmet_waiters
+from leasectl.text.wording import listed
 
 
 class MembershipService:
@@ -99,8 +100,8 @@ class MembershipService:
 
         try:
             return self._service.members.update(names, to_move)
-        except LeaseError as error:
-            if kind_of(self._service.backend_url).remote and len(names) > 1:
+        except BackendUnreachable as error:  # what refuses one says itself what is done
+            if len(names) > 1:
                 self._say_what_moved(error, before, to)
             raise
 
@@ -113,7 +114,7 @@ class MembershipService:
         pairs = zip(before, after)
         moved = [new.name for old, new in pairs if new != old and to in (new.pool, new.moves_to)]
         if moved:
-            error.args = (f"{error}; moved all the same: {', '.join(moved)}",)
+            error.args = (f"{error}; moved all the same: {listed(moved)}",)
 
     def leave(self, pool_type: str, name: str) -> Updated:
         """Have a name go out of a pool: at once if it is free, else with its release.
