@@ -201,7 +201,7 @@ class Once:
                 self._bad = kept
             return leased.share_failure() or self._do(leased, handle, path, patience)
         finally:
-            if not leased.has_given_back:
+            if not leased.has_given_back and not leased.is_left:
                 self._leave(handle)
 
     def _leave(self, handle: Handle) -> None:

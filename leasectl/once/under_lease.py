@@ -6,7 +6,6 @@ which one thinks that it still holds the lease, only the other changes anything.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Sequence
 from typing import Callable
@@ -63,6 +62,7 @@ class UnderLease:
 
     Attributes:
         has_given_back: The lease was given back, in the step that said what has come of it.
+        is_left: It is left to the keeper, since its server doesn't answer.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class UnderLease:
         self._warn = warn
         (self._lease,) = handle.leases
         self.has_given_back = False
+        self.is_left = False
 
     # ---- before the command
 
@@ -161,11 +162,16 @@ class UnderLease:
 
     def stop(self, found: Round) -> None:
         """Give up, and leave the work to the next; what can't be done now does the keeper."""
-        limit, failures = lock_limit(_STOP_SECONDS), (LeaseError, Interrupted)
-        with contextlib.suppress(*failures), limit, self._service.atomic():
-            first, last = self._tickets()
-            left = of_those_who_wait(stopped(found, last or self._lease.ticket), first)
-            self._change([to_keep_round(self._asked.work, left)], frees=True)
+        try:
+            with lock_limit(_STOP_SECONDS), self._service.atomic():
+                first, last = self._tickets()
+                left = of_those_who_wait(stopped(found, last or self._lease.ticket), first)
+                self._change([to_keep_round(self._asked.work, left)], frees=True)
+        except BackendUnreachable as error:
+            self.is_left = True  # to ask again would take as long again
+            self._warn(f"{error}; the keeper gives the lease back")
+        except (LeaseError, Interrupted):
+            pass
 
     def _record_result(self, found: Round, came: Came, content: bytes) -> Outcome:
         work = self._asked.work
@@ -178,11 +184,12 @@ class UnderLease:
             self._service.clock.wall(),
             (found.terms or self._asked.terms).keep_seconds,
         )
-        before = self._results.kept(work)
-        old = [] if before is None else [to_drop_content(work, before.fence)]
         self._insist(lambda: self._change([to_keep_content(kept, content)]))
 
         def point_at_it() -> None:
+            before, old = self._results.kept(work), []
+            if before is not None and before.fence != kept.fence:
+                old.append(to_drop_content(work, before.fence))
             changes = [to_point_at(kept), to_keep_round(work, None), *old]
             size = f"{len(content)} bytes"
             event = self._event("work done", reason=size, seconds=came.seconds)

@@ -36,6 +36,31 @@ doing.make_pool = make_pool
 main()
 """
 
+# Does the work k; its store doesn't answer once the file `away` is there, the first time that it is
+# asked, or as often as it is.
+AWAY = """
+import os
+from leasectl.cli.app import main
+from leasectl.errors import BackendUnreachable
+from leasectl.once import results, under_lease
+
+def answering(step):
+    def ask(*args, **options):
+        if os.path.exists("away"):
+            if not os.environ.get("STAYS_AWAY"):
+                os.unlink("away")
+            with open("asked", "a") as file:
+                file.write("once ")
+            raise BackendUnreachable("nobody there")
+        return step(*args, **options)
+    return ask
+
+results.Results.kept = answering(results.Results.kept)
+under_lease.UnderLease._tickets = answering(under_lease.UnderLease._tickets)
+under_lease.UnderLease._change = answering(under_lease.UnderLease._change)
+main()
+"""
+
 
 def doing(cli: Cli, then: str = "echo result", *options: str, key: str = "k") -> Started:
     """Who does the work, and goes on when the file `may` is there."""
@@ -211,6 +236,26 @@ class TestFailure:
 
     def test_by_a_signal_is_reported_as_run_does(self, cli: Cli) -> None:
         assert cli("once", "k", "--", "sh", "-c", "kill -USR1 $$").code == -signal.SIGUSR1
+
+
+class TestOutage:
+    def test_that_is_short_costs_no_result(self, cli: Cli) -> None:
+        script = "touch away; echo ran >>ran; echo result"
+        argv = ["once", "k", "--ttl", "5s", "--", "sh", "-c", script]
+        finished = cli.spawn([sys.executable, "-c", AWAY, *argv]).finish()
+        assert (finished.code, finished.out) == (0, "result\n")
+        assert cli("once", "k", "--", "false").out == "result\n"
+
+    def test_is_waited_out_but_once_by_who_is_to_end(self, cli: Cli) -> None:
+        argv = ["once", "k", "--ttl", "5s", "--", "sh", "-c", "touch away begun; exec sleep 60"]
+        runner = cli.spawn([sys.executable, "-c", AWAY, *argv], STAYS_AWAY="1")
+        eventually((cli.cwd / "begun").exists)
+        runner.signal(signal.SIGTERM)
+        finished = runner.finish()
+        assert finished.code == -signal.SIGTERM
+        assert "the keeper gives the lease back" in finished.err
+        assert count(cli, "asked") == 1
+        eventually(lambda: not cli.held())
 
 
 class TestDeath:
