@@ -198,4 +198,4 @@ def _read_lifetime(value: Any) -> Lifetime:
 
 
 def _read_properties(value: Any) -> Properties:
-    return tuple((read_text(key), safe_text(read_text(text))) for key, text in value)
+    return tuple((safe_text(read_text(key)), safe_text(read_text(text))) for key, text in value)

@@ -6,7 +6,12 @@ import pytest
 
 from leasectl.engines.etcd.gateway.requests import Found, KeyValue, decode
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.member_records import encode_properties
+from leasectl.engines.etcd.member_records import (
+    encode_member,
+    encode_properties,
+    parse_member,
+    parse_properties,
+)
 from leasectl.engines.etcd.stock import (
     encode_closed,
     parse_closed,
@@ -49,6 +54,17 @@ def test_why_it_takes_no_holder_is_read_as_it_was_written() -> None:
 def test_what_nobody_of_ours_has_written_is_refused(value: str) -> None:
     with pytest.raises(CorruptState, match="closed/T/n"):
         parse_closed(kv(KEYS.closed("T", "n"), value))
+
+
+@pytest.mark.parametrize(("key", "value"), [("\x1b[2J", "a"), ("a", "\x1b[2J"), ("a\nb", "a")])
+def test_what_a_terminal_would_heed_is_escaped(key: str, value: str) -> None:
+    hostile = Member("n", "T", properties=((key, value),))
+    read = (
+        *parse_properties(kv(KEYS.property("T", "n"), encode_properties(hostile.properties))),
+        *parse_member(kv(KEYS.member("n"), encode_member(hostile, "")), "n", "T").properties,
+    )
+    assert len(read) == 2
+    assert all(text.isprintable() for pair in read for text in pair)
 
 
 def test_all_in_a_pool_is_put_together() -> None:
