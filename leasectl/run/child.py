@@ -12,6 +12,7 @@ from functools import partial
 from typing import Callable, NoReturn
 
 from leasectl.errors import LeaseError
+from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor, ignore_children_as_inherited
 from leasectl.text.printable import printable
 
@@ -139,6 +140,10 @@ class Child:
         if self._life != -1 and deadline != self._deadline:
             self._deadline = deadline
             self._want(b"-" if deadline is None else b"%.3f" % deadline)
+
+    def is_overdue(self) -> bool:
+        """Tell whether it may have been killed by now since its time was over."""
+        return self._deadline is not None and boottime_seconds() >= self._deadline
 
     def reap(self) -> Ending:
         """Collect how it ended; CommandNotFound or CannotExecute when it never became anything."""

@@ -111,7 +111,9 @@ class Supervisor:
         loss = _Loss()
         self._wait_for_end(child, watch, loss, beside)
         ending = child.reap()
-        if watch is not None and loss.at is not None and self._plan.on_lost != "ignore":
+        # Who was stopped for so long finds that its command was killed for it.
+        is_lost = loss.at is not None or (ending.signum == signal.SIGKILL and child.is_overdue())
+        if watch is not None and is_lost and self._plan.on_lost != "ignore":
             raise LeaseLost(
                 f"the lease of {watch.subject} was lost while "
                 f"{self._plan.name} ran, which was ended ({ending.describe()})"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from leasectl.errors import Interrupted
+from leasectl.errors import Interrupted, LeaseLost
 from leasectl.model import Request
 from leasectl.run.child import Child
+from leasectl.run.lease_watch import LeaseWatch
 from leasectl.run.plan import Plan
 from leasectl.run.supervision import Supervisor
 from leasectl.system.clock import Clock
@@ -74,3 +77,35 @@ def test_no_command_begins_after_a_signal_that_is_to_end_it(
 def test_one_that_is_of_no_matter_is_none(tmp_path: Path) -> None:
     assert supervise(Arrived((signal.SIGWINCH, False)), tmp_path / "said") == 0
     assert (tmp_path / "said").exists()
+
+
+class OverdueWatch:
+    """Of a lease whose last moment has passed while whoever watches it was stopped."""
+
+    subject = "T"
+    last_moment = 0.0
+
+    def fds(self) -> list[int]:
+        return []
+
+    def until(self, now: float) -> float | None:
+        return None
+
+    def look(self, woken: Collection[int]) -> None:
+        pass
+
+    def is_lost(self, now: float) -> bool:
+        return False
+
+
+def test_a_command_that_was_killed_in_time_has_lost_its_lease_and_not_failed() -> None:
+    signals, argv = Arrived((signal.SIGWINCH, False)), ("/bin/sleep", "60")
+    plan = Plan(argv, Request("T"), environ=dict(os.environ))
+    child = Child(argv[0], argv, os.environ, signals, ends_with_us=True)
+    watch = cast(LeaseWatch, OverdueWatch())
+    try:
+        with pytest.raises(LeaseLost):
+            Supervisor(plan, signals, warn=print, clock=Clock()).supervise(child, watch)
+    finally:
+        child.let_go()
+        signals.close()
