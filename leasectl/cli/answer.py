@@ -6,7 +6,7 @@ from leasectl.cli import options
 from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import open_service
 from leasectl.cli.held_handles import complete_held_names, held_handles
-from leasectl.cli.output import emit_json, emit_lines
+from leasectl.cli.output import emit_json, emit_lines, note
 from leasectl.errors import InvalidRequest
 from leasectl.leases.answer import answer
 from leasectl.leases.marks import Answered
@@ -54,3 +54,5 @@ def command(
         emit_json({"answered": said, "names": answered})
     else:
         emit_lines(tuple(answered))
+    if not answered:
+        note("nothing is asked for that waits for this answer; see: leasectl marks --handle H")

@@ -6,7 +6,7 @@ from leasectl.cli import options
 from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import open_service
 from leasectl.cli.held_handles import held_handles
-from leasectl.cli.output import show, show_json
+from leasectl.cli.output import note, show, show_json
 from leasectl.cli.table import Column, table
 from leasectl.cli.terminal import output_width
 from leasectl.leases.asked import Asked, asked_of
@@ -59,6 +59,8 @@ def command(*, handle: str, as_json: bool) -> None:
     ]
     if rows:
         show(table(_COLUMNS, rows, output_width()).text)
+    else:
+        note("nothing is asked back")
 
 
 def _facts(asked: Asked, now: float) -> dict[str, object]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from leasectl.cli import options, pool_options, reclaim_options
 from leasectl.cli.command import OUTPUT, WAITING, WHAT, new_command, option
 from leasectl.cli.context import open_service
-from leasectl.cli.output import emit_json, emit_lines
+from leasectl.cli.output import emit_json, emit_lines, note
 from leasectl.engines import refusals
 from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
@@ -125,6 +125,8 @@ def command(
         emit_json({"freed": list(outcome.freed), "missing": outcome.missing})
     if outcome.missing:
         raise _too_few(pool_type, wanted, outcome)
+    if not outcome.freed and not as_json and not quiet:
+        note(f'nothing in pool "{pool_type}" was to be taken back')
 
 
 def _check_names(service: Service, pool_type: str, wanted: Wanted) -> None:

@@ -115,7 +115,10 @@ class TestReclaim:
         assert marks(cli, handle) == []
 
     def test_what_nobody_holds_is_back_already(self, cli: Cli) -> None:
-        assert cli.ok("reclaim", POOL, "--names", "c") == ""
+        finished = cli("reclaim", POOL, "--names", "c")
+        assert (finished.code, finished.out) == (0, "")
+        assert finished.err == 'leasectl: nothing in pool "T" was to be taken back\n'
+        assert cli("reclaim", POOL, "--names", "c", "-q").err == ""
         assert cli.ok("reclaim", POOL, "--held-longer-than", "1h") == ""
 
     @pytest.mark.parametrize(

@@ -64,6 +64,13 @@ class TestAHandle:
         cli.ok("unuse", held, "--name", "T--00")
         assert cli.ok("answer", held, "--ready") == ""
 
+    def test_is_told_when_nothing_is_asked_for(self, cli: Cli, held: str) -> None:
+        for command in (["marks", held], ["answer", held, "--ready"], ["answer", held, "--keep"]):
+            finished = cli(*command)
+            assert (finished.code, finished.out) == (0, "")
+            assert len(finished.err.splitlines()) == 1
+            assert "nothing is asked" in finished.err
+
     @pytest.mark.parametrize(
         ("args", "code"),
         [
