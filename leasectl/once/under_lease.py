@@ -12,7 +12,14 @@ from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import Guard, ValueChange
-from leasectl.errors import BackendUnreachable, Interrupted, LeaseError, LeaseLost, NotAllowed
+from leasectl.errors import (
+    BackendUnreachable,
+    Interrupted,
+    LeaseError,
+    LeaseLost,
+    NotAllowed,
+    NotFound,
+)
 from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
@@ -229,7 +236,10 @@ class UnderLease:
 
     def _tickets(self) -> tuple[int | None, int | None]:
         """The numbers of the first and the last ticket that waits; None where none does."""
-        (pool,) = self._service.pools.pools(self._asked.work.pool_type)
+        try:
+            (pool,) = self._service.pools.pools(self._asked.work.pool_type)
+        except NotFound:  # it is there as long as we hold the lease
+            raise self._lost() from None
         numbers = [each.ticket for each in pool.queue]
         return min(numbers, default=None), max(numbers, default=None)
 
