@@ -123,6 +123,9 @@ class Command(click.Command):
                     "-h could be --handle or --help here; write it out", ctx
                 ) from None
             raise
+        except click.BadOptionUsage as error:
+            error.ctx = error.ctx or ctx  # whose help has that option
+            raise
         if ctx.resilient_parsing:
             return rest  # to complete a line, click looks at each for itself
         for param in self.params:
