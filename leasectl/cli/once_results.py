@@ -22,7 +22,11 @@ def print_all(backend: str | None, *, as_json: bool) -> int:
     if as_json:
         show_json([_facts(each) for each in found])
     elif found:
-        columns = [Column("WORK"), Column("INPUTS"), Column("DONE", right=True)]
+        columns = [
+            Column("WORK", shrinks=2, at_least=16),
+            Column("INPUTS"),
+            Column("DONE", right=True),
+        ]
         columns += [Column("KEPT FOR", right=True), Column("TOOK", right=True)]
         columns += [Column("BYTES", right=True), Column("BY", shrinks=1, at_least=10)]
         rows = [_row(each, time.time()) for each in found]

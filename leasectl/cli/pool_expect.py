@@ -105,8 +105,8 @@ def _list(service: Service, pool_type: str | None, *, wide: bool, as_json: bool)
         show_json({"backend": service.backend_url, "expectations": fields})
     elif found:
         columns = [
-            Column("POOL", shrinks=2),
-            Column("NAMES", shrinks=1),
+            Column("POOL", shrinks=2, at_least=16),
+            Column("NAMES", shrinks=1, at_least=24),
             Column("NOW IN", shrinks=3, goes=1),
         ]
         rows = [[each.type, each.subject, _now_in(each.pool, each.is_pattern)] for each in found]

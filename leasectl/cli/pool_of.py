@@ -65,7 +65,7 @@ def _facts(found: Whereabouts) -> list[tuple[str, str]]:
         ("moves to", f"{member.moves_to}, when it is released" if member.moves_to else ""),
         ("leaves", "when it is released" if member.leaves else ""),
         ("stays", _stays(found)),
-        *((f"property {number}", f"{k}={v}") for number, (k, v) in enumerate(member.properties, 1)),
+        *(("property", f"{k}={v}") for k, v in member.properties),
     ]
 
 

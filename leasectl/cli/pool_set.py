@@ -37,7 +37,12 @@ Examples:
 @pool_options.burst
 @pool_options.aging
 @pool_options.properties
-@option("--names", metavar="A,B", help="Put --property at these resources only. Default: all.")
+@option(
+    "--names",
+    metavar="A,B",
+    shell_complete=options.complete_names,
+    help="Put --property at these resources only. Default: all.",
+)
 @option(
     "--default/--no-default",
     "is_default",
@@ -132,13 +137,14 @@ def _change_default(
     else:
         assert grace_seconds is not None
         before, after = memberships.set_grace(pool_type, grace_seconds)
-    was = "unchanged" if before == after else f"was {_default(before, pool_type)}"
+    was = "unchanged" if before == after else f"was {_default(before, pool_type, is_now=False)}"
     return f"{_default(after, pool_type)} ({was})"
 
 
-def _default(pools: Pools, pool_type: str) -> str:
-    """Whether a pool is the default, and which is."""
+def _default(pools: Pools, pool_type: str, *, is_now: bool = True) -> str:
+    """Whether a pool is the default, and which is, or was."""
     if pools.default == pool_type:
         return f"the default pool, with a grace of {format_duration(pools.grace_seconds)}"
-    other = "there is none" if pools.default is None else f'that is "{pools.default}"'
+    verb = "is" if is_now else "was"
+    other = f"there {verb} none" if pools.default is None else f'that {verb} "{pools.default}"'
     return f"not the default pool, {other}"

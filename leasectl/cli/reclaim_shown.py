@@ -63,11 +63,12 @@ def _why(each: Held, wanted: Wanted, unused: Counter[str]) -> str:
         return "named"
     if wanted.longer_than_seconds is not None:
         return f"held for longer than {format_duration(wanted.longer_than_seconds)}"
-    number = counted(unused[each.group], "unused name")
+    number = unused[each.group]
+    which = "the only unused name" if number == 1 else f"one of {number} unused names"
     if wanted.group_by is None:
-        return f"one of {number} of its handle"
+        return f"{which} of its handle"
     value = printable(each.group, longest=200)
-    return f"one of {number} with {wanted.group_by}={value}"
+    return f"{which} with {wanted.group_by}={value}"
 
 
 def _who(each: Held) -> str:

@@ -63,7 +63,7 @@ class Unmet(NamedTuple):
         if not self.want.where:
             return f"{in_pool} has {_takers(self.usable)} now, so --count {self.count} can't be met"
         wanted = " ".join(f"--where {printable(each)}" for each in written(self.want.where))
-        there_is = listed(self.there_is) or "nothing of which that is said"
+        there_is = listed(self.there_is) or "no resource with such a property"
         if self.usable == 0:
             return f"{in_pool} has no resource for {wanted}; there is: {there_is}"
         few = f"{in_pool} has {counted(self.usable, 'resource')} for {wanted}"

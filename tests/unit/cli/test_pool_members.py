@@ -207,6 +207,13 @@ class TestExpecting:
         told = json.loads(pools.ok("pool", "of", "n-1", "--json"))
         assert (told["type"], told["pool"], told["pattern"]) == ("B", None, "n-*")
 
+    def test_of_names_with_properties_has_a_line_for_each(self, pools: Cli) -> None:
+        pools.ok("pool", "set", "B", "--property", "size=big", "--property", "region=us")
+        assert pools.ok("pool", "of", "b-1").splitlines()[-2:] == [
+            "property   region=us",
+            "property   size=big",
+        ]
+
     def test_outlives_the_pool(self, pools: Cli) -> None:
         pools.ok("pool", "expect", "B", "--names", "b-1")
         pools.ok("pool", "delete", "B")
@@ -333,3 +340,15 @@ def test_the_lists_of_names_fit_a_terminal(pools: Cli) -> None:
     lines = pools.ok("pool", "expect", "--list", COLUMNS="60").splitlines()
     assert max(map(len, lines)) <= 60
     assert len(pools.ok("pool", "expect", "--list", "--wide", COLUMNS="60").splitlines()[1]) > 200
+
+
+def test_an_option_without_its_value_is_looked_up_in_the_help_of_its_command(pools: Cli) -> None:
+    finished = pools("pool", "cordon", "--names")
+    assert finished.code == USAGE
+    assert finished.err.endswith("see: leasectl pool cordon --help\n")
+
+
+def test_the_default_pool_before_is_told_of_as_past(pools: Cli) -> None:
+    first = pools("pool", "set", "A", "--default").err
+    assert first.endswith("(was not the default pool, there was none)\n")
+    assert pools("pool", "set", "B", "--default").err.endswith('that was "A")\n')
