@@ -193,8 +193,9 @@ class TestHelp:
         assert cli.ok(command, "-h") == cli.ok(command, "--help")
 
     def test_many_options_are_in_groups(self, cli: Cli) -> None:
-        titles = [line for line in cli.ok("run", "--help").splitlines() if line.endswith(":")]
-        assert titles[-6:-1] == [
+        lines = cli.ok("run", "--help").splitlines()
+        titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+        assert titles == [
             "What to lease:",
             "Waiting for it:",
             "When it goes back:",

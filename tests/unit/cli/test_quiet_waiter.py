@@ -27,8 +27,10 @@ from tests.kit.support import Cli, Started, eventually
 
 # Not a look at what there is by now, which has no time.
 _SLEEP = re.compile(r"^(?:p?poll|restart_syscall)\((?!\[[^\]\n]*\], \d+, 0\))", re.MULTILINE)
-# A call that hasn't returned yet, which is the last thing that strace says.
-_ASLEEP = re.compile(r"^(?:p?poll|restart_syscall)\([^\n]*\Z", re.MULTILINE)
+# A call that hasn't returned yet, which is the last thing that strace says, as far as its time.
+_ASLEEP = re.compile(
+    r"^(?:poll\([^\n]*\], \d+, (?!0\Z)-?\d+|restart_syscall\([^\n]*>)\Z", re.MULTILINE
+)
 
 
 class Strace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from functools import partial
 
 import pytest
@@ -128,10 +130,10 @@ class TestAHoldBack:
 
 class TestALifetime:
     def test_of_a_process_ends_for_whoever_asks(self, desk: Desk, members: Members) -> None:
-        pid = fork(lambda: None)
-        process = identify(pid)
-        lives = Lifetime(process=process)
+        pid = fork(signal.pause)
+        lives = Lifetime(process=identify(pid))
         members.update(["n"], lambda member, pools: join(member, "U", pools, lifetime=lives))
+        os.kill(pid, signal.SIGKILL)
         ending(pid)
         desk.acquire(Request("U"))
         with pytest.raises(NoLease):
