@@ -67,7 +67,7 @@ def command(
     From then on, to add or move such a name to another pool, or join it there, is refused (exit
     code 77) and says where it belongs. A name's own expectation wins over a pattern, a longer
     pattern over a shorter. It outlives whatever becomes of name and pool, until --drop. A name
-    that came to the default pool by default goes where it belongs at once, if nobody holds it.
+    that came to the default pool by default goes where it belongs at once, or with its release.
     """
     subjects = pool_options.distinct_names(names) if names is not None else ()
     if is_list:

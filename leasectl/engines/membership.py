@@ -208,12 +208,16 @@ def expect(member: Member, to: str, pools: Pools) -> Member:
 def claimed_by_pattern(member: Member, pools: Pools) -> Member:
     """What becomes of a name as patterns are new: what nobody had claimed goes where it belongs.
 
-    Where somebody holds it, it stays.
+    Where somebody holds it, that is done by its release.
     """
     to = belongs_to(member, pools)
-    if not member.by_default or member.holder is not None or to not in pools.types:
+    if not member.by_default or to not in pools.types:
         return member
-    return member._replace(by_default=False) if to == member.pool else _put(member, to)
+    if to == member.pool:
+        return member._replace(by_default=False)
+    if member.holder is None:
+        return _put(member, to)
+    return member if member.leaves else member._replace(moves_to=to)
 
 
 def expect_nothing(member: Member) -> Member:

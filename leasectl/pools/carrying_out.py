@@ -7,7 +7,7 @@ from functools import partial
 
 from leasectl.engines import membership
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
-from leasectl.engines.members import Members
+from leasectl.engines.members import Decide, Members
 from leasectl.engines.membership import Member, Pools
 from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.errors import NotAllowed, NotFound
@@ -23,7 +23,7 @@ def carry_out(
     What is added comes first: a pool must not look too small to those who wait while its names
     are exchanged. Where the store can't do all of it at once, a resource that was acquired since
     the plan was made stays, and another run of this does the rest; but each that goes from pool to
-    pool does so in one step.
+    pool does so in one step. What has joined for a time since then stays as well.
 
     Returns:
         What has changed.
@@ -46,7 +46,7 @@ def carry_out(
     defaults = [change.default for change in changes if change.default is not None]
     for default in sorted(defaults, key=lambda each: each.type is not None):  # no more, then new
         members.change_belonging(partial(_with_default, default=default))
-    return tuple(_done(_remove(change, moved, pools), stayed) for change in changes)
+    return tuple(_done(_remove(change, moved, members), stayed) for change in changes)
 
 
 def _with_default(pools: Pools, *, default: NewDefault) -> Pools:
@@ -66,6 +66,7 @@ def _move(change: PoolChange, members: Members) -> list[str]:
     """Move what is to be in a pool, each in one step; returns what is held by now."""
 
     def moved(member: Member, pools: Pools) -> Member:
+        _check_stays(member)
         there = membership.move(member, change.type, pools, when_free=False)
         return _as_it_is_to_be(there, change)
 
@@ -83,6 +84,12 @@ def _move(change: PoolChange, members: Members) -> list[str]:
         except (NotAllowed, NotFound):
             stayed.append(name)
     return stayed
+
+
+def _check_stays(member: Member) -> None:
+    """Refuse what would undo a join that ends by itself."""
+    if member.lifetime is not None:
+        raise NotAllowed(f'resource "{member.name}" has joined its pool for a time')
 
 
 def _done(change: PoolChange, stayed: set[str]) -> PoolChange:
@@ -114,23 +121,28 @@ def change_settings(
             return before, after
 
 
-def _remove(change: PoolChange, moved: set[str], pools: PoolAdmin) -> PoolChange:
+def _remove(change: PoolChange, moved: set[str], members: Members) -> PoolChange:
+    """Take out what isn't to be in a pool; what is held by now stays."""
+
+    def removed(member: Member, _: Pools) -> Member:
+        _check_stays(member)
+        return membership.remove(member, change.type, force=False)
+
     going = [name for name in change.removed if name not in moved]
     if not going:
         return change
     try:
-        pools.remove_resources(change.type, going, force=False)
+        members.update(going, removed)
         return change
     except (NotAllowed, NotFound):
-        gone = {each for each in going if _was_removed(change.type, each, pools)}
-    held = tuple(each for each in going if each not in gone)
-    removed = tuple(each for each in change.removed if each not in held)
-    return change._replace(removed=removed, staying=change.staying + held)
+        staying = tuple(each for each in going if not _is_removed(each, removed, members))
+    gone = tuple(each for each in change.removed if each not in staying)
+    return change._replace(removed=gone, staying=change.staying + staying)
 
 
-def _was_removed(pool_type: str, name: str, pools: PoolAdmin) -> bool:
+def _is_removed(name: str, removed: Decide, members: Members) -> bool:
     try:
-        pools.remove_resources(pool_type, [name], force=False)
+        members.update([name], removed)
     except NotAllowed:
         return False
     except NotFound:

@@ -137,7 +137,8 @@ class MembershipService:
     def expect(self, pool_type: str, names: Sequence[str], patterns: Sequence[str]) -> None:
         """Say that names, or all that patterns match, belong to a pool.
 
-        What is where nobody has claimed it goes there at once, if nobody holds it.
+        What is where nobody has claimed it goes there at once, or if somebody holds it and a
+        pattern says so, with its release.
 
         Raises:
             NotFound: No such type.

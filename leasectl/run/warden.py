@@ -13,12 +13,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import signal
 from typing import Callable, NoReturn
 
 from leasectl.system.clock import boottime_seconds
-from leasectl.system.poll import sleep
+from leasectl.system.poll import is_readable, sleep
 from leasectl.system.signals import SignalDescriptor
 
 _PR_SET_PDEATHSIG = 1
@@ -159,8 +158,7 @@ class _Warden:
 
 
 def _wanted_by_now(life: int) -> bytes:
-    readable, _, _ = select.select([life], [], [], 0)
-    return os.read(life, 4096) if readable else b""
+    return os.read(life, 4096) if is_readable(life, 0) else b""
 
 
 def _is_in_vain(wanted: bytes) -> bool:

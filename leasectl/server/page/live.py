@@ -80,7 +80,7 @@ class Live:
         self._waiting += 1
         try:
             self._follow()
-            if after == self._name:
+            if after == self._name and not self._is_closing:
                 await self._sleep(_WAIT_SECONDS, gone)
         finally:
             self._waiting -= 1

@@ -191,10 +191,14 @@ class TestExpectations:
         assert expect(move(leaving, "A", POOLS, when_free=True), "A", POOLS).expected == "A"
 
     @pytest.mark.parametrize("holder", [None, "h"])
-    def test_of_patterns_take_what_nobody_claimed_nor_holds(self, holder: str | None) -> None:
+    def test_of_patterns_take_what_nobody_claimed_as_it_is_free(self, holder: str | None) -> None:
         unclaimed = add(NAME, "D", POOLS)._replace(holder=holder)
         after = claimed_by_pattern(unclaimed, POOLS._replace(patterns={"n-*": "A"}))
-        assert after == (unclaimed if holder else Member("n-1", "A"))
+        assert after == (unclaimed._replace(moves_to="A") if holder else Member("n-1", "A"))
+        assert after_release(after) == Member("n-1", "A")
+        leaving = unclaimed._replace(leaves=True)
+        if holder:
+            assert claimed_by_pattern(leaving, POOLS._replace(patterns={"n-*": "A"})) == leaving
         assert claimed_by_pattern(unclaimed, POOLS) == unclaimed
         meant = Member("n-1", "D", holder=holder)
         assert claimed_by_pattern(meant, POOLS._replace(patterns={"n-*": "A"})) == meant

@@ -8,7 +8,7 @@ import pytest
 
 from leasectl.engines.facts import Pool, PoolSettings, Resource
 from leasectl.engines.members import Decide, Updated
-from leasectl.engines.membership import Lifetime, Member, Pools, set_default
+from leasectl.engines.membership import Lifetime, Member, Pools, join, set_default
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.members import MemoryMembers
 from leasectl.engines.memory.pools import MemoryPools
@@ -260,6 +260,19 @@ class TestCarryingOut:
             PoolChange("U", new=True, awaited=("c",)),
         )
         assert self.names(pools) == {"T": ["a", "c"], "U": []}
+
+    def test_what_has_joined_for_a_time_since_the_plan_stays(
+        self, pools: MemoryPools, members: MemoryMembers
+    ) -> None:
+        pools.create_pool("T", ["a", "b", "c"])
+        changes = plan([NamedPool("T", ("a",)), NamedPool("U", ("c",))], pools.pools())
+        for_a_time = Lifetime(ttl_seconds=600.0)
+        members.update(["b", "c"], lambda m, p: join(m, "T", p, lifetime=for_a_time))
+        assert carry_out(changes, pools, members) == (
+            PoolChange("T", staying=("b", "c")),
+            PoolChange("U", new=True, awaited=("c",)),
+        )
+        assert self.names(pools) == {"T": ["a", "b", "c"], "U": []}
 
     def test_what_was_removed_since_the_plan_is_no_failure(
         self, pools: MemoryPools, members: MemoryMembers

@@ -212,7 +212,7 @@ class TestToken:
         assert browser.evaluate("document.cookie") == ""
         eventually(lambda: browser.texts("#state") == ["live"])
         browser.driver.find_element("css selector", "footer button").click()
-        assert "secret-pool" not in browser.driver.page_source
+        eventually(lambda: "secret-pool" not in browser.driver.page_source, what="it is left")
 
 
 def _sign_in(browser: Browser, token: str) -> None:
