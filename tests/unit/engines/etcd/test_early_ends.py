@@ -16,6 +16,7 @@ from leasectl.errors import (
 )
 from leasectl.model import Lease, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
+from tests.kit.etcd.losing import each_answer_lost
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
@@ -174,15 +175,10 @@ class TestEndedEarlyWhereNobodyWaits:
         self, new_store: Callable[[], Access], between: Relay
     ) -> None:
         stores: list[Access] = []
-        number = 0
-        while len(stores) <= number:
+        for losing in each_answer_lost(between, more_than=8):
             stores.append(new_store())
-            first = len(between.paths)
-            lose = first + len(stores)
-            between.listen(after=lambda at, _path, lose=lose: at == lose)  # type: ignore[misc]
+            losing.begin()
             assert ask(stores[-1], endpoint=between.endpoint) == []
-            number = len(between.paths) - first
-        assert number > 8
         self.come_free(*stores)
 
     def test_whoever_is_killed_at_whichever_request_it_comes_free(

@@ -18,6 +18,7 @@ from leasectl.errors import (
 )
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
+from tests.kit.etcd.losing import each_answer_lost
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import ManualClock, eventually
@@ -54,17 +55,14 @@ class TestLostAnswers:
     def test_whichever_answer_is_lost_the_story_is_the_same(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
-        number = losing = 0
-        while losing <= number:
-            losing += 1
-            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+        for losing in each_answer_lost(between, more_than=20):
+            place = f"{prefix}/{losing.number}"
+            direct = Access(etcd.endpoints, place)
             direct.pools.create_pool("T", NAMES)
-            first = len(between.paths)
-            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
-            through = Access([between.endpoint], f"{prefix}/{losing}")
+            losing.begin()
+            through = Access([between.endpoint], place)
             whole_story(through)
-            number = len(between.paths) - first
-            assert (through.lost, keys_left(direct), direct.held()) == ([], [], []), losing
+            assert (through.lost, keys_left(direct), direct.held()) == ([], [], []), losing.number
             assert story_of(direct)[1:] == [
                 ("queued", [], ""),
                 ("granted", NAMES[:3], ""),
@@ -75,60 +73,52 @@ class TestLostAnswers:
                 ("queued", [], ""),
                 ("gave up", [], ""),
                 ("released", [NAMES[1]], "command"),
-            ], losing
-        assert number > 20
+            ], losing.number
 
     def test_whichever_answer_is_lost_a_note_is_written_once_and_frees_once(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
-        number = losing = 0
-        while losing <= number:
-            losing += 1
-            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+        for losing in each_answer_lost(between, more_than=7):
+            place = f"{prefix}/{losing.number}"
+            direct = Access(etcd.endpoints, place)
             direct.pools.create_pool("T", NAMES)
             leases = direct.acquire("me", Request("T", count=3, ttl_seconds=60))
-            first = len(between.paths)
-            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
-            notes = Access([between.endpoint], f"{prefix}/{losing}").backend.notes
+            losing.begin()
+            notes = Access([between.endpoint], place).backend.notes
             marks = [NoteChange("T", each.name, each.fence, None, "mark") for each in leases]
-            assert notes.change(marks) == (True,) * 3, losing
+            assert notes.change(marks) == (True,) * 3, losing.number
             off, *answers = [each._replace(before="mark", after="ready") for each in marks]
-            assert notes.change([off._replace(after=None)]) == (True,), losing
-            assert notes.change(answers) == (True,) * 2, losing
+            assert notes.change([off._replace(after=None)]) == (True,), losing.number
+            assert notes.change(answers) == (True,) * 2, losing.number
             ready = [Note("T", each.name, each.fence, "ready") for each in leases]
-            assert notes.free(ready, by="reclaim") == tuple(NAMES[1:3]), losing
-            number = len(between.paths) - first
-            assert direct.held() == NAMES[:1], losing
+            assert notes.free(ready, by="reclaim") == tuple(NAMES[1:3]), losing.number
+            assert direct.held() == NAMES[:1], losing.number
             assert direct.engine.free("me") == (NAMES[0],)
-            assert keys_left(direct) == [], losing
+            assert keys_left(direct) == [], losing.number
             assert story_of(direct)[3:] == [
                 ("released", NAMES[1:3], "reclaim"),
                 ("released", NAMES[:1], "command"),
-            ], losing
-        assert number > 7
+            ], losing.number
 
     def test_whichever_answer_is_lost_a_pool_is_changed_once(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
-        number = losing = 0
-        while losing <= number:
-            losing += 1
-            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
-            first = len(between.paths)
-            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
-            through = Access([between.endpoint], f"{prefix}/{losing}")
+        for losing in each_answer_lost(between, more_than=12):
+            place = f"{prefix}/{losing.number}"
+            direct = Access(etcd.endpoints, place)
+            losing.begin()
+            through = Access([between.endpoint], place)
             through.pools.create_pool("T", NAMES)
             direct.acquire("me", Request("T", name=NAMES[0]))
             through.pools.add_resources("T", ["T--4", "T--5"])
             through.pools.remove_resources("T", [NAMES[1], NAMES[0]], force=True)
             names = [resource.name for resource in through.pool().resources]
-            assert names == [*NAMES[2:], "T--4", "T--5"], losing
-            assert through.lost == [("me", (NAMES[0],))], losing
+            assert names == [*NAMES[2:], "T--4", "T--5"], losing.number
+            assert through.lost == [("me", (NAMES[0],))], losing.number
             through.pools.delete_pool("T", force=False)
-            number = len(between.paths) - first
             (found,) = direct.gateway.read(read_all(direct.keys.prefix, keys_only=True)).answers
             kinds = {kv.key[len(direct.keys.prefix) :].split("/")[0] for kv in found.items}
-            assert kinds == {"event", "bucket"}, losing
+            assert kinds == {"event", "bucket"}, losing.number
             assert story_of(direct) == [
                 ("pool made", NAMES, ""),
                 ("queued", NAMES[:1], ""),
@@ -138,37 +128,32 @@ class TestLostAnswers:
                 ("released", NAMES[:1], "removal"),
                 ("pool changed", [NAMES[1], NAMES[0]], ""),
                 ("pool deleted", names, ""),
-            ], losing
-        assert number > 12
+            ], losing.number
 
     def test_whichever_answer_is_lost_what_is_taken_by_force_is_taken_once_and_kept(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
-        number = losing = 0
-        while losing <= number:
-            losing += 1
-            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+        for losing in each_answer_lost(between, more_than=9):
+            place = f"{prefix}/{losing.number}"
+            direct = Access(etcd.endpoints, place)
             direct.pools.create_pool("T", NAMES)
             direct.acquire("me", Request("T", count=3, ttl_seconds=60))
-            first = len(between.paths)
-            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
-            through = Access([between.endpoint], f"{prefix}/{losing}")
+            losing.begin()
+            through = Access([between.endpoint], place)
             end_early(through, NAMES[0])
             end_early(through, *NAMES[1:3])
-            number = len(between.paths) - first
-            assert sum((names for _, names in through.lost), ()) == tuple(NAMES[:3]), losing
+            assert sum((names for _, names in through.lost), ()) == tuple(NAMES[:3]), losing.number
             assert direct.engine.renew("me") == ()
             assert direct.held() == NAMES[:3]
             direct.engine.free("me")
-            assert (keys_left(direct), direct.held()) == ([], []), losing
+            assert (keys_left(direct), direct.held()) == ([], []), losing.number
             taken, more, *freed = story_of(direct)[3:]
-            assert taken == ("lost", NAMES[:1], "force"), losing
-            assert more == ("lost", NAMES[1:3], "force"), losing
+            assert taken == ("lost", NAMES[:1], "force"), losing.number
+            assert more == ("lost", NAMES[1:3], "force"), losing.number
             assert sorted(freed) == [
                 ("released", NAMES[:1], "force"),
                 ("released", NAMES[1:3], "force"),
-            ], losing
-        assert number >= 10
+            ], losing.number
 
     def test_a_server_that_is_not_there_is_named_within_the_deadline(self, prefix: str) -> None:
         access = Access(["http://127.0.0.1:1"], prefix, seconds=0.3)

@@ -28,6 +28,7 @@ from leasectl.engines.membership import (
 from leasectl.errors import BackendUnreachable, NotAllowed
 from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
+from tests.kit.etcd.losing import each_answer_lost
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
@@ -109,27 +110,24 @@ class TestLostAnswers:
     def test_whichever_is_lost_the_story_is_the_same(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
-        number = losing = 0
-        while losing <= number:
-            losing += 1 if EVERY_KILL else 5
-            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+        for losing in each_answer_lost(between, more_than=30, stride=1 if EVERY_KILL else 5):
+            place = f"{prefix}/{losing.number}"
+            direct = Access(etcd.endpoints, place)
             direct.pools.create_pool("T", NAMES)
             direct.pools.create_pool("U", [])
             told = direct.events.last_number()
-            first = len(between.paths)
-            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
-            whole_story(Access([between.endpoint], f"{prefix}/{losing}"))
-            number = len(between.paths) - first
-            assert disorder(direct) == IN_ORDER, losing
+            losing.begin()
+            whole_story(Access([between.endpoint], place))
+            assert disorder(direct) == IN_ORDER, losing.number
             assert (in_pool(direct, "T"), in_pool(direct, "U")) == (
                 ["T--3"],
                 ["T--0", "T--1", "T--2", "n"],
-            ), losing
+            ), losing.number
             assert members_of(direct).members(["T--0", "n"]) == (
                 Member("T--0", "U", properties=EU),
                 Member("n", "U", expected="U"),
-            ), losing
-            assert keys_left(direct) == [], losing
+            ), losing.number
+            assert keys_left(direct) == [], losing.number
             events = [e for e in direct.events.read() if e.number > told]
             assert [(event.type, event.kind, event.reason) for event in events] == [
                 ("T", "pool changed", "1 resource cordoned"),
@@ -147,8 +145,7 @@ class TestLostAnswers:
                 ("U", "pool changed", "1 resource added"),
                 ("U", "pool changed", "1 resource removed"),
                 ("U", "pool changed", "1 resource added"),
-            ], losing
-        assert number > 30
+            ], losing.number
 
 
 class TestKilled:

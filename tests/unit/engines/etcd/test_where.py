@@ -21,6 +21,7 @@ from leasectl.engines.membership import cordon
 from leasectl.errors import CorruptState, NoLease
 from leasectl.model import Claimant, Request, Where
 from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, keys_left
+from tests.kit.etcd.losing import each_answer_lost
 from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
@@ -301,23 +302,19 @@ class TestKilled:
     def test_whichever_answer_is_lost_it_is_the_same(
         self, etcd: EtcdServer, between: Relay, prefix: str
     ) -> None:
-        number = losing = 0
-        while losing <= number:
-            losing += 1
-            direct = Access(etcd.endpoints, f"{prefix}/{losing}")
+        for losing in each_answer_lost(between, more_than=8):
+            place = f"{prefix}/{losing.number}"
+            direct = Access(etcd.endpoints, place)
             direct.pools.create_pool("T", NAMES)
-            first = len(between.paths)
-            between.after = lambda at, _path, lose=first + losing: at == lose  # type: ignore[misc]
-            through = Access([between.endpoint], f"{prefix}/{losing}")
+            losing.begin()
+            through = Access([between.endpoint], place)
             is_in(through, "eu", *NAMES[1:3])
             leases = through.acquire("me", Request("T", 2, where=EU), wait=0)
-            assert [lease.name for lease in leases] == NAMES[1:3], losing
+            assert [lease.name for lease in leases] == NAMES[1:3], losing.number
             with pytest.raises(NoLease):
                 through.acquire("other", IN_EUROPE, wait=0)
             assert through.engine.free("me") == tuple(NAMES[1:3])
-            number = len(between.paths) - first
-            assert (keys_left(direct), direct.held()) == ([], []), losing
-        assert number > 8
+            assert (keys_left(direct), direct.held()) == ([], []), losing.number
 
 
 class Grant(NamedTuple):
