@@ -6,6 +6,7 @@ can do -> `opening` looks the row up and has its module (`local`, `etcd`, `proxy
 tells a `Journal` of what it gets. What else a row's modules ask a server for is in `servers`.
 
 `pool` is the one algorithm for all engines with pools; `proxy` talks to a lease proxy, and
-`one_by_one` gets N leases from a server that grants one a request. A new backend is a module with
-`check_url` and `open_backend`, and a row; one with pools also has a world in `tests/contract`.
+`one_by_one` gets N leases from a server that grants one a request. Those `without_pools` refuse in
+the same words whatever is about them. A new backend is a module with `check_url` and
+`open_backend`, and a row; one with pools also has a world in `tests/contract`.
 """

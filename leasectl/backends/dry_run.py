@@ -7,17 +7,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
-from leasectl.backends.kinds import no_pools, pool_prefixes
+from leasectl.backends.kinds import pool_prefixes
+from leasectl.backends.without_pools import WithoutPools
 from leasectl.errors import NotSupported
 from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.state.directory import State
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
-    from leasectl.engines.members import Members
-    from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import PoolAdmin
-    from leasectl.engines.values import Values
 
 
 def check_url(url: str) -> None:
@@ -38,7 +35,7 @@ def open_backend(url: str, opening: Opening) -> DryRunBackend:
     return DryRunBackend(opening.state)
 
 
-class DryRunBackend:
+class DryRunBackend(WithoutPools):
     """Grants nothing to everybody, so that scripts run where there is no backend.
 
     The handles are real: they can be released, and show what was asked for.
@@ -49,22 +46,6 @@ class DryRunBackend:
 
     def __init__(self, state: State) -> None:
         self._state = state
-
-    @property
-    def pools(self) -> PoolAdmin:
-        raise no_pools(self.url)
-
-    @property
-    def members(self) -> Members:
-        raise no_pools(self.url)
-
-    @property
-    def notes(self) -> Notes:
-        raise no_pools(self.url)
-
-    @property
-    def values(self) -> Values:
-        raise no_pools(self.url)
 
     @property
     def events(self) -> EventLog:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from leasectl.cli.command import option
 from leasectl.cli.context import no_handle_of_ours
 from leasectl.errors import NotAllowed
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names
 from leasectl.model import Handle
+from leasectl.text.naming import check_name
 
 
 def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -20,6 +22,16 @@ def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: 
     names = held_names(next(filter(None, words), None))
     offered = [f"{given}{comma}{name}" for name in names if name not in given.split(",")]
     return [each for each in offered if each.startswith(incomplete)]
+
+
+held_name = option(
+    "--name",
+    required=True,
+    type=check_name,
+    metavar="NAME",
+    shell_complete=complete_held_names,
+    help="Of what H holds.",
+)
 
 
 def held_handles(service: Service, path: str, done: str) -> list[Handle]:

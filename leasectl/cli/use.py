@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command, option
+from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import open_service
-from leasectl.cli.held_handles import complete_held_names, handle_with
+from leasectl.cli.held_handles import handle_with, held_name
 from leasectl.leases.use import use
 from leasectl.model import whole
-from leasectl.text.naming import check_name
 
 EXAMPLE = """\b
 Example:
@@ -18,14 +17,7 @@ Example:
 
 @new_handle_command(epilog=EXAMPLE, options_metavar="H --name NAME")
 @options.handle
-@option(
-    "--name",
-    required=True,
-    type=check_name,
-    metavar="NAME",
-    shell_complete=complete_held_names,
-    help="Of what H holds.",
-)
+@held_name
 def command(*, handle: str, name: str) -> None:
     """Have something that a handle holds be in use, until unuse.
 

@@ -16,12 +16,7 @@ from typing import Callable, Protocol
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.contract import Engine
-from leasectl.engines.event_log import EventLog
-from leasectl.engines.members import Members
-from leasectl.engines.notes import Notes
-from leasectl.engines.pool_admin import PoolAdmin
 from leasectl.engines.sides import Sides
-from leasectl.engines.values import Values
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
 from tests.kit.journal import NoJournal
@@ -77,7 +72,7 @@ class Client(Protocol):
         """How often it has waited with a time limit."""
 
 
-class World(Protocol):
+class World(Sides, Protocol):
     """A store, its clients and its time.
 
     Attributes:
@@ -95,26 +90,6 @@ class World(Protocol):
     @property
     def engine(self) -> Engine:
         """The store."""
-
-    @property
-    def pools(self) -> PoolAdmin:
-        """The store's pools."""
-
-    @property
-    def members(self) -> Members:
-        """In which pool each name is."""
-
-    @property
-    def notes(self) -> Notes:
-        """What is noted at the store's claims."""
-
-    @property
-    def values(self) -> Values:
-        """What is kept in the store under keys."""
-
-    @property
-    def events(self) -> EventLog:
-        """What happened in the store."""
 
     def client(self) -> Client:
         """A new participant."""

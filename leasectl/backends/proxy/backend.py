@@ -10,24 +10,21 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Patience, RemoteJournal, Turn
-from leasectl.backends.kinds import no_pools, pool_prefixes
+from leasectl.backends.kinds import pool_prefixes
 from leasectl.backends.proxy.acquisition import Acquisition
 from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.limits import check_request
 from leasectl.backends.proxy.releases import Releases
+from leasectl.backends.without_pools import WithoutPools
 from leasectl.errors import NotSupported
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.event_log import EventLog
-    from leasectl.engines.members import Members
-    from leasectl.engines.notes import Notes
-    from leasectl.engines.pool_admin import PoolAdmin
-    from leasectl.engines.values import Values
 
 
-class ProxyBackend:
+class ProxyBackend(WithoutPools):
     """Leases from a lease proxy.
 
     Args:
@@ -56,22 +53,6 @@ class ProxyBackend:
         self._connection = connection
         self._releases = Releases(url, connection, seconds=release_seconds, warn=warn, clock=clock)
         self._clock = clock
-
-    @property
-    def pools(self) -> PoolAdmin:
-        raise no_pools(self.url)
-
-    @property
-    def members(self) -> Members:
-        raise no_pools(self.url)
-
-    @property
-    def notes(self) -> Notes:
-        raise no_pools(self.url)
-
-    @property
-    def values(self) -> Values:
-        raise no_pools(self.url)
 
     @property
     def events(self) -> EventLog:
