@@ -8,7 +8,7 @@ import click
 
 from leasectl.cli import options
 from leasectl.cli.command import ENDING, OUTPUT, as_json_only, new_command, option
-from leasectl.cli.context import check_request, open_service
+from leasectl.cli.context import check_request, open_service, process_named_by
 from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
 from leasectl.cli.output import note
 from leasectl.cli.waiting import (
@@ -17,12 +17,11 @@ from leasectl.cli.waiting import (
     sleep_jitter,
     warn_of_endless_wait,
 )
-from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound, spares_optional
+from leasectl.errors import InvalidRequest, LeaseError, NoLease, spares_optional
 from leasectl.leases.acquire import acquire
 from leasectl.leases.request import draw_start_delay
-from leasectl.model import Process, Scope
+from leasectl.model import Scope
 from leasectl.system.lock_wait import wait_limit
-from leasectl.system.process import identify
 from leasectl.system.signals import SignalTrap
 
 EXAMPLE = """\b
@@ -104,7 +103,7 @@ def command(
     pid = step_pid if guard_pid is None else guard_pid
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
-    guard = None if pid is None else _guard(pid)
+    guard = None if pid is None else process_named_by("--guard-pid", pid)
     if optional:
         check_request(request, wait_seconds, backend)
         warn_of_endless_wait(wait_seconds, quiet=quiet)
@@ -147,12 +146,3 @@ def command(
         if isinstance(error, NoLease) and conflict_code is not None:
             error.exit_code = conflict_code
         raise
-
-
-def _guard(pid: int) -> Process:
-    if pid < 1:
-        raise InvalidRequest(f"--guard-pid {pid} is no process id; in a script, use $$")
-    try:
-        return identify(pid)
-    except NotFound:
-        raise InvalidRequest(f"--guard-pid {pid}: there is no such process") from None

@@ -13,8 +13,9 @@ from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.caller import Caller
 from leasectl.leases.recovery import recover
 from leasectl.leases.service import Service
-from leasectl.model import Request
+from leasectl.model import Process, Request
 from leasectl.state.directory import State
+from leasectl.system.process import identify
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import slug
 from leasectl.text.printable import printable
@@ -173,3 +174,21 @@ def no_handle_of_ours(handle: str, service: Service, done: str) -> NotFound:
         f"{printable(handle, longest=200)} is no handle of {service.state.directory}; only those "
         f"can be {done}: name the state directory that it is in with LEASECTL_STATE_DIR"
     )
+
+
+def process_named_by(option_name: str, pid: int) -> Process:
+    """The process that an option means.
+
+    Args:
+        option_name: Of the option, for the error.
+        pid: As it was given.
+
+    Raises:
+        InvalidRequest: There is none.
+    """
+    if pid < 1:
+        raise InvalidRequest(f"{option_name} {pid} is no process id; in a script, use $$")
+    try:
+        return identify(pid)
+    except NotFound:
+        raise InvalidRequest(f"{option_name} {pid}: there is no such process") from None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from leasectl.cli import options, pool_options
 from leasectl.cli.command import new_command, option
-from leasectl.cli.context import open_service
+from leasectl.cli.context import open_service, process_named_by
 from leasectl.cli.handle_output import print_and_announce, print_handle
 from leasectl.engines.membership import Lifetime
-from leasectl.errors import InvalidRequest, NotFound
+from leasectl.errors import InvalidRequest
 from leasectl.leases.announce import take_back
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.pools import joining
-from leasectl.system.process import identify
 from leasectl.system.signals import SignalTrap
 from leasectl.text.durations import parse_duration
 
@@ -82,8 +81,8 @@ def command(
         raise InvalidRequest(
             "--guard-pid releases what --hold holds; give that, too, or --while-pid"
         )
-    guard = None if guard_pid is None else _process("--guard-pid", guard_pid)
-    process = None if while_pid is None else _process("--while-pid", while_pid)
+    guard = None if guard_pid is None else process_named_by("--guard-pid", guard_pid)
+    process = None if while_pid is None else process_named_by("--while-pid", while_pid)
     with SignalTrap() as trap:
         service = open_service(backend)
         lives = joining.lifetime(service, ttl_seconds=ttl_seconds, process=process)
@@ -116,12 +115,3 @@ def _join_held(
     except BaseException:
         take_back(service, handle)
         raise
-
-
-def _process(option_name: str, pid: int) -> Process:
-    if pid < 1:
-        raise InvalidRequest(f"{option_name} {pid} is no process id; in a script, use $$")
-    try:
-        return identify(pid)
-    except NotFound:
-        raise InvalidRequest(f"{option_name} {pid}: there is no such process") from None

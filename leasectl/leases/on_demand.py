@@ -36,6 +36,15 @@ def make_pool(service: Service, pool_type: str) -> bool:
     return True
 
 
+def is_needed(pools: PoolAdmin, pool_type: str) -> bool:
+    """Tell whether somebody holds the resource of a reserved type, or waits for it."""
+    try:
+        (pool,) = pools.pools(pool_type)
+    except NotFound:
+        return False
+    return bool(pool.held or pool.queue)
+
+
 def remove_unused(pools: PoolAdmin, pool_type: str) -> None:
     """Remove the pool of a reserved type, unless somebody holds it or waits in it.
 

@@ -9,7 +9,7 @@ from typing import Callable
 from leasectl.backends.contract import Patience
 from leasectl.errors import Interrupted, InvalidRequest, NoLease, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.on_demand import make_pool, remove_unused
+from leasectl.leases.on_demand import is_needed, make_pool, remove_unused
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.once.asked import Asked, Outcome, terms_text
@@ -133,20 +133,13 @@ class Once:
         terms = self._results.round(self._asked.work).terms
         if terms is None or terms == self._asked.terms or self._has_announced_terms:
             return
-        if not self._is_under_way():
+        if not is_needed(self._service.pools, self._asked.work.pool_type):
             return
         self._has_announced_terms = True
         self._warn(
             f"work {self._asked.work.key} is under way with other options, which count until it "
             f"is over: {terms_text(terms)}"
         )
-
-    def _is_under_way(self) -> bool:
-        try:
-            (pool,) = self._service.pools.pools(self._asked.work.pool_type)
-        except NotFound:
-            return False
-        return bool(pool.held or pool.queue)
 
     def _acquire(self, patience: Patience, give_up_at: float | None) -> Handle:
         interrupt = self._supervisor.interrupt()

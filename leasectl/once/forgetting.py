@@ -7,7 +7,7 @@ from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import Guard
 from leasectl.errors import NoLease, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.on_demand import make_pool, remove_unused
+from leasectl.leases.on_demand import is_needed, make_pool, remove_unused
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
 from leasectl.model import Request
@@ -34,7 +34,8 @@ def forget(service: Service, work: Work) -> bool:
     """
     results = Results(service.values)
     if results.kept(work) is None:
-        check_not_under_way(service, work)
+        if is_needed(service.pools, work.pool_type):
+            raise _under_way(work)
         return False
     request = Request(work.pool_type, labels=(work_label(work.key),))
     no_wait, name = Patience(wait_seconds=0), f"once-{work.key}"
@@ -59,16 +60,6 @@ def forget(service: Service, work: Work) -> bool:
         with service.atomic():
             finish(service, handle)
             remove_unused(service.pools, work.pool_type)
-
-
-def check_not_under_way(service: Service, work: Work) -> None:
-    """Refuse to say that nothing is kept of a work that is under way; NotAllowed for that."""
-    try:
-        (pool,) = service.pools.pools(work.pool_type)
-    except NotFound:
-        return
-    if pool.held or pool.queue:
-        raise _under_way(work)
 
 
 def _event(service: Service, work: Work) -> Event:

@@ -75,13 +75,6 @@ class Results:
         found = self._values.read(_ROUNDS + work.digest)
         return parse_round(found[0].content) if found else Round()
 
-    def rounds(self) -> dict[str, Round]:
-        """Of all works of which something has to be known, by their digests."""
-        return {
-            each.key[len(_ROUNDS) :]: parse_round(each.content)
-            for each in self._values.read(_ROUNDS)
-        }
-
 
 def to_keep_content(kept: Kept, content: bytes) -> ValueChange:
     """Write a content that nothing points to yet."""

@@ -104,8 +104,9 @@ class UnderLease:
         with self._service.atomic():
             first, last = self._tickets()
             ticket = self._lease.ticket
-            found = died(self._found(), last or ticket)
-            attempts = (found.terms or self._asked.terms).attempts
+            before = self._results.round(self._asked.work)
+            found = died(self._of_ours(before), last or ticket)
+            attempts = terms_of(found, self._asked).attempts
             shared = verdict(found, ticket, attempts=attempts)
             if shared is None:
                 return None
@@ -129,7 +130,9 @@ class UnderLease:
         with self._service.atomic():
             _, last = self._tickets()
             before = self._results.round(work)
-            found = begun(self._found(), self._lease.fence, last or ticket, self._asked.terms)
+            found = begun(
+                self._of_ours(before), self._lease.fence, last or ticket, self._asked.terms
+            )
             changes = [to_keep_round(work, found)]
             if bad is not None:
                 changes += to_forget(bad)
@@ -189,7 +192,7 @@ class UnderLease:
             came.seconds,
             len(content),
             self._service.clock.wall(),
-            (found.terms or self._asked.terms).keep_seconds,
+            terms_of(found, self._asked).keep_seconds,
         )
         self._insist(lambda: self._change([to_keep_content(kept, content)]))
 
@@ -216,7 +219,7 @@ class UnderLease:
         def write() -> None:
             with self._service.atomic():
                 first, last = self._tickets()
-                shares = (found.terms or self._asked.terms).shares
+                shares = terms_of(found, self._asked).shares
                 is_final = came.is_final or shares
                 after = failed(found, came.status, last or self._lease.ticket, is_final=is_final)
                 left = of_those_who_wait(after, first)
@@ -229,9 +232,8 @@ class UnderLease:
 
     # ---- steps
 
-    def _found(self) -> Round:
-        """What has become of the work so far that concerns us."""
-        found = self._results.round(self._asked.work)
+    def _of_ours(self, found: Round) -> Round:
+        """What of all that has become of the work so far concerns us."""
         return Round() if found == self._over else of_ticket(found, self._lease.ticket)
 
     def _tickets(self) -> tuple[int | None, int | None]:

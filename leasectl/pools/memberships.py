@@ -60,10 +60,11 @@ class MembershipService:
         """Those of some names that have to leave a pool to be in a new one."""
         members, belonging = self._service.members, self._service.members.belonging()
         belonging = belonging._replace(types=belonging.types | {pool_type})
-        known = [membership.add(each, pool_type, belonging) for each in members.members(names)]
+        known = members.members(names)
+        added = [membership.add(each, pool_type, belonging) for each in known]  # or it refuses
         return [
             before.name
-            for before, after in zip(members.members(names), known)
+            for before, after in zip(known, added)
             if before.pool is not None and before != after
         ]
 

@@ -213,8 +213,7 @@ class _Plan:
 
     def _unused(self) -> list[Held]:
         """Those that could be asked for, were it time, in the order in which they are."""
-        unused = [each for each in self._unmarked() if not each.is_in_use]
-        return [each.lease for each in in_order(unused)]
+        return in_order(each for each in self._unmarked() if not each.is_in_use)
 
     def _ripe_at(self, each: Held) -> float:
         """When one may be asked for, if nothing happens before."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Callable, NoReturn
 
 from leasectl.errors import LeaseError
+from leasectl.run.wanted import CONTINUE, FOR_GOOD, KILL, LET_GO
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.signals import SignalDescriptor, ignore_children_as_inherited
 from leasectl.text.printable import printable
@@ -123,10 +124,10 @@ class Child:
 
     def signal(self, signum: int) -> None:
         if signum == signal.SIGKILL and self._life != -1:
-            self._want(b"kill")  # all of it, and not just who would do that
+            self._want(KILL)  # all of it, and not just who would do that
             return
         if signum == signal.SIGCONT and self._life != -1:
-            self._want(b"continue")  # the others are passed on
+            self._want(CONTINUE)  # the others are passed on
             return
         with contextlib.suppress(ProcessLookupError):  # ended, which is about to be noticed
             signal.pidfd_send_signal(self.pidfd, signum)
@@ -139,7 +140,7 @@ class Child:
         """
         if self._life != -1 and deadline != self._deadline:
             self._deadline = deadline
-            self._want(b"-" if deadline is None else b"%.3f" % deadline)
+            self._want(FOR_GOOD if deadline is None else b"%.3f" % deadline)
 
     def is_overdue(self) -> bool:
         """Tell whether it may have been killed by now since its time was over."""
@@ -163,15 +164,15 @@ class Child:
     def kill_rest(self) -> None:
         """Kill what a command has left behind that has ended."""
         if self._is_there:
-            self._want(b"kill")
-            while self._read_line() not in (b"kill", b""):
+            self._want(KILL)
+            while self._read_line() not in (KILL, b""):
                 pass
 
     def let_go(self) -> None:
         """After the command's end: have what looks after one that ends with us be gone, too."""
         if self._is_there:
             self._is_there = False
-            self._want(b"go")
+            self._want(LET_GO)
             self._forget()
             os.waitpid(self.pid, 0)
 

@@ -16,20 +16,13 @@ import os
 import signal
 from typing import Callable, NoReturn
 
+from leasectl.run.wanted import CONTINUE, FOR_GOOD, KILL, LET_GO
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import is_readable, sleep
 from leasectl.system.signals import SignalDescriptor
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-
-# What is wanted of it, a line each: a time of CLOCK_BOOTTIME at which all is killed, or none; all
-# be killed now, which is answered; a stopped command go on; be gone, and leave what the command
-# has left behind.
-FOR_GOOD = b"-"
-KILL = b"kill"
-CONTINUE = b"continue"
-LET_GO = b"go"
 
 
 def watch_over(

@@ -63,11 +63,6 @@ def reserved_type(digest: str) -> str:
     return f"once.{digest}"
 
 
-def digest_in(reserved: str) -> str:
-    """What `reserved_type` was made of."""
-    return reserved[len("once.") :]
-
-
 def work_label(key: str) -> tuple[str, str]:
     """The label by which who does a work, or waits for it, says which one."""
     return _WORK_LABEL, key

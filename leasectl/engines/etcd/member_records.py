@@ -129,16 +129,8 @@ def parse_bound(kv: KeyValue) -> Bound:
 
 
 def encode_life(lifetime: Lifetime) -> str:
-    """Write with whom a membership ends; `process_in` reads it back."""
+    """Write with whom a membership ends."""
     return "" if lifetime.process is None else lifetime.process.encode()
-
-
-def process_in(kv: KeyValue) -> Process | None:
-    """The process that a key below ``life/`` names; None where it names none."""
-    try:
-        return parse_process(kv.value) if kv.value else None
-    except MALFORMED as error:
-        raise unreadable(kv, error) from error
 
 
 def is_dead_here(process: Process | None) -> bool:
