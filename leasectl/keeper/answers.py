@@ -53,7 +53,7 @@ class Answers:
         self._log = log
         self._uses = Uses(service.state)
         self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[_Server, ReleaseTarget] | None = None
+        self._threads: RequestThreads[_Server, ReleaseTarget, tuple[str, ...]] | None = None
         self._noted: dict[Key, Sequence[Note]] = {}
         self._looked: dict[Key, float] = {}
         # By mark that is ready: when it is to be seen whether that was sent; None once it was.

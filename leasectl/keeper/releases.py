@@ -45,7 +45,7 @@ class Releases:
         self._clock = clock
         self._log = log
         self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[_Server, ReleaseTarget] | None = None
+        self._threads: RequestThreads[_Server, ReleaseTarget, tuple[str, ...]] | None = None
 
     @property
     def fd(self) -> int | None:

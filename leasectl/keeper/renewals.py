@@ -11,9 +11,9 @@ from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_of
 from leasectl.leases.renew import note_renewal, renew
-from leasectl.leases.renewal_threads import RenewalThreads
+from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget, whole
+from leasectl.model import Handle, whole
 from leasectl.state.handles import renews_itself
 from leasectl.system.clock import Clock
 from leasectl.system.process import is_dead
@@ -78,11 +78,8 @@ class Renewals:
         """Record what came of what threads were asked to do."""
         for target, outcome in self._threads.outcomes() if self._threads else ():
             handle = self._service.handles.load(target.handle_id)
-            assert self._threads is not None
-            notes = self._threads.take_notes(target)
             if handle is not None and whole(handle) == target:
-                self._noted(handle, notes)
-                record = functools.partial(self._record, target, outcome)
+                record = functools.partial(self._record, handle, outcome)
                 self._note(handle, outcome.sent_at, record)
 
     def keep_only(self, known: Collection[Key]) -> None:
@@ -91,8 +88,10 @@ class Renewals:
         for key in [key for key in self._renewed_at if key not in known]:
             del self._renewed_at[key]
 
-    def _record(self, target: ReleaseTarget, outcome: Outcome[Any]) -> None:
-        note_renewal(self._service, target, outcome.result())
+    def _record(self, handle: Handle, outcome: Outcome[Any, Renewed]) -> None:
+        renewed = outcome.result()
+        self._noted(handle, renewed.notes)
+        note_renewal(self._service, whole(handle), renewed.names)
 
     def _note(self, handle: Handle, sent_at: float, renewed: Callable[[], object]) -> float | None:
         key = key_of(handle)

@@ -48,7 +48,7 @@ class KeptStays:
         self._log = log
         self._retries = Retries(clock=clock, log=log)
         self._renewed_at: dict[Stay, float] = {}
-        self._threads: RequestThreads[_Server, _Job] | None = None
+        self._threads: RequestThreads[_Server, _Job, bool] | None = None
 
     @property
     def fd(self) -> int | None:
@@ -83,21 +83,17 @@ class KeptStays:
         self._threads.send(_Server(stay.backend, stay.settings), _Job(stay, has_ended))
         return None
 
-    def _begin(self, server: _Server) -> Callable[[_Job], tuple[str, ...]]:
+    def _begin(self, server: _Server) -> Callable[[_Job], bool]:
         from leasectl.pools.joining import end_stay, stay
 
         members = self._open_service().backend_at(server.url, server.settings).members
 
-        def see_to(job: _Job) -> tuple[str, ...]:
-            is_as_joined = (end_stay if job.has_ended else stay)(members, job.stay)
-            return (job.stay.name,) if is_as_joined else ()
+        return lambda job: (end_stay if job.has_ended else stay)(members, job.stay)
 
-        return see_to
-
-    def _note(self, outcome: Outcome[_Job]) -> None:
+    def _note(self, outcome: Outcome[_Job, bool]) -> None:
         stay, has_ended = outcome.job
         try:
-            is_as_joined = bool(outcome.result())
+            is_as_joined = outcome.result()
         except LeaseError as error:
             text = f"can't see to {stay.name} in {stay.type}: {error}"
             self._retries.failed(_key(stay), text, longest_seconds=stay.ttl_seconds / 6)

@@ -29,6 +29,18 @@ class _Renewal(NamedTuple):
     claim_key: str
 
 
+class Renewed(NamedTuple):
+    """What a renewal has found.
+
+    Args:
+        names: What is still held.
+        notes: What is noted at the claims.
+    """
+
+    names: tuple[str, ...]
+    notes: tuple[Note, ...] = ()
+
+
 class RenewalThreads:
     """Sends renewals by threads, one for each server and ttl.
 
@@ -42,8 +54,9 @@ class RenewalThreads:
     def __init__(self, state: State, *, clock: Clock) -> None:
         self._state_id = state.state_id()
         self._clock = clock
-        self._noted: dict[ReleaseTarget, tuple[Note, ...]] = {}
-        self._threads: RequestThreads[_Server, _Renewal] = RequestThreads(self._begin, clock=clock)
+        self._threads: RequestThreads[_Server, _Renewal, Renewed] = RequestThreads(
+            self._begin, clock=clock
+        )
 
     @property
     def fd(self) -> int:
@@ -56,18 +69,14 @@ class RenewalThreads:
         where = _Server(handle.backend, handle.settings, handle.request.ttl_seconds)
         self._threads.send(where, _Renewal(whole(handle), claim_key_of(handle)))
 
-    def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Renewal]]]:
-        """Take what has come so far; the names are those that are still held."""
+    def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Renewal, Renewed]]]:
+        """Take what has come so far."""
         return [(each.job.target, each) for each in self._threads.outcomes()]
-
-    def take_notes(self, target: ReleaseTarget) -> tuple[Note, ...]:
-        """What the last renewal of a target has found noted at its claims."""
-        return self._noted.pop(target, ())
 
     def close(self) -> None:
         self._threads.close()
 
-    def _begin(self, server: _Server) -> Callable[[_Renewal], tuple[str, ...]]:
+    def _begin(self, server: _Server) -> Callable[[_Renewal], Renewed]:
         noted: list[Note] = []
         renew = open_renewals(
             server.url,
@@ -78,10 +87,9 @@ class RenewalThreads:
             clock=self._clock,
         )
 
-        def renew_and_note(renewal: _Renewal) -> tuple[str, ...]:
+        def renew_and_note(renewal: _Renewal) -> Renewed:
             noted.clear()
             names = renew(renewal.claim_key)
-            self._noted[renewal.target] = tuple(noted)
-            return names
+            return Renewed(names, tuple(noted))
 
         return renew_and_note

@@ -56,7 +56,7 @@ class HolderAnswers:
         self._ask = ask
         self._clock = clock
         self._is_remote = kind_of_handle(handle).remote
-        self._threads: RequestThreads[str, _Job] | None = None
+        self._threads: RequestThreads[str, _Job, tuple[str, ...]] | None = None
         self._asked: tuple[str, ...] = ()
         self._child: Child | None = None
         self._has_seen = False  # that something was noted
@@ -97,7 +97,7 @@ class HolderAnswers:
             self._end_asking(self._child)
         if self._threads is not None and self._threads.fd in woken:
             for outcome in self._threads.outcomes():
-                self._take(outcome.job, outcome.names)
+                self._take(outcome.job, outcome.value)
         if self._look_at is not None and self._clock.elapsed() >= self._look_at:
             self._look_at = None
             self._send(None)

@@ -11,7 +11,7 @@ from leasectl.backends.opening import open_claim_watch
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.release import give_up_lost
 from leasectl.leases.renew import note_renewal, renew
-from leasectl.leases.renewal_threads import RenewalThreads
+from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.run.keeper_pidfd import KeeperPidfd
@@ -231,12 +231,9 @@ class LeaseWatch:
         sent_at = self._clock.elapsed()
         self._note_renewal(sent_at, lambda: renew(self._service, whole(self._handle)))
 
-    def _take(self, target: ReleaseTarget, outcome: Outcome[Any]) -> None:
-        assert self._threads is not None
-        notes = self._threads.take_notes(target)
-
+    def _take(self, target: ReleaseTarget, outcome: Outcome[Any, Renewed]) -> None:
         def record() -> None:
-            held = outcome.result()
+            held, notes = outcome.result()
             if set(self._handle.names).issubset(held):
                 self._extend(outcome.sent_at)  # also if it can't be recorded
             self._note_left(note_renewal(self._service, target, held))

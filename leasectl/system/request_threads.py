@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Callable, Generic, TypeVar
+from typing import Callable, Generic, TypeVar, cast
 
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
@@ -15,32 +15,33 @@ from leasectl.system.wakeup import Wakeup
 
 Server = TypeVar("Server", bound=Hashable)
 Job = TypeVar("Job", bound=Hashable)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[Job]):
+class Outcome(Generic[Job, Result]):
     """What came of a job.
 
     Args:
         job: Which it was.
         sent_at: When it was begun, CLOCK_BOOTTIME in seconds.
-        names: What it returned; None when it failed.
-        error: Why it failed.
+        value: What it returned; None when it failed.
+        error: Why it failed; None when it didn't.
     """
 
     job: Job
     sent_at: float
-    names: tuple[str, ...] | None = None
+    value: Result | None = None
     error: LeaseError | None = None
 
-    def result(self) -> tuple[str, ...]:
+    def result(self) -> Result:
         """What it returned, or raise why it failed."""
-        if self.names is None:
-            raise self.error or LeaseError("a job came to nothing")
-        return self.names
+        if self.error is not None:
+            raise self.error
+        return cast("Result", self.value)
 
 
-class RequestThreads(Generic[Server, Job]):
+class RequestThreads(Generic[Server, Job, Result]):
     """Does jobs, those at one server one after the other, those at different ones at once.
 
     Args:
@@ -48,13 +49,11 @@ class RequestThreads(Generic[Server, Job]):
         clock: Where times come from.
     """
 
-    def __init__(
-        self, begin: Callable[[Server], Callable[[Job], tuple[str, ...]]], *, clock: Clock
-    ) -> None:
+    def __init__(self, begin: Callable[[Server], Callable[[Job], Result]], *, clock: Clock) -> None:
         self._begin = begin
         self._clock = clock
         self._wakeup = Wakeup()
-        self._outcomes: queue.SimpleQueue[Outcome[Job]] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[Outcome[Job, Result]] = queue.SimpleQueue()
         self._queues: dict[Server, queue.SimpleQueue[Job | None]] = {}
         self._under_way: set[Job] = set()
 
@@ -81,7 +80,7 @@ class RequestThreads(Generic[Server, Job]):
         """What was sent and hasn't been taken from `outcomes` yet."""
         return frozenset(self._under_way)
 
-    def outcomes(self) -> list[Outcome[Job]]:
+    def outcomes(self) -> list[Outcome[Job, Result]]:
         """Take what has come so far."""
         self._wakeup.clear()
         found = []
@@ -98,7 +97,7 @@ class RequestThreads(Generic[Server, Job]):
             jobs.put(None)
 
     def _work(self, server: Server, jobs: queue.SimpleQueue[Job | None]) -> None:
-        run: Callable[[Job], tuple[str, ...]] | None = None
+        run: Callable[[Job], Result] | None = None
         while True:
             job = jobs.get()
             if job is None:

@@ -10,7 +10,6 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
-from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper import renewals as module
 from leasectl.keeper.log import Log
@@ -19,6 +18,7 @@ from leasectl.keeper.retries import key_of
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
+from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
 from leasectl.system.process import identify, this_process
 from leasectl.system.request_threads import Outcome
@@ -186,17 +186,14 @@ class TestOnAServer:
 
         def __init__(self) -> None:
             self.sent: list[Handle] = []
-            self.answers: list[tuple[ReleaseTarget, Outcome[str]]] = []
+            self.answers: list[tuple[ReleaseTarget, Outcome[str, Renewed]]] = []
 
         def send(self, handle: Handle) -> None:
             self.sent.append(handle)
 
-        def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str]]]:
+        def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str, Renewed]]]:
             answers, self.answers = self.answers, []
             return answers
-
-        def take_notes(self, target: ReleaseTarget) -> tuple[Note, ...]:
-            return ()
 
     @pytest.fixture
     def threads(self, monkeypatch: pytest.MonkeyPatch) -> Threads:
@@ -221,7 +218,7 @@ class TestOnAServer:
         fds.append(renewals.fd)
         assert (threads.sent, fds) == ([far], [None, threads.fd])
         desk.time.advance(4)
-        threads.answers = [(whole(far), Outcome("", START + 1, ("far",)))]
+        threads.answers = [(whole(far), Outcome("", START + 1, Renewed(("far",))))]
         renewals.take_outcomes()
         (lease,) = desk.record(far).leases
         assert lease.renew_time == desk.time.clock.wall()
@@ -231,7 +228,7 @@ class TestOnAServer:
         self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads, log: Path
     ) -> None:
         renewals.renew(far)
-        threads.answers = [(whole(far), Outcome("", START, ()))]
+        threads.answers = [(whole(far), Outcome("", START, Renewed(())))]
         renewals.take_outcomes()
         assert desk.record(far).lost
         assert f"handle {far.id} has lost its lease" in log.read_text()
@@ -254,8 +251,8 @@ class TestOnAServer:
         renewals.renew(far)
         late = whole(far)._replace(acquisition=far.acquisition + 1)
         threads.answers = [
-            (late, Outcome("", START, ())),
-            (whole(far), Outcome("", START, ("far",))),
+            (late, Outcome("", START, Renewed(()))),
+            (whole(far), Outcome("", START, Renewed(("far",)))),
         ]
         renewals.take_outcomes()
         assert not desk.record(far).lost

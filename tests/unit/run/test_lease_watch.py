@@ -11,12 +11,12 @@ import pytest
 
 from leasectl.backends import kinds
 from leasectl.backends.contract import Patience
-from leasectl.engines.notes import Note
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
 from leasectl.leases.release_forced import release_by_force
+from leasectl.leases.renewal_threads import Renewed
 from leasectl.model import Handle, ReleaseTarget, Request, whole
 from leasectl.run import lease_watch as module
 from leasectl.run.lease_watch import GRACE_AFTER_LOSS_SECONDS, LeaseWatch
@@ -198,17 +198,14 @@ class TestOnAServer:
         def __init__(self) -> None:
             self.fd, self._write_fd = os.pipe()
             self.sent: list[Handle] = []
-            self.answers: list[tuple[ReleaseTarget, Outcome[str]]] = []
+            self.answers: list[tuple[ReleaseTarget, Outcome[str, Renewed]]] = []
 
         def send(self, handle: Handle) -> None:
             self.sent.append(handle)
 
-        def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str]]]:
+        def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[str, Renewed]]]:
             answers, self.answers = self.answers, []
             return answers
-
-        def take_notes(self, target: ReleaseTarget) -> tuple[Note, ...]:
-            return ()
 
         def close(self) -> None:
             os.close(self.fd)
@@ -247,7 +244,7 @@ class TestOnAServer:
         self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle
     ) -> None:
         assert threads.fd in watch.fds()
-        self.answer(desk, watch, threads, names=("far",))
+        self.answer(desk, watch, threads, value=Renewed(("far",)))
         assert watch.until(START) == START + 2 * TTL / 3
         assert not watch.is_lost(GIVE_UP + TTL / 3 - 0.1)
         assert watch.is_lost(GIVE_UP + TTL / 3)
@@ -257,7 +254,7 @@ class TestOnAServer:
     def test_what_it_no_longer_has_is_lost(
         self, desk: Desk, watch: LeaseWatch, threads: Threads, far: Handle
     ) -> None:
-        self.answer(desk, watch, threads, names=())
+        self.answer(desk, watch, threads, value=Renewed(()))
         assert watch.is_lost(START)
         assert desk.record(far).lost
 
@@ -267,7 +264,7 @@ class TestOnAServer:
         uses = Uses(desk.state)
         with desk.state.transaction():
             uses.see(far, "far", SeenMark("a", "ops", START + 99, is_ready=True))
-        self.answer(desk, watch, threads, names=())
+        self.answer(desk, watch, threads, value=Renewed(()))
         assert not watch.is_lost(GIVE_UP)
         assert (desk.record(far).state, desk.record(far).lost) == ("released", False)
 

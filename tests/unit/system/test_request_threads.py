@@ -45,7 +45,7 @@ def servers() -> Servers:
 
 
 @pytest.fixture
-def threads(servers: Servers) -> Iterator[RequestThreads[str, str]]:
+def threads(servers: Servers) -> Iterator[RequestThreads[str, str, tuple[str, ...]]]:
     threads = RequestThreads(servers.begin, clock=Clock())
     yield threads
     for event in servers.let_go.values():
@@ -53,13 +53,15 @@ def threads(servers: Servers) -> Iterator[RequestThreads[str, str]]:
     threads.close()
 
 
-def next_outcomes(threads: RequestThreads[str, str]) -> list[Outcome[str]]:
+def next_outcomes(
+    threads: RequestThreads[str, str, tuple[str, ...]],
+) -> list[Outcome[str, tuple[str, ...]]]:
     assert select.select([threads.fd], [], [], 20)[0]
     return threads.outcomes()
 
 
 def test_one_that_hangs_holds_up_only_those_at_the_same_server(
-    threads: RequestThreads[str, str], servers: Servers
+    threads: RequestThreads[str, str, tuple[str, ...]], servers: Servers
 ) -> None:
     threads.send("hangs", "first")
     threads.send("hangs", "second")
@@ -75,7 +77,7 @@ def test_one_that_hangs_holds_up_only_those_at_the_same_server(
 
 
 def test_the_same_job_is_not_sent_twice_at_once_but_again_afterwards(
-    threads: RequestThreads[str, str], servers: Servers
+    threads: RequestThreads[str, str, tuple[str, ...]], servers: Servers
 ) -> None:
     threads.send("hangs", "job")
     threads.send("hangs", "job")
@@ -88,14 +90,14 @@ def test_the_same_job_is_not_sent_twice_at_once_but_again_afterwards(
     assert servers.run == ["job", "job"]
 
 
-def test_its_outcome_says_why_it_failed(threads: RequestThreads[str, str]) -> None:
+def test_its_outcome_says_why_it_failed(threads: RequestThreads[str, str, tuple[str, ...]]) -> None:
     threads.send("fast", "refused")
     (outcome,) = next_outcomes(threads)
     with pytest.raises(BackendUnreachable, match="nobody there"):
         outcome.result()
 
 
-def test_a_bug_in_it_is_an_outcome_too(threads: RequestThreads[str, str]) -> None:
+def test_a_bug_in_it_is_an_outcome_too(threads: RequestThreads[str, str, tuple[str, ...]]) -> None:
     threads.send("fast", "broken")
     (outcome,) = next_outcomes(threads)
     with pytest.raises(LeaseError, match="a bug"):
@@ -103,7 +105,7 @@ def test_a_bug_in_it_is_an_outcome_too(threads: RequestThreads[str, str]) -> Non
 
 
 def test_the_time_is_that_of_the_sending(
-    threads: RequestThreads[str, str], servers: Servers
+    threads: RequestThreads[str, str, tuple[str, ...]], servers: Servers
 ) -> None:
     clock = Clock()
     before = clock.elapsed()
