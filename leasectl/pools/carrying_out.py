@@ -63,33 +63,28 @@ def _as_it_is_to_be(member: Member, change: PoolChange) -> Member:
 
 
 def _move(change: PoolChange, members: Members) -> list[str]:
-    """Move what is to be in a pool, each in one step; returns what is held by now."""
+    """Move what is to be in a pool, each in one step; returns what is held by now, or has gone."""
 
     def moved(member: Member, pools: Pools) -> Member:
-        _check_stays(member)
         there = membership.move(member, change.type, pools, when_free=False)
         return _as_it_is_to_be(there, change)
 
-    if not change.moved:
-        return []
-    try:
-        members.update(change.moved, moved)
-        return []
-    except (NotAllowed, NotFound):
-        pass
-    stayed = []
-    for name in change.moved:
+    after = _changed(members, change.moved, moved)
+    return [each.name for each in after if each.pool != change.type]
+
+
+def _changed(members: Members, names: Sequence[str], decide: Decide) -> tuple[Member, ...]:
+    """Change names; who is held by now, has gone, or has joined for a time since stays as it is."""
+
+    def changed(member: Member, pools: Pools) -> Member:
+        if member.lifetime is not None:
+            return member
         try:
-            members.update([name], moved)
+            return decide(member, pools)
         except (NotAllowed, NotFound):
-            stayed.append(name)
-    return stayed
+            return member
 
-
-def _check_stays(member: Member) -> None:
-    """Refuse what would undo a join that ends by itself."""
-    if member.lifetime is not None:
-        raise NotAllowed(f'resource "{member.name}" has joined its pool for a time')
+    return members.update(names, changed).after if names else ()
 
 
 def _done(change: PoolChange, stayed: set[str]) -> PoolChange:
@@ -125,26 +120,10 @@ def _remove(change: PoolChange, moved: set[str], members: Members) -> PoolChange
     """Take out what isn't to be in a pool; what is held by now stays."""
 
     def removed(member: Member, _: Pools) -> Member:
-        _check_stays(member)
         return membership.remove(member, change.type, force=False)
 
     going = [name for name in change.removed if name not in moved]
-    if not going:
-        return change
-    try:
-        members.update(going, removed)
-        return change
-    except (NotAllowed, NotFound):
-        staying = tuple(each for each in going if not _is_removed(each, removed, members))
+    after = _changed(members, going, removed)
+    staying = tuple(each.name for each in after if each.pool == change.type)
     gone = tuple(each for each in change.removed if each not in staying)
     return change._replace(removed=gone, staying=change.staying + staying)
-
-
-def _is_removed(name: str, removed: Decide, members: Members) -> bool:
-    try:
-        members.update([name], removed)
-    except NotAllowed:
-        return False
-    except NotFound:
-        pass  # somebody else was faster
-    return True
