@@ -8,12 +8,15 @@ acquisition. Every method that changes something belongs inside `State.transacti
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Handle, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.handles import is_watched
 from leasectl.state.rows import insert
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 class SeenMark(NamedTuple):
@@ -103,10 +106,7 @@ class Uses:
             handle.id,
             handle.acquisition,
         )
-        return {
-            row["name"]: SeenMark(row["id"], row["asked_by"], row["ends_at"], bool(row["is_ready"]))
-            for row in rows
-        }
+        return {row["name"]: _mark(row) for row in rows}
 
     def ready(self, handle: Handle) -> frozenset[str]:
         """What of a handle is ready to be given back."""
@@ -178,10 +178,7 @@ class Uses:
             "SELECT handle, acquisition, name, id, asked_by, ends_at, is_ready FROM mark_seen"
         )
         return [
-            SeenName(
-                ReleaseTarget(row["handle"], row["acquisition"], (row["name"],)),
-                SeenMark(row["id"], row["asked_by"], row["ends_at"], bool(row["is_ready"])),
-            )
+            SeenName(ReleaseTarget(row["handle"], row["acquisition"], (row["name"],)), _mark(row))
             for row in rows
         ]
 
@@ -205,3 +202,7 @@ class Uses:
                 "WHERE lease.handle = said.handle AND lease.name = said.name)",
                 (handle_id,),
             )
+
+
+def _mark(row: sqlite3.Row) -> SeenMark:
+    return SeenMark(row["id"], row["asked_by"], row["ends_at"], bool(row["is_ready"]))

@@ -31,14 +31,6 @@ def remove_dead(queues: LocalQueues, ticket: Waiting) -> None:
         queues.lost(ticket.claim_key, ())
 
 
-def remove_dead_among(queues: LocalQueues, tickets: Iterable[Waiting]) -> bool:
-    """Take away what the dead among some waiters left; returns whether there were any."""
-    dead = [each for each in tickets if each.is_dead]
-    for each in dead:
-        remove_dead(queues, each)
-    return bool(dead)
-
-
 def dead_ones(queues: LocalQueues, pool_type: str) -> list[Waiting]:
     """The tickets of dead waiters in a queue; to be asked outside of a transaction as well."""
     with closing(queues.in_order(pool_type)) as tickets:

@@ -38,8 +38,8 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
             expiry = store.next_expiry(each)
             is_over = expiry is not None and expiry <= clock.elapsed()
             is_over = is_over or any(map(is_dead, early_ends.guards(each)))
-            if store.is_any_special():
-                is_over = is_over or store.memberships().is_any_over(each)
+            if not is_over and store.is_any_special():
+                is_over = store.memberships().is_any_over(each)
         if dead or is_over:
             with store.state.transaction():
                 store.expire(each)

@@ -175,11 +175,13 @@ class LocalQueues:
 
     def could_use(self, ticket: Waiting, name: str) -> bool:
         """Tell whether a ticket would do with a resource."""
-        if ticket.name not in (None, name) or not ticket.where:
-            return ticket.name in (None, name)
-        from leasectl.engines.local.wants import could_use  # which few ask for
+        if ticket.name not in (None, name):
+            return False
+        if not ticket.where:
+            return True
+        from leasectl.engines.local.wants import matching  # which few ask for
 
-        return could_use(self.state, ticket, name)
+        return bool(matching(self.state, [ticket.where], name))
 
     def in_order(self, pool_type: str) -> Generator[Waiting, None, None]:
         """All tickets of a pool, the best first; nothing may change until that was closed."""

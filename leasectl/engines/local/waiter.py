@@ -213,11 +213,14 @@ class LocalWaiter:
 
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
         """Take away what the dead among some have left; returns whether there were any."""
-        if not tickets:
+        dead = [each for each in tickets if each.is_dead]
+        if not dead:
             return False
-        from leasectl.engines.local.absent import remove_dead_among
+        from leasectl.engines.local.absent import remove_dead  # which hardly anybody needs
 
-        return remove_dead_among(self._queues, tickets)
+        for each in dead:
+            remove_dead(self._queues, each)
+        return True
 
     def _claim_free(
         self, mine: Waiting, particular: Sequence[Waiting], pool: sqlite3.Row

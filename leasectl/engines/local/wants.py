@@ -43,11 +43,6 @@ class _Free(NamedTuple):
         return want.could_use(self.row["name"], self.properties)
 
 
-def could_use(state: State, ticket: Wanting, name: str) -> bool:
-    """Tell whether a ticket would do with a resource."""
-    return ticket.name in (None, name) and bool(matching(state, [ticket.where], name))
-
-
 def matching(state: State, wheres: Sequence[str], name: str) -> frozenset[str]:
     """Those of what handles' records say has to be so of a resource that is so of one."""
     found = state.query("SELECT properties FROM member WHERE name = ?", name)
