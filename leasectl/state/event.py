@@ -8,7 +8,6 @@ from typing import Callable, Literal, NamedTuple
 from leasectl.errors import InvalidRequest
 from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS
 from leasectl.text.durations import parse_duration
-from leasectl.text.naming import is_reserved
 from leasectl.text.printable import printable
 
 EventKind = Literal[
@@ -25,9 +24,6 @@ EventKind = Literal[
     "work failed",
     "work forgotten",  # its result is used no more
 ]
-
-# Of types under which work is done once, only these are events: their pools are no users' affair.
-WORK_EVENTS: tuple[EventKind, ...] = ("work begun", "work done", "work failed", "work forgotten")
 
 
 class Event(NamedTuple):
@@ -70,11 +66,6 @@ class Event(NamedTuple):
     hold_seconds: float | None = None
     by: str = ""
     reason: str = ""
-
-
-def is_written(event: Event) -> bool:
-    """Tell whether an event is one that people ask about, and is written."""
-    return not is_reserved(event.type) or event.kind in WORK_EVENTS
 
 
 # What events are sorted by: never by more than that.

@@ -19,6 +19,15 @@ _WRITES_PER_LOOK_AT_DISK = 8
 _LEFT_FOR_LEASES_BYTES = 4 << 20
 
 
+def is_written(pool_type: str, kind: str) -> bool:
+    """Tell whether an event is one that people ask about, and is written.
+
+    Of types under which work is done once that is only what is told of the work: their pools are
+    no users' affair.
+    """
+    return not is_reserved(pool_type) or kind.startswith("work ")
+
+
 class EventRows:
     """What has happened in a transaction, which is written at its end, all of it or nothing.
 
@@ -64,7 +73,7 @@ class EventRows:
         reason: str = "",
     ) -> None:
         """Have an event be written; as `state.event.Event`, and the backend's URL, or none."""
-        if is_reserved(pool_type) and not kind.startswith("work "):
+        if not is_written(pool_type, kind):
             return
         # A NULL is left out: Python's sqlite3 takes long over a None.
         seconds = tuple(each for each in (wait, hold) if each is not None)

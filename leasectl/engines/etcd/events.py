@@ -26,7 +26,8 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.keys import Keys
 from leasectl.errors import LeaseError
-from leasectl.state.event import Event, EventKind, Kept, is_written
+from leasectl.state.event import Event, EventKind, Kept
+from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
 
 _TOKEN_BYTES = 6
@@ -85,7 +86,7 @@ class EtcdEvents:
         events: Sequence[Event],
     ) -> Outcome:
         """As `Gateway.commit`, and write some events with it."""
-        events = [each for each in events if is_written(each)]
+        events = [each for each in events if is_written(each.type, each.kind)]
         if not self._writes:
             return self._gateway.commit(guards, grouped(then), otherwise)
         token, repeated = self._draw(_TOKEN_BYTES), False

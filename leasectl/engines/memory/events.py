@@ -10,7 +10,8 @@ from leasectl.engines.event_words import MembershipChange
 from leasectl.engines.memory.queue import Place
 from leasectl.engines.memory.stock import Stock, StockedPool
 from leasectl.model import Claimant, Lease, ReleasedBy
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed, is_written
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, EventKind, Missed
+from leasectl.state.event_rows import is_written
 from leasectl.system.clock import Clock
 from leasectl.system.wakeup import Wakeup
 
@@ -138,7 +139,7 @@ class MemoryEvents:
 
     def add(self, event: Event) -> None:
         """Write an event at the end, and wake who follows."""
-        if is_written(event):
+        if is_written(event.type, event.kind):
             self._events.append(event._replace(number=len(self._events) + 1))
             self.wake()
 
