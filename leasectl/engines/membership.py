@@ -11,7 +11,7 @@ takes whatever nobody else claims (`Pools.default`), from which anybody of those
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -247,6 +247,17 @@ def after_release(member: Member) -> Member:
 def after_lifetime(member: Member) -> Member:
     """What becomes of a name whose time in its pool is over."""
     return member if member.pool is None else leave(member, member.pool)
+
+
+def check_unheld(members: Iterable[Member]) -> None:
+    """Refuse to have somebody hold names at once of which somebody holds one.
+
+    Raises:
+        NotAllowed: Somebody does.
+    """
+    for each in members:
+        if each.holder is not None:
+            raise refusals.held_by_another(each.name, each.holder)
 
 
 def pools_with_less(before: Member, after: Member) -> tuple[str, ...]:

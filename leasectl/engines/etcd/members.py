@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Callable
 
-from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.claim_ends import revoke_unused
@@ -37,7 +36,7 @@ from leasectl.engines.etcd.member_views import MembersView, see
 from leasectl.engines.etcd.member_writes import MemberWrites, new_word
 from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.engines.members import Decide, Updated
-from leasectl.engines.membership import Member, Pools
+from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.errors import InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Ticket
 from leasectl.system.clock import Clock
@@ -227,9 +226,7 @@ class EtcdMembers:
                     f"{len(names)} names are more than etcd has joined and held in one step; "
                     "join with fewer at a time"
                 )
-            for each in renamings:
-                if each.before.holder is not None:
-                    raise refusals.held_by_another(each.after.name, each.before.holder)
+            check_unheld(each.before for each in renamings)
             claim = self._write_claimed(view, renamings, claimant)
             if claim is not None:
                 after = tuple(

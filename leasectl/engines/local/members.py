@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Callable
 
-from leasectl.engines import refusals
 from leasectl.engines.local import member_rows
 from leasectl.engines.local.over import remove_what_is_over
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.members import Decide, Updated
-from leasectl.engines.membership import Member, Pools
+from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.errors import StateUnwritable
 from leasectl.model import Claimant, Lease, Ticket
 from leasectl.state.directory import State
@@ -55,7 +54,7 @@ class LocalMembers:
             before, pools = self._members(names), self._memberships.pools()
             after = tuple(decide(each, pools) for each in before)
             if claimant is not None:
-                _check_free(after)
+                check_unheld(after)
             self._memberships.write(before, after)
             leases = () if claimant is None else self._claim(after, claimant)
             return Updated(before, after, leases)
@@ -98,9 +97,3 @@ class LocalMembers:
             grant=pool["last_grant"] + 1,
             wait=0.0,
         )
-
-
-def _check_free(members: Sequence[Member]) -> None:
-    for each in members:
-        if each.holder is not None:
-            raise refusals.held_by_another(each.name, each.holder)

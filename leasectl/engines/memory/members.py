@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Callable
 
-from leasectl.engines import refusals
 from leasectl.engines.event_words import membership_changes
 from leasectl.engines.members import Decide, Updated
-from leasectl.engines.membership import Member, Pools
+from leasectl.engines.membership import Member, Pools, check_unheld
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.model import Claimant, Lease
+from leasectl.model import Claimant
 
 
 class MemoryMembers:
@@ -38,12 +37,14 @@ class MemoryMembers:
             before, pools = self.members(names), self._memberships.pools()
             after = tuple(decide(each, pools) for each in before)
             if claimant is not None:
-                self._check_free(after, claimant)
+                check_unheld(after)
             for old, new in zip(before, after):
                 if new != old:
                     self._memberships.write(old, new)
             self._store.events.members_changed(membership_changes(before, after))
-            leases = () if claimant is None else self._claim(after, claimant)
+            if claimant is None:
+                return Updated(before, after)
+            leases = self._store.claim_at_once([each.name for each in after], claimant)
             return Updated(before, after, leases)
 
     def belonging(self) -> Pools:
@@ -53,12 +54,3 @@ class MemoryMembers:
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
         with self._store.lock:
             self._memberships.belonging = change(self._memberships.pools())
-
-    def _check_free(self, members: Sequence[Member], claimant: Claimant) -> None:
-        for each in members:
-            if each.holder is not None:
-                raise refusals.held_by_another(each.name, each.holder)
-
-    def _claim(self, members: Sequence[Member], claimant: Claimant) -> tuple[Lease, ...]:
-        """Have somebody hold names that nobody does, past queue and pace."""
-        return self._store.claim_at_once([each.name for each in members], claimant)
