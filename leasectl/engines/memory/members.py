@@ -38,9 +38,7 @@ class MemoryMembers:
             after = tuple(decide(each, pools) for each in before)
             if claimant is not None:
                 check_unheld(after)
-            for old, new in zip(before, after):
-                if new != old:
-                    self._memberships.write(old, new)
+            self._memberships.write(before, after)
             self._store.events.members_changed(membership_changes(before, after))
             if claimant is None:
                 return Updated(before, after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from leasectl.engines.event_words import membership_changes
@@ -86,10 +87,9 @@ class Memberships:
         """A pool was deleted: it takes nothing any more, and what was to move there stays."""
         if self.belonging.default == pool_type:
             self.belonging = self.belonging._replace(default=None, grace_seconds=0.0)
-        for name, fact in list(self._facts.items()):
-            if fact.moves_to == pool_type:
-                before = self.member(name)
-                self.write(before, before._replace(moves_to=None))
+        moving = [name for name, fact in self._facts.items() if fact.moves_to == pool_type]
+        before = [self.member(name) for name in moving]
+        self.write(before, [each._replace(moves_to=None) for each in before])
 
     def names(self) -> list[str]:
         """Of which anything is known."""
@@ -123,8 +123,22 @@ class Memberships:
         end = self._ends.get(name)
         return None if end is None else end.at
 
-    def write(self, before: Member, after: Member) -> None:
-        """Have that be so which has become of a name, its pool included."""
+    def write(self, before: Sequence[Member], after: Sequence[Member]) -> None:
+        """Have that be so which has become of names, their pools included; have all who wait look.
+
+        Args:
+            before: What was known of each.
+            after: What is to be known of each, in the same order.
+        """
+        changed = [(old, new) for old, new in zip(before, after) if new != old]
+        for old, new in changed:
+            self._put(old, new)
+        for pool_type in dict.fromkeys(each.pool for change in changed for each in change):
+            if pool_type is not None:
+                self._store.look_anew(self._store.pools[pool_type])
+
+    def _put(self, before: Member, after: Member) -> None:
+        """Have a name be what has become of it, in the pool where that is, and be had there."""
         name, stock = after.name, self._store.stock_of(after.name)
         if stock is not None and after.pool != before.pool:
             self._store.take_out(stock)
@@ -134,9 +148,6 @@ class Memberships:
         self._follow(before, after)
         if after.pool is not None and stock is not None:
             self._store.offer(stock)
-        for pool_type in dict.fromkeys((before.pool, after.pool)):
-            if pool_type is not None:
-                self._store.look_anew(self._store.pools[pool_type])
 
     def closed_in(self, pool: StockedPool) -> int:
         """How many of a pool's resources take no new holder."""
@@ -157,7 +168,7 @@ class Memberships:
         before = self.member(stock.name)
         after = after_release(before)
         if after != before:
-            self.write(before, after)
+            self.write([before], [after])
             self._store.events.members_changed(membership_changes([before], [after]))
         return after != before
 
@@ -178,7 +189,7 @@ class Memberships:
             if name in pool.stock and (is_over or is_dead(end.process)):
                 before = self.member(name)
                 after = after_lifetime(before)
-                self.write(before, after)
+                self.write([before], [after])
                 self._store.events.members_changed(membership_changes([before], [after]))
         for name, until in list(self._held_back.items()):
             if name in pool.stock and until <= now:

@@ -47,7 +47,7 @@ class MemoryPools:
                 raise refusals.pool_exists(pool_type)
             change = self._to_add(pool_type, names)
             pool = self._store.new_pool(pool_type, settings)
-            self._add(change)
+            self._store.memberships.write(*change)
             self._store.events.changed("pool made", pool, names, pool_made(len(names), settings))
 
     def change_settings(
@@ -65,7 +65,7 @@ class MemoryPools:
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         with self._store.lock:
             pool = self._store.pool(pool_type)
-            self._add(self._to_add(pool_type, names))
+            self._store.memberships.write(*self._to_add(pool_type, names))
             self._store.events.changed("pool changed", pool, names, resources_added(len(names)))
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
@@ -108,7 +108,7 @@ class MemoryPools:
             self._store.memberships.pool_deleted(pool_type)
             self._store.events.changed("pool deleted", pool, names)
 
-    def _to_add(self, pool_type: str, names: Sequence[str]) -> list[tuple[Member, Member]]:
+    def _to_add(self, pool_type: str, names: Sequence[str]) -> tuple[list[Member], list[Member]]:
         """What is known of names, and what is to be once they are in a pool, perhaps a new one.
 
         Raises:
@@ -120,11 +120,7 @@ class MemoryPools:
         pools = known.pools()
         pools = pools._replace(types=pools.types | {pool_type})
         before = [known.member(name) for name in names]
-        return [(each, add(each, pool_type, pools)) for each in before]
-
-    def _add(self, changes: Sequence[tuple[Member, Member]]) -> None:
-        for before, after in changes:
-            self._store.memberships.write(before, after)
+        return before, [add(each, pool_type, pools) for each in before]
 
     def _show(self, pool: StockedPool) -> Pool:
         self._store.expire(pool)
