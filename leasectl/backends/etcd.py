@@ -138,7 +138,7 @@ def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) ->
     """As `PoolServer` has it."""
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.etcd.opening import open_gateway
-    from leasectl.engines.etcd.shown import pool_types as types_in
+    from leasectl.engines.etcd.pool_types import pool_types as types_in
 
     gateway = open_gateway(
         url,

@@ -10,9 +10,9 @@ ticket, in one transaction (`claim_making`), a claim. `renewals` gives that its 
 (`ttl_changes` another ttl), `claims` gives it back, or frees what has run out, and `early_ends`
 keeps what, by a `claim_view`, etcd ended too early for as long as its holder may believe in it,
 which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that become
-nothing. `pools` makes and changes pools, `settings` says how they grant, `pool_removals` takes them
-away, `shown` tells what is in them, with `shown_facts`, and `standing` that to who waits. `notes`
-are left at claims, and `values` kept beside pools.
+nothing. `pools` makes and changes pools, `pool_types` says which there are, `settings` how they
+grant, `pool_removals` takes them away, `shown` tells what is in them, with `shown_facts`, and
+`standing` that to who waits. `notes` are left at claims, and `values` kept beside pools.
 
 In which pool a name is `members` changes: `member_views` sees all that `member_records` has of it,
 `member_changes` says what a transaction makes of that, in `member_parts` where it is too much, with

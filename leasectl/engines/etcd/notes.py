@@ -30,8 +30,8 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, noted_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.pool_types import pool_types
 from leasectl.engines.etcd.records import parse_claim
-from leasectl.engines.etcd.shown import pool_types
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
 

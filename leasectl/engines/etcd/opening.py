@@ -10,11 +10,9 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.engine import EtcdEngine
-from leasectl.engines.etcd.event_log import EtcdEventLog
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.pools import EtcdPools
 from leasectl.http.settings import Settings
 from leasectl.http.tls import client_context, client_files
 from leasectl.http.trust import Trust
@@ -22,9 +20,11 @@ from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.etcd.event_log import EtcdEventLog
+    from leasectl.engines.etcd.members import EtcdMembers
     from leasectl.engines.etcd.notes import EtcdNotes
+    from leasectl.engines.etcd.pools import EtcdPools
     from leasectl.engines.etcd.values import EtcdValues
-    from leasectl.engines.members import Members
 
 
 class Opened(NamedTuple):
@@ -32,15 +32,35 @@ class Opened(NamedTuple):
 
     gateway: Gateway
     engine: EtcdEngine
-    pools: EtcdPools
-    events: EtcdEventLog
     claims: EtcdClaims
     keys: Keys
     clock: Clock
     written: EtcdEvents
+    lost: LostListener
+    caller: str
 
     @property
-    def members(self) -> Members:
+    def pools(self) -> EtcdPools:
+        from leasectl.engines.etcd.pools import EtcdPools
+
+        return EtcdPools(
+            self.gateway,
+            self.keys,
+            self.written,
+            self.claims,
+            lost=self.lost,
+            clock=self.clock,
+            caller=self.caller,
+        )
+
+    @property
+    def events(self) -> EtcdEventLog:
+        from leasectl.engines.etcd.event_log import EtcdEventLog
+
+        return EtcdEventLog(self.gateway, self.keys)
+
+    @property
+    def members(self) -> EtcdMembers:
         return self.pools.members
 
     @property
@@ -132,6 +152,4 @@ def open_below(
     events = EtcdEvents(gateway, keys, clock=clock, kept=kept)
     claims = EtcdClaims(gateway, keys, events, lost=lost, clock=clock)
     engine = EtcdEngine(gateway, keys, events, claims, clock=clock)
-    pools = EtcdPools(gateway, keys, events, claims, lost=lost, clock=clock, caller=caller)
-    log = EtcdEventLog(gateway, keys)
-    return Opened(gateway, engine, pools, log, claims, keys, clock, events)
+    return Opened(gateway, engine, claims, keys, clock, events, lost, caller)

@@ -34,13 +34,14 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pool_removals import PoolRemovals, batches
+from leasectl.engines.etcd.pool_types import pool_types
 from leasectl.engines.etcd.records import (
     encode_free,
     encode_settings,
     encode_taken,
 )
 from leasectl.engines.etcd.settings import write_settings
-from leasectl.engines.etcd.shown import ShownPools, pool_types
+from leasectl.engines.etcd.shown import ShownPools
 from leasectl.engines.event_words import pool_made, settings_changed
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.model import Process

@@ -13,8 +13,8 @@ from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import Found, count, read
 from leasectl.engines.etcd.keys import Keys
+from leasectl.engines.etcd.pool_types import pool_types
 from leasectl.engines.etcd.records import check_count
-from leasectl.engines.etcd.shown import pool_types
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
 

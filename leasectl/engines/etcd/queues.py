@@ -25,6 +25,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.pace import EtcdPaces, Owed
+from leasectl.engines.etcd.pool_types import pool_types
 from leasectl.engines.etcd.possible import check_possible, why_unmet
 from leasectl.engines.etcd.rank import encode_rank
 from leasectl.engines.etcd.records import (
@@ -35,7 +36,6 @@ from leasectl.engines.etcd.records import (
     parse_free,
 )
 from leasectl.engines.etcd.renewals import EtcdRenewals
-from leasectl.engines.etcd.shown import pool_types
 from leasectl.engines.etcd.standing import EtcdStandings
 from leasectl.engines.etcd.ticket import EtcdTicket
 from leasectl.engines.etcd.withdrawals import EtcdWithdrawals

@@ -22,6 +22,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pace import EtcdPaces, Owed, pace_reads, parse_pace
+from leasectl.engines.etcd.pool_types import pool_types
 from leasectl.engines.etcd.rank import in_order, priorities
 from leasectl.engines.etcd.records import Claim, parse_claim, parse_ticket
 from leasectl.engines.etcd.shown_facts import (
@@ -245,9 +246,3 @@ def _see(pool_type: str, answers: Sequence[Found], said: SaidOfNames) -> _Seen:
     return _Seen(
         pool_type, said, parse_facts(pool_type, names, facts, said), parse_pace(paced), *rest
     )
-
-
-def pool_types(gateway: Gateway, keys: Keys) -> list[str]:
-    """The types of all pools there are, sorted."""
-    (found,) = gateway.read(read_all(keys.pools())).answers
-    return [name_in(kv) for kv in found.items if not kv.value]

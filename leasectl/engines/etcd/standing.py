@@ -18,9 +18,9 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pace import Owed, pace_reads, parse_pace
+from leasectl.engines.etcd.pool_types import pool_types
 from leasectl.engines.etcd.rank import in_order, priorities
 from leasectl.engines.etcd.records import parse_claim
-from leasectl.engines.etcd.shown import pool_types
 from leasectl.engines.facts import Standing
 from leasectl.model import Request
 from leasectl.system.clock import Clock
