@@ -14,6 +14,12 @@ import pytest
 from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.faults.fixture import fault_proxy as fault_proxy
+from tests.kit.kubernetes.namespaces import (
+    Kubernetes,
+    Namespace,
+    kubernetes_servers,
+    new_namespace,
+)
 from tests.kit.support import Cli, CliOfAnotherUser, ManualClock
 
 
@@ -58,6 +64,26 @@ def between(etcd: EtcdServer) -> Iterator[Relay]:
     """What a client can be made to talk to instead of the member itself."""
     with relay(etcd.endpoints[0]) as between:
         yield between
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[Kubernetes]:
+    """An API server, for all tests that take a namespace of their own."""
+    with kubernetes_servers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def namespace(kubernetes: Kubernetes) -> Iterator[Namespace]:
+    """A namespace in which nothing is yet, with a service account for `leasectl`."""
+    with new_namespace(kubernetes) as namespace:
+        yield namespace
+
+
+@pytest.fixture
+def kubeconfig(namespace: Namespace, tmp_path: Path) -> Path:
+    """The kubeconfig of the namespace's service account, with a token of an hour."""
+    return namespace.account.kubeconfig(tmp_path / "kubeconfig")
 
 
 @pytest.fixture

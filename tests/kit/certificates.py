@@ -42,6 +42,22 @@ def make_certificates(folder: Path) -> Certificates:
     return Certificates(ca, _make(folder, "server", _LEAF, ca), _make(folder, "client", _LEAF, ca))
 
 
+def make_client_certificate(folder: Path, name: str, ca: Certificate, *, group: str) -> Certificate:
+    """Have a CA sign one more client's, who is in a group, as Kubernetes reads its subject."""
+    return _make(folder, name, _LEAF, ca, subject=f"/O={group}/CN={name}")
+
+
+def make_signing_key(path: Path) -> str:
+    """Make an RSA key to sign tokens with, and return its path."""
+    _openssl("genpkey", "-algorithm", "RSA", "-out", path)
+    return str(path)
+
+
+def sign(key_file: str, data: bytes) -> bytes:
+    """Sign with an RSA key, as JWTs with RS256 are."""
+    return _openssl("dgst", "-sha256", "-sign", key_file, data=data)
+
+
 def encrypt_key(key_file: str, to: Path) -> str:
     """Write a key encrypted, and return its path."""
     _openssl("pkey", "-in", key_file, "-out", str(to), "-aes128", "-passout", "pass:secret")
@@ -49,18 +65,24 @@ def encrypt_key(key_file: str, to: Path) -> str:
 
 
 def _make(
-    folder: Path, name: str, extensions: tuple[str, ...], issuer: Certificate | None
+    folder: Path,
+    name: str,
+    extensions: tuple[str, ...],
+    issuer: Certificate | None,
+    *,
+    subject: str = "",
 ) -> Certificate:
     made = Certificate(str(folder / f"{name}.pem"), str(folder / f"{name}.key"))
     request, described = folder / f"{name}.csr", folder / f"{name}.ext"
     described.write_text("\n".join(extensions))
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    _openssl("req", "-new", *key, "-subj", f"/CN={name}", "-keyout", made.key_file, "-out", request)
+    about = ("-subj", subject or f"/CN={name}")
+    _openssl("req", "-new", *key, *about, "-keyout", made.key_file, "-out", request)
     signed_by = ("-CA", issuer.file, "-CAkey", issuer.key_file) if issuer else ()
     by = (*signed_by, "-CAcreateserial") if issuer else ("-signkey", made.key_file)
     _openssl("x509", "-req", "-in", request, "-extfile", described, "-out", made.file, *by)
     return made
 
 
-def _openssl(*args: str | Path) -> None:
-    subprocess.run(["openssl", *args], check=True, capture_output=True)
+def _openssl(*args: str | Path, data: bytes = b"") -> bytes:
+    return subprocess.run(["openssl", *args], check=True, capture_output=True, input=data).stdout

@@ -69,21 +69,27 @@ class EtcdServer:
         folder: Where the members keep their data.
         size: How many members.
         security: What it asks of clients.
+        program: The etcd to start.
 
     Attributes:
         endpoints: Their addresses for clients.
         verify: What httpx needs to talk to them.
     """
 
-    def __init__(self, folder: Path, size: int = 1, security: Security = OPEN) -> None:
+    def __init__(
+        self, folder: Path, size: int = 1, security: Security = OPEN, program: str = "etcd"
+    ) -> None:
         self.verify = security.verify()
         self._options = security.options()
         scheme = "https" if security.certificates else "http"
         with contextlib.ExitStack() as reserved:
-            ports = [reserved.enter_context(_free_port()).getsockname()[1] for _ in range(2 * size)]
+            ports = [
+                reserved.enter_context(reserve_port()).getsockname()[1] for _ in range(2 * size)
+            ]
         self.endpoints = tuple(f"{scheme}://127.0.0.1:{port}" for port in ports[:size])
         self._peers = tuple(f"http://127.0.0.1:{port}" for port in ports[size:])
         self._folder = folder
+        self._program = program
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         for member in range(size):
             self.start(member)
@@ -106,7 +112,7 @@ class EtcdServer:
         with open(self._folder / f"m{member}.log", "ab") as log:
             self._processes[member] = subprocess.Popen(
                 # With whoever started it, so that a run that is killed leaves nothing behind.
-                ["setpriv", "--pdeathsig", "KILL", "etcd", "--unsafe-no-fsync"]
+                ["setpriv", "--pdeathsig", "KILL", self._program, "--unsafe-no-fsync"]
                 + [f"--{name}={value}" for name, value in options.items()],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -182,7 +188,7 @@ def _is_ready(endpoint: str, verify: ssl.SSLContext | bool) -> bool:
     return False
 
 
-def _free_port() -> socket.socket:
+def reserve_port() -> socket.socket:
     """A port that the kernel gives to nobody by itself: not even while its member is down."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     listener = socket.socket()
