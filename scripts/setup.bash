@@ -22,6 +22,9 @@ works() { # <tool>
   case $1 in
     python3) python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 9))' ;;
     openssl | etcdctl) "$1" version ;;
+    kubectl) kubectl version --client ;;
+    # What go.mod of the kube-apiserver asks for; an older one doesn't read it.
+    go) [[ $(go env GOVERSION) =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 24)) ;;
     *) "$1" --version ;;
   esac >/dev/null 2>&1
 }
@@ -36,6 +39,8 @@ missing_packages() { # <tool>...
       etcd) printf '%s\n' etcd-server ;;
       etcdctl) printf '%s\n' etcd-client ;;
       chromedriver) printf '%s\n' chromium-driver ;;
+      kubectl) printf '%s\n' kubernetes-client ;;
+      go) printf '%s\n' golang-go ;;
       setpriv) printf '%s\n' util-linux ;;
       *) printf '%s\n' "$tool" ;;
     esac

@@ -30,8 +30,8 @@ from tests.kit import fork_server
 T = TypeVar("T")
 
 # What a CI job that the tests run in may have set, and a command under test must not see.
-_FOREIGN = ("LEASECTL_", "LEASE_PROXY_", "CLUSTER_PROFILE_")
-_FOREIGN_NAMES = ("SHARED_DIR", "JOB_NAME", "BUILD_ID")
+_FOREIGN = ("LEASECTL_", "LEASE_PROXY_", "CLUSTER_PROFILE_", "KUBERNETES_SERVICE_")
+_FOREIGN_NAMES = ("SHARED_DIR", "JOB_NAME", "BUILD_ID", "KUBECONFIG")
 
 
 def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:

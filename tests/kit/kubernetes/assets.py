@@ -40,6 +40,6 @@ def how_to_have_one() -> str:
     """What somebody who misses it can do, in a line."""
     build = _BUILD.relative_to(Path(__file__).parents[3])
     return (
-        f"no kube-apiserver: build it with {build} (some 8 minutes, once), "
+        f"no kube-apiserver: build it with {build} (some 5 minutes, once), "
         "or set KUBEBUILDER_ASSETS or LEASECTL_TEST_KUBECONFIG (tests/README.md)"
     )
