@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.faults.fixture import fault_proxy as fault_proxy
 from tests.kit.kubernetes.namespaces import (
@@ -20,6 +19,7 @@ from tests.kit.kubernetes.namespaces import (
     kubernetes_servers,
     new_namespace,
 )
+from tests.kit.relay import Relay, relay
 from tests.kit.support import Cli, CliOfAnotherUser, ManualClock
 
 
@@ -78,6 +78,13 @@ def namespace(kubernetes: Kubernetes) -> Iterator[Namespace]:
     """A namespace in which nothing is yet, with a service account for `leasectl`."""
     with new_namespace(kubernetes) as namespace:
         yield namespace
+
+
+@pytest.fixture
+def between_api(namespace: Namespace) -> Iterator[Relay]:
+    """What the namespace's clients can be made to talk to instead of the API server itself."""
+    with namespace.relay() as between:
+        yield between
 
 
 @pytest.fixture

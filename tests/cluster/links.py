@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
-from tests.kit.etcd.relay import Hook, Relay
 from tests.kit.forking import ending, fork
+from tests.kit.relay import Hook, Relay
 
 
 class Links:

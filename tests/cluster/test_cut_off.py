@@ -13,8 +13,8 @@ import pytest
 from leasectl.model import Request
 from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import Access
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.relay import Relay
 from tests.kit.support import Cli, eventually
 
 TTL_SECONDS = 3.0

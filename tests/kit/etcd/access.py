@@ -20,8 +20,8 @@ from leasectl.engines.facts import Pool
 from leasectl.model import Claimant, Lease, Request
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
-from tests.kit.etcd.relay import Relay
 from tests.kit.journal import NoJournal
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 CLOCK = Clock()

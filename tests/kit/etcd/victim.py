@@ -6,8 +6,8 @@ import os
 import signal
 from typing import Callable
 
-from tests.kit.etcd.relay import Relay
 from tests.kit.forking import ending, fork
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Union
 
 import httpx
@@ -83,6 +85,14 @@ class Api:
         """List objects."""
         listed: list[Object] = self.ok("GET", path, query=query)["items"]
         return listed
+
+    def watch(self, path: str, query: Query | None = None) -> Iterator[Object]:
+        """Watch objects; the events of it, one by one, until the stream ends, however it does."""
+        asked = {"watch": "true", **(query or {})}
+        streaming = self._client.stream("GET", path, params=asked, timeout=None)
+        with contextlib.suppress(httpx.HTTPError), streaming as response:
+            for line in response.iter_lines():
+                yield json.loads(line)
 
     def is_ready(self) -> bool:
         """Whether the server says that it is."""

@@ -7,6 +7,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from tests.kit.kubernetes.api import Api, Object
 from tests.kit.kubernetes.assets import Programs, find_programs, how_to_have_one
 from tests.kit.kubernetes.control_plane import ControlPlane, control_plane
 from tests.kit.kubernetes.kubeconfigs import api_of
+from tests.kit.relay import Relay, Tls, relay
 
 
 class Kubernetes(NamedTuple):
@@ -72,6 +74,14 @@ class Namespace:
     def lease_names(self) -> list[str]:
         """The names of all Leases in it, sorted."""
         return [each["metadata"]["name"] for each in self.administrator.items(self.leases)]
+
+    def relay(self, number: int = 0) -> AbstractContextManager[Relay]:
+        """What a client can be made to talk to instead of one of the servers, with a token."""
+        plane = self._kubernetes.control_plane
+        if plane is None:
+            pytest.skip("needs an API server of its own, whose certificate a relay can show")
+        tls = Tls(plane.certificates.server, plane.certificates.ca.file)
+        return relay(plane.endpoints[number], tls)
 
     def delete(self) -> None:
         self.administrator.ok("DELETE", f"/api/v1/namespaces/{self.name}")

@@ -29,7 +29,7 @@ from leasectl.state.directory import State
 from leasectl.state.releasing import GivingBack
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify, this_process
-from tests.kit.etcd.relay import Relay
+from tests.kit.relay import Relay
 
 ONE = Request("T")
 # Servers are there on one Python only: see scripts/test.

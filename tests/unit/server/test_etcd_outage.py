@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.relay import Relay
 from tests.kit.serving import Serve, Serving
 from tests.kit.support import Cli, eventually
 

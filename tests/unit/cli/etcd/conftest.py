@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.hosts import hosts as hosts
 from tests.kit.marks import once_below
+from tests.kit.relay import Relay, relay
 
 # Servers are there on one Python only: see scripts/test.
 pytest_collection_modifyitems = once_below(__file__)

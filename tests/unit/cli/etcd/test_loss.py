@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from leasectl.system.clock import boottime_seconds
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import Hosts, Script
+from tests.kit.relay import Relay
 from tests.kit.support import Cli, Started, eventually
 
 LOST = 79

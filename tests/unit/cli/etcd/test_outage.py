@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import Hosts, Script
+from tests.kit.relay import Relay
 from tests.kit.support import Cli, eventually
 
 UNREACHABLE, NO_LEASE = 69, 75

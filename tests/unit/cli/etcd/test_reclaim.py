@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.etcd.relay import Relay
 from tests.kit.hosts import Hosts, Script
+from tests.kit.relay import Relay
 from tests.kit.support import Cli, Started, eventually
 
 RECLAIM = ("reclaim", "T", "--delay", "0", "-w", "20s", "-q")

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from leasectl.system.clock import boottime_seconds
-from tests.kit.etcd.relay import Relay
 from tests.kit.hosts import Hosts, Script, catted, fence
+from tests.kit.relay import Relay
 from tests.kit.support import Cli, Finished, eventually
 
 NO_LEASE, LOST = 75, 79

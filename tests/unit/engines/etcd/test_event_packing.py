@@ -21,9 +21,9 @@ from leasectl.system import afterwards
 from leasectl.system.clock import Clock
 from tests.kit.etcd.access import Access
 from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, pack_all, packs, told
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 HOUR = 3600.0

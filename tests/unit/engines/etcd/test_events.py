@@ -22,8 +22,8 @@ from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed
 from leasectl.system.poll import is_readable
 from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, packs, told
-from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.relay import Relay, relay
 from tests.kit.story import story_of
 from tests.kit.support import ManualClock, eventually
 

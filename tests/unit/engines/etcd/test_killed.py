@@ -16,11 +16,11 @@ from leasectl.errors import NotFound
 from leasectl.model import Request
 from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
 from tests.kit.forking import ending, fork
 from tests.kit.history import Recorder, read_history, violations
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 

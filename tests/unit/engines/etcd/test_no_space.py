@@ -9,8 +9,8 @@ import pytest
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, Access
-from tests.kit.etcd.relay import relay
 from tests.kit.etcd.server import EtcdServer, etcd_server
+from tests.kit.relay import relay
 
 
 class TestNoSpace:

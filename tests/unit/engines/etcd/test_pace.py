@@ -13,8 +13,8 @@ from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.errors import NoLease
 from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import Access
-from tests.kit.etcd.relay import Relay
 from tests.kit.pacing import too_fast
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 PACE = PoolSettings(pace_seconds=10.0)

@@ -24,7 +24,7 @@ from leasectl.engines.facts import PoolSettings
 from leasectl.errors import CorruptState
 from leasectl.model import Claimant, Request
 from tests.kit.etcd.access import SHORT, Access, begin_listening, keys_left
-from tests.kit.etcd.relay import Relay
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 KEYS = Keys("/p", "here")

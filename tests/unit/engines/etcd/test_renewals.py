@@ -12,8 +12,8 @@ from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.engines.etcd.key_values import number_in
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 TXN, KEEP_ALIVE = "/v3/kv/txn", "/v3/lease/keepalive"

@@ -16,9 +16,9 @@ from leasectl.errors import Cancelled
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.poll import Sleep
 from tests.kit.etcd.access import Access
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.journal import NoJournal
+from tests.kit.relay import Relay
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import eventually
 

@@ -19,8 +19,8 @@ from leasectl.errors import (
 )
 from leasectl.model import Claimant, Lease, Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening
-from tests.kit.etcd.relay import Relay, relay
 from tests.kit.etcd.server import EtcdServer, etcd_server
+from tests.kit.relay import Relay, relay
 from tests.kit.support import eventually
 
 

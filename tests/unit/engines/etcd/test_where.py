@@ -21,11 +21,11 @@ from leasectl.engines.membership import cordon
 from leasectl.errors import CorruptState, NoLease
 from leasectl.model import Claimant, Request, Where
 from tests.kit.etcd.access import NAMES, SHORT, Access, begin_listening, keys_left
-from tests.kit.etcd.losing import each_answer_lost
-from tests.kit.etcd.relay import Relay
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.etcd.victim import Victim
 from tests.kit.forking import ending, fork
+from tests.kit.losing import each_answer_lost
+from tests.kit.relay import Relay
 from tests.kit.support import eventually
 
 EU: Where = (("region", "eu", True),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.kit.etcd.relay import Relay
+from tests.kit.relay import Relay
 
 
 class Losing:
