@@ -9,7 +9,8 @@ fact of `model`.
 
 More use the verbs: the `keeper`, the one background process of a state directory; the `server`,
 which speaks the lease proxy's protocol; `once`, where one does what the others use; `reclaim`,
-which takes back what holders don't use; and `doctor`, who looks whether all is well.
+which takes back what holders don't use; `maintenance`, a time in which a node takes no work; and
+`doctor`, who looks whether all is well.
 `shell` is what Bash scripts source, `pyz` all of it in one file. Each folder tells its own story in
 its ``__init__.py``.
 """

@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "run": SERVICES,
     "once": (*SERVICES, "run"),
     "reclaim": SERVICES,
+    "maintenance": GROUND,
     "server": (*SERVICES, "pools", "run"),
     # It is the embedded pools' witness.
     "keeper": (*SERVICES, "pools", "run", "engines.local"),

@@ -1,0 +1,5 @@
+"""Maintenance of nodes: a time in which a node takes no work, and its end.
+
+What is seen of a node and its lease, and what can be written there, are `facts`. The `lifecycle` is
+one pure function of them: it says what is to be done next, and when to look again.
+"""

@@ -1,0 +1,219 @@
+"""What is seen of a node and its lease, and what is to be written: facts without a will.
+
+Times are seconds since the epoch, on the wall clock of whoever looks: a maintenance ends when its
+lease says so, whoever of us it is that looks, and after a restart too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple, Union
+
+from leasectl.errors import InvalidRequest
+from leasectl.text.durations import parse_duration
+from leasectl.text.printable import printable
+
+# What the API has as leaseDurationSeconds is a number of 32 bits; ten years are less.
+PADDING_SECONDS = 30
+
+Status = Literal[
+    "waiting",
+    "new, create",
+    "new, acquired",
+    "new",
+    "updated",
+    "new, stale",
+    "new, recreate",
+    "draining",
+    "active",
+    "ended",
+    "invalid",
+]
+STATUSES: tuple[Status, ...] = Status.__args__  # type: ignore[attr-defined]
+_LONGEST_REASON = 200
+
+
+class Us(NamedTuple):
+    """Who we are: the same for all replicas, and after a restart.
+
+    Args:
+        identity: The holder in our leases, and in our cordon marks.
+        padding_seconds: How much longer than it was asked for a lease is: in this time, a
+            maintenance is ended.
+        end_seconds: How long it may take to uncordon a node: with less time left in the lease, it
+            is made longer first, so that nobody else can have it by then.
+        pause_seconds: How long to wait between two tries to evict what is left.
+    """
+
+    identity: str
+    padding_seconds: int = PADDING_SECONDS
+    end_seconds: int = 10
+    pause_seconds: float = 5.0
+
+
+class Wanted(NamedTuple):
+    """What a node's annotation asks for.
+
+    Args:
+        seconds: For how long; None if that can't be read.
+    """
+
+    seconds: int | None
+
+
+class Lease(NamedTuple):
+    """The lease of a node: the fields of a LeaseSpec, with the API's meaning.
+
+    Args:
+        holder: The identity of who has it, or had it last; empty for nobody.
+        duration_seconds: 0 where the API has none: it was given back.
+        acquired_at: When this holder got it, by its own clock; None if it doesn't say.
+        renewed_at: When it was last written, the same.
+        transitions: How often the holder has changed.
+        owner_uid: Of the node that it was made for.
+        unchanged_seconds: For how long we have seen it just like this, by a clock of our own that
+            doesn't jump. Nothing else is known of whether another's lease is still valid.
+    """
+
+    holder: str
+    duration_seconds: int
+    acquired_at: float | None
+    renewed_at: float | None = None
+    transitions: int = 0
+    owner_uid: str = ""
+    unchanged_seconds: float = 0.0
+
+    def may_be_valid(self) -> bool:
+        """Whether another's lease has to be taken for valid still."""
+        return bool(self.holder) and self.unchanged_seconds < self.duration_seconds
+
+    @property
+    def ends_at(self) -> float | None:
+        """When one of ours ends; None if it doesn't say when it began."""
+        return None if self.acquired_at is None else self.acquired_at + self.duration_seconds
+
+
+class Node(NamedTuple):
+    """What a node shows.
+
+    Args:
+        uid: Of this node, not of one that had its name before.
+        status: What is noted as its status, or empty.
+        is_unschedulable: It is cordoned, by whomever.
+        marked_by: The identity in its cordon mark: whose the cordon is. Empty without a mark.
+    """
+
+    uid: str
+    status: str = ""
+    is_unschedulable: bool = False
+    marked_by: str = ""
+
+
+class Drain(NamedTuple):
+    """How far the drain of this maintenance has come.
+
+    Args:
+        left: How many pods are left that have to go.
+        reason: Why they are still there, for people.
+    """
+
+    left: int
+    reason: str = ""
+
+
+class Seen(NamedTuple):
+    """All that a look shows.
+
+    Args:
+        node: The node.
+        wanted: What it asks for; None for nothing.
+        lease: Its lease; None if there is none.
+        drain: What is known of the drain; None for nothing, as after a restart.
+        now: When it was looked.
+    """
+
+    node: Node
+    wanted: Wanted | None
+    lease: Lease | None
+    drain: Drain | None
+    now: float
+
+
+class LeaseWrite(NamedTuple):
+    """The lease is to be as this says, if it is still as it was seen.
+
+    Args:
+        lease: How it is to be.
+        creates: There was none, and there must be none.
+    """
+
+    lease: Lease
+    creates: bool
+
+
+Cordon = Literal["cordon", "uncordon", "disown"]
+
+
+class NodeWrite(NamedTuple):
+    """One change of the node, if it is still as it was seen: all of it, or nothing.
+
+    Args:
+        status: What to note as its status.
+        cordon: ``cordon`` it and put our mark there, ``uncordon`` it and take that away, or
+            ``disown`` the cordon: take the mark away only. None: leave both as they are.
+        removes_request: Take away what is asked for, too.
+    """
+
+    status: str
+    cordon: Cordon | None = None
+    removes_request: bool = False
+
+
+Write = Union[LeaseWrite, NodeWrite]
+
+
+class Step(NamedTuple):
+    """What is to be done now.
+
+    Args:
+        why: What was found, in a few words.
+        writes: One after the other. The first that fails is the last, then it is looked again.
+        drains: Evict what is left, after that.
+        look_at: When to look again, if nothing that is seen changes before; None for not at all.
+    """
+
+    why: str
+    writes: tuple[Write, ...] = ()
+    drains: bool = False
+    look_at: float | None = None
+
+    @property
+    def status(self) -> str | None:
+        """The status that it writes, if it does."""
+        return next((each.status for each in self.writes if isinstance(each, NodeWrite)), None)
+
+
+def parse_wanted(text: str | None) -> Wanted | None:
+    """Read what a node asks for: a duration, of more than nothing; parts of seconds count up."""
+    if text is None:
+        return None
+    try:
+        seconds = math.ceil(parse_duration(text.strip()))
+    except InvalidRequest:
+        seconds = 0
+    return Wanted(seconds or None)
+
+
+def parse_status(text: str) -> Status | None:
+    """Read a status; None for none, and for what we would never have written."""
+    found = "draining" if text.startswith("draining: ") else text
+    return next((each for each in STATUSES if each == found), None)
+
+
+def draining(reason: str) -> str:
+    """The status of a node whose drain isn't complete.
+
+    Args:
+        reason: Why not.
+    """
+    return f"draining: {printable(reason, longest=_LONGEST_REASON)}"

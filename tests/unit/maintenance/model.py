@@ -1,0 +1,288 @@
+"""A model of a node and its lease, in which the writes of a step are carried out and judged.
+
+Times are small whole numbers. What a write must never do is said where it is carried out: there,
+the model knows what is so, while the lifecycle only knows what it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Callable, NamedTuple
+
+from leasectl.maintenance.facts import (
+    Drain,
+    Lease,
+    LeaseWrite,
+    Node,
+    NodeWrite,
+    Seen,
+    Step,
+    Us,
+    Wanted,
+    Write,
+    parse_status,
+)
+
+US = Us("us", padding_seconds=3, end_seconds=2, pause_seconds=1)
+THEM = "them"
+HERE, ELSEWHERE = "this node", "one that had its name before"
+SHORT, LONG = 1, 3
+UNREADABLE = Wanted(None)
+LEFT, DRAINED = Drain(1, "a pod"), Drain(0)
+# By then all that is asked for is over, and no lease is valid that wasn't made longer.
+OLDEST = LONG + US.padding_seconds + 1
+THEIR_SECONDS = 2
+
+Lifecycle = Callable[[Us, Seen], Step]
+
+
+class Wrong(AssertionError):
+    """The lifecycle has done something that it never may."""
+
+
+class World(NamedTuple):
+    """All there is: what is seen in it is what is so."""
+
+    wanted: Wanted | None = None
+    status: str = ""
+    is_cordoned: bool = False
+    mark: str = ""
+    lease: Lease | None = None
+    drain: Drain | None = None
+    now: int = 0
+
+    @property
+    def node(self) -> Node:
+        return Node(HERE, self.status, self.is_cordoned, self.mark)
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.node, self.wanted, self.lease, self.drain, self.now)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.lease is not None and self.lease.holder == US.identity
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lease is ours and valid."""
+        lease = self.lease
+        if lease is None or not self.is_ours or lease.acquired_at is None:
+            return False
+        return self.now < lease.acquired_at + lease.duration_seconds
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether the lease is another's and valid, as far as can be known."""
+        lease = self.lease
+        return lease is not None and not self.is_ours and lease.may_be_valid()
+
+    @property
+    def is_our_cordon(self) -> bool:
+        return self.is_cordoned and self.mark == US.identity
+
+    @property
+    def has_begun(self) -> bool:
+        status = parse_status(self.status)
+        return self.mark == US.identity or status not in (None, "waiting", "ended", "invalid")
+
+    @property
+    def over_at(self) -> float | None:
+        """When the time is over of what the lease, if it is ours, and the node have."""
+        if not self.is_ours or self.lease is None or self.lease.acquired_at is None:
+            return None
+        seconds = self.lease.duration_seconds - US.padding_seconds
+        if self.wanted is not None and self.wanted.seconds is not None:
+            seconds = self.wanted.seconds
+        return self.lease.acquired_at + seconds
+
+    def later(self, by: int) -> World:
+        """The same after some time, in which nobody has changed the lease."""
+        lease = self.lease
+        if lease is not None and not self.is_ours:
+            seconds = min(lease.unchanged_seconds + by, lease.duration_seconds)
+            lease = lease._replace(unchanged_seconds=seconds)
+        return self._replace(lease=lease, now=self.now + by)
+
+    def canonical(self) -> World:
+        """The same, told from now: two worlds that differ in nothing but the date are one."""
+        lease = self.lease
+        if lease is not None and self.is_ours:
+            acquired_at, duration = lease.acquired_at, lease.duration_seconds
+            renewed_at = None if acquired_at is None else lease.renewed_at
+            if acquired_at is not None:
+                age = self.now - acquired_at
+                left = max(duration - age, -1)
+                age = min(age, OLDEST)
+                acquired_at = -age
+                duration = int(age + left) if duration else 0
+            if renewed_at is not None:
+                renewed_at = -min(self.now - renewed_at, OLDEST)
+            lease = Lease(lease.holder, duration, acquired_at, renewed_at, 0, lease.owner_uid)
+        elif lease is not None and lease.transitions:
+            lease = lease._replace(transitions=0)
+        return self._replace(lease=lease, now=0)
+
+
+def carry_out(world: World, write: Write, seen: World) -> World | None:
+    """The world after a write; None if it is refused, as what it is to change has changed.
+
+    Args:
+        world: How things stand.
+        write: What is to be written.
+        seen: How they stood when whoever writes looked, with what it has written itself since.
+
+    Raises:
+        Wrong: It must never do this.
+    """
+    if isinstance(write, LeaseWrite):
+        if _fields(world.lease) != _fields(seen.lease):
+            return None
+        _judge_lease(world, write)
+        return world._replace(lease=write.lease)
+    if (world.node, world.wanted) != (seen.node, seen.wanted):
+        return None
+    _judge_node(world, write)
+    after = world._replace(status=write.status)
+    if write.cordon is not None:
+        mark = US.identity if write.cordon == "cordon" else ""
+        after = after._replace(mark=mark)
+    if write.cordon in ("cordon", "uncordon"):
+        after = after._replace(is_cordoned=write.cordon == "cordon")
+    return after._replace(wanted=None) if write.removes_request else after
+
+
+def _fields(lease: Lease | None) -> Lease | None:
+    return None if lease is None else lease._replace(unchanged_seconds=0.0)
+
+
+def must(holds: bool, rule: str) -> None:
+    """Raise `Wrong` where a rule doesn't hold."""
+    if not holds:
+        raise Wrong(rule)
+
+
+def _judge_lease(world: World, write: LeaseWrite) -> None:
+    before, after = world.lease, write.lease
+    must(not world.is_theirs, "another's valid lease is never written")
+    must(write.creates == (before is None), "what is there isn't created")
+    must(after.holder == US.identity, "a lease that we write is ours")
+    must(after.renewed_at is not None, "it is renewed when it is written")
+    if after.duration_seconds == 0:
+        must(not world.is_our_cordon, "no lease is given back before its node is uncordoned")
+    elif before is None or before.acquired_at != after.acquired_at:
+        must(after.acquired_at == after.renewed_at, "what is acquired is acquired now")
+        must(after.owner_uid == HERE, "a lease that is acquired belongs to its node")
+    changes = before is not None and before.holder != US.identity
+    transitions = 0 if before is None else before.transitions
+    must(after.transitions == transitions + changes, "transitions count changes of holder")
+
+
+def _judge_node(world: World, write: NodeWrite) -> None:
+    status = parse_status(write.status)
+    must(status is not None, "a status is one of those there are")
+    if write.cordon == "cordon":
+        must(not world.is_cordoned, "what is cordoned isn't cordoned again")
+        must(world.is_held, "no node is cordoned without its lease")
+    if write.cordon == "uncordon":
+        must(world.is_our_cordon, "a node cordoned by somebody else stays so")
+        must(world.is_held, "no node is uncordoned that another may have by then")
+    if write.cordon == "disown":
+        must(world.mark == US.identity, "nobody else's mark is taken away")
+    if write.removes_request:
+        must(status == "ended", "a request is removed with its end, and by nothing else")
+    if status == "ended":
+        must(write.removes_request or world.wanted is None, "what has ended is asked for no more")
+        ours = write.cordon is None and world.mark == US.identity
+        must(not ours, "what has ended leaves no mark of ours")
+    elif status not in ("waiting", "invalid"):
+        must(world.is_held, "nothing begins or goes on without its lease")
+
+
+def judge_step(world: World, step: Step) -> None:
+    """Judge what is said to be done, before any of it is.
+
+    Raises:
+        Wrong: It is nothing that may be said.
+    """
+    is_readable = world.wanted is not None and world.wanted.seconds is not None
+    if step.drains:
+        must(world.is_held and world.is_cordoned, "none is drained but under its lease")
+        must(is_readable and world.has_begun, "none is drained unasked")
+        must(world.over_at is not None and world.now < world.over_at, "nor after its time")
+    if step.status == "invalid":
+        must(step.writes == (NodeWrite("invalid"),), "a request that can't be read says no more")
+    if not step.writes and not step.drains and step.look_at is not None:
+        must(step.look_at > world.now, "nobody looks again and again at what doesn't change")
+    lease = world.lease
+    is_here = lease is not None and lease.owner_uid == HERE
+    if world.has_begun and world.is_held and is_here and world.over_at is not None:
+        is_over = world.now >= world.over_at
+        must(step.status == "ended" or not is_over, "what is over ends, whoever of us looks")
+        in_time = step.look_at is not None and step.look_at <= world.over_at
+        must(in_time or step.status == "ended", "it is looked again by the end at the latest")
+    if step.status == "updated":
+        kept = [w.lease.acquired_at for w in step.writes if isinstance(w, LeaseWrite)]
+        before = None if lease is None else lease.acquired_at
+        must(kept == [before], "another time counts from when the lease was acquired")
+
+
+def their(duration: int = THEIR_SECONDS, unchanged: float = 0.0, holder: str = THEM) -> Lease:
+    """A lease of somebody else."""
+    return Lease(holder, duration, 0.0, 0.0, 0, ELSEWHERE, unchanged)
+
+
+def ours(duration: int, age: int | None, owner: str = HERE) -> Lease:
+    """A lease of ours, acquired some time ago."""
+    at = None if age is None else -age
+    return Lease(US.identity, duration, at, at, 0, owner)
+
+
+def _leases() -> Iterator[Lease | None]:
+    yield None
+    yield from (their(unchanged=0.0), their(unchanged=1.0), their(unchanged=2.0), their(0))
+    yield their(holder="")
+    yield from (ours(0, 1), ours(0, None), ours(US.padding_seconds + SHORT, None))
+    yield from (ours(0, 1, ELSEWHERE), ours(US.padding_seconds + SHORT, 1, ELSEWHERE))
+    # What is held only to end, what is asked for, and what somebody has put there by hand.
+    for seconds in (0, SHORT, 2, LONG):
+        yield from (ours(US.padding_seconds + seconds, age) for age in range(OLDEST + 1))
+
+
+LEASES = tuple(_leases())
+REQUESTS = (None, UNREADABLE, Wanted(SHORT), Wanted(LONG))
+NODE_STATUSES = (
+    "",
+    "in a word of somebody else's",
+    "waiting",
+    "new, create",
+    "new, acquired",
+    "new",
+    "updated",
+    "new, stale",
+    "new, recreate",
+    "draining: a pod",
+    "active",
+    "ended",
+    "invalid",
+)
+CORDONS = (
+    (False, ""),
+    (True, US.identity),
+    (True, ""),
+    (False, US.identity),
+    (True, THEM),
+    (False, THEM),
+)
+
+
+def all_worlds() -> Iterator[World]:
+    """Every combination of what can be seen, whether it can come to be or not.
+
+    What is known of a drain comes of one: the check puts it there.
+    """
+    for wanted in REQUESTS:
+        for lease in LEASES:
+            for status in NODE_STATUSES:
+                for is_cordoned, mark in CORDONS:
+                    yield World(wanted, status, is_cordoned, mark, lease)
