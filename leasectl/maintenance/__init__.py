@@ -1,5 +1,7 @@
 """Maintenance of nodes: a time in which a node takes no work, and its end.
 
 What is seen of a node and its lease, and what can be written there, are `facts`. The `lifecycle` is
-one pure function of them: it says what is to be done next, and when to look again.
+one pure function of them: it says what is to be done next, and when to look again. It remembers
+nothing between two looks, so that it doesn't matter which of us looks, or who was killed when. It
+is tried in every state that there is; its states are drawn in docs/maintenance.md.
 """
