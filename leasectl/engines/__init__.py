@@ -16,5 +16,6 @@ at claims for their holders and by them; `values` are kept under keys, guarded b
 
 - `local`: jobs of one machine; tables in the state directory, in one transaction with the records.
 - `etcd`: jobs of many machines; claims end with etcd's own leases.
+- `kubernetes`: the same; claims are Leases of its API, and end when nobody renews them.
 - `memory`: within one process, for simulations and for tests; by a clock of theirs.
 """

@@ -7,6 +7,6 @@ under it, or first our half of it, so that what was granted meanwhile is still h
 read by its asker, and ended by anybody. What went wrong is said by one error (`no_answer`).
 
 What a handle's record keeps of how to talk to a server is `settings`, which name files
-(`named_file`) and hold no secrets. Of them `tls` makes whom to trust and what to show; `trust`
-looks before each request whether they are still the same files.
+(`named_file`) and hold no secrets. Of them `tls` makes whom to trust and what to show, and `pem` of
+what is in no file; `trust` looks before each request whether they are still the same files.
 """

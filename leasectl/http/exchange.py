@@ -9,7 +9,7 @@ still arrives.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Callable
 
@@ -37,6 +37,7 @@ class Client:
             more than the request. But a server may close it just when it is used again, and then
             nobody knows whether the request was carried out.
         heeds_environment: Go by ``http_proxy`` and its like.
+        proxy_url: The HTTP proxy to go through, whatever the environment says; None for none.
         connect_seconds: How long it may take to connect, at each address that a name has.
         longest_bytes: How long an answer may be, or a line of a stream.
     """
@@ -48,6 +49,7 @@ class Client:
         trust: Trust | None = None,
         keeps_connections: bool = True,
         heeds_environment: bool = False,
+        proxy_url: str | None = None,
         connect_seconds: float,
         longest_bytes: int,
     ) -> None:
@@ -57,6 +59,7 @@ class Client:
             trust=trust,
             keeps_connections=keeps_connections,
             heeds_environment=heeds_environment,
+            proxy_url=proxy_url,
             connect_seconds=connect_seconds,
         )
         self._worker: Worker | None = None
@@ -219,12 +222,18 @@ class Stream:
     Args:
         sending: The request.
         longest_bytes: How long a line may be.
+
+    Attributes:
+        status: Of the answer, once its head is there; 0 before.
+        headers: Likewise.
     """
 
     def __init__(self, sending: Sending, longest_bytes: int) -> None:
         self._sending = sending
         self._longest_bytes = longest_bytes
         self._incoming: AbstractContextManager[Incoming] = sending.open()
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
 
     def __enter__(self) -> Iterator[str]:
         """Send the request and wait for the head of its answer.
@@ -234,7 +243,9 @@ class Stream:
                 `cut`.
             LeaseError: Files that say whom to trust can't be used.
         """
-        return self._lines(self._incoming.__enter__())
+        incoming = self._incoming.__enter__()
+        self.status, self.headers = incoming.status, incoming.headers
+        return self._lines(incoming)
 
     def __exit__(self, *reason: object) -> bool | None:
         return self._incoming.__exit__(*reason)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from typing import Literal
 
 import httpx
 
@@ -15,6 +16,9 @@ _ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 _OTHER_NAME = (62, 64)
 # Whatever was under way when they came, the request wasn't.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL)
+# Why there is no connection with TLS: we don't trust its certificate, or only not for that name; or
+# it doesn't trust ours.
+Distrust = Literal["certificate", "name", "ours"]
 
 
 class NoAnswer(Exception):
@@ -26,6 +30,7 @@ class NoAnswer(Exception):
         sent: Whether the server can have got the request.
         lasting: Whether it would be the same the next time.
         said: Why, in the words of whoever found out; empty where ``text`` has them.
+        distrust: Whom one side doesn't trust, where that is why.
     """
 
     def __init__(
@@ -36,12 +41,14 @@ class NoAnswer(Exception):
         sent: bool = True,
         lasting: bool = False,
         said: str = "",
+        distrust: Distrust | None = None,
     ) -> None:
         super().__init__(text)
         self.advice = advice
         self.sent = sent
         self.lasting = lasting
         self.said = said or text
+        self.distrust = distrust
 
 
 class NotInTime(NoAnswer):
@@ -79,6 +86,7 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
             sent=sent,
             lasting=True,
             said=said,
+            distrust="ours",
         )
     advice = ""
     if isinstance(tls, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER":
@@ -90,13 +98,13 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, *, sent: bool, said: str) -> NoAnswer:
+    distrust: Distrust = "certificate"
+    advice = "name the file with its CA in LEASECTL_CA_FILE"
     if error.verify_code in _OTHER_NAME:
-        advice = "use a name that it has"
-    else:
-        advice = "name the file with its CA in LEASECTL_CA_FILE"
+        distrust, advice = "name", "use a name that it has"
     why = printable(error.verify_message.rstrip("."))
     text = f"its certificate isn't trusted ({why})"
-    return NoAnswer(text, advice=advice, sent=sent, lasting=True, said=said)
+    return NoAnswer(text, advice=advice, sent=sent, lasting=True, said=said, distrust=distrust)
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

@@ -44,6 +44,7 @@ class Transport:
         trust: For ``https://``; None where there is nothing to verify.
         keeps_connections: Use one for the next request, too.
         heeds_environment: Go by ``http_proxy`` and its like.
+        proxy_url: The HTTP proxy to go through, whatever the environment says; None for none.
         connect_seconds: How long it may take to connect, at each address that a name has.
     """
 
@@ -53,10 +54,12 @@ class Transport:
         trust: Trust | None,
         keeps_connections: bool,
         heeds_environment: bool,
+        proxy_url: str | None = None,
         connect_seconds: float,
     ) -> None:
         self._trust = trust
-        self._heeds_environment = heeds_environment
+        self._heeds_environment = heeds_environment and proxy_url is None
+        self._proxy_url = proxy_url
         self.keeps_connections = keeps_connections
         self.timeout = httpx.Timeout(None, connect=connect_seconds).as_dict()
         self._lock = threading.Lock()
@@ -91,7 +94,11 @@ class Transport:
         if self._heeds_environment:
             return httpx.Client(verify=verify, trust_env=True)
         transport = httpx.HTTPTransport(
-            verify=verify, trust_env=False, socket_options=_KEEP_ALIVE, retries=0
+            verify=verify,
+            trust_env=False,
+            proxy=self._proxy_url,
+            socket_options=_KEEP_ALIVE,
+            retries=0,
         )
         return httpx.Client(transport=transport, trust_env=False)
 
@@ -191,9 +198,15 @@ class Sending:
             headers["Content-Length"] = str(len(call.body))
             content = self._once_heard(call.body)
         timeout = {**self._transport.timeout, "read": call.longest_silence_seconds}
-        extensions = {"timeout": timeout, "trace": self._trace}
+        extensions: dict[str, Any] = {"timeout": timeout, "trace": self._trace}
+        if call.server_name is not None:
+            extensions["sni_hostname"] = call.server_name
         return httpx.Request(
-            call.method, call.url, headers=headers, content=content, extensions=extensions
+            call.method,
+            call.url,
+            headers=[*headers.items(), *call.more_headers],
+            content=content,
+            extensions=extensions,
         )
 
     def _once_heard(self, body: bytes) -> Iterator[bytes]:

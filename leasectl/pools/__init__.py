@@ -1,10 +1,11 @@
 """What pools consist of, and how they come to.
 
 `admin` has the use cases: showing pools, adding to one, making them as a file says. A file is read
-in two steps: `documents` makes parts of its YAML or JSON that know their line, `definitions` reads
-them as pools (`defined`), in the form of Boskos' resources (what these are: `defined_properties`,
-which pool is the default: `defined_default`), and refuses what can't be meant. `changes` then
-compares what is to be with what is, and `carrying_out` does the difference: what is held stays.
+in two steps: `leasectl.text.documents` makes parts of its YAML or JSON that know their line, and
+`definitions` reads them as pools (`defined`), in the form of Boskos' resources (what these are:
+`defined_properties`, which pool is the default: `defined_default`), and refuses what can't be
+meant. `changes` then compares what is to be with what is, and `carrying_out` does the difference:
+what is held stays.
 
 How a pool grants, by options or by a file, is checked and put together in `settings`, and so is in
 `properties` what its resources are.

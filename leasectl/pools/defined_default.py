@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from leasectl.errors import InvalidRequest
 from leasectl.pools.defined import DefaultChange
 from leasectl.pools.defined_properties import Refuse
-from leasectl.pools.documents import Part, Scalar
 from leasectl.pools.settings import check_grace
+from leasectl.text.documents import Part, Scalar
 from leasectl.text.durations import parse_duration
 
 DEFAULT_KEYS = ("default", "grace")

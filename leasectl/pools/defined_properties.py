@@ -18,7 +18,7 @@ from typing import Callable, NoReturn
 
 from leasectl.engines.membership import Properties
 from leasectl.errors import InvalidRequest
-from leasectl.pools.documents import Fields, Part, Scalar
+from leasectl.text.documents import Fields, Part, Scalar
 from leasectl.text.printable import printable
 from leasectl.text.properties import check_count, check_key, check_value
 

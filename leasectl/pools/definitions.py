@@ -39,8 +39,8 @@ from leasectl.pools.defined import (
 )
 from leasectl.pools.defined_default import DEFAULT_KEYS, read_default
 from leasectl.pools.defined_properties import KEYS, EntryProperties
-from leasectl.pools.documents import Fields, Items, Part, Scalar, parse_document, refusal
 from leasectl.pools.settings import NO_CHANGE, SettingsChange, changed
+from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document, refusal
 from leasectl.text.durations import parse_duration
 from leasectl.text.naming import MOST_AT_ONCE, check_own_name, check_own_type
 from leasectl.text.printable import printable
@@ -53,6 +53,7 @@ _READ = (
     *(*_SETTINGS, *KEYS, *DEFAULT_KEYS),
 )
 _READ_OVER = ("lifespan", "config", "needs")
+_AS_JSON = "yq -o json FILE | leasectl pool apply -f -"
 _PACED = PoolSettings(pace_seconds=1.0)
 _COUNT = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # What each can be; nothing is made up to max-count.
@@ -70,7 +71,7 @@ def parse_definitions(text: str, where: str) -> Definitions:
         InvalidRequest: It isn't of this form; says in which line, except for JSON.
         NotSupported: It is YAML, and nothing here can read that.
     """
-    return _Reader(where).read(parse_document(text, where))
+    return _Reader(where).read(parse_document(text, where, as_json=_AS_JSON))
 
 
 class _Reader:

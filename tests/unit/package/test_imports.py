@@ -41,7 +41,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "engines.memory": STORES,
     "engines.local": STORES,
     "engines.etcd": STORES,
-    "backends": (*STORES, "engines.memory", "engines.local", "engines.etcd"),
+    "engines.kubernetes": STORES,
+    "backends": (
+        *STORES,
+        "engines.memory",
+        "engines.local",
+        "engines.etcd",
+        "engines.kubernetes",
+    ),
     "leases": (*STORES, "backends"),
     "pools": SERVICES,
     # It runs the pool algorithm on pools in memory.
@@ -54,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # It is the embedded pools' witness.
     "keeper": (*SERVICES, "pools", "run", "engines.local"),
     # It looks at what the engines keep, not only at what they say.
-    "doctor": (*SERVICES, "pools", "run", "engines.local", "engines.etcd"),
+    "doctor": (*SERVICES, "pools", "run", "engines.local", "engines.etcd", "engines.kubernetes"),
     "cli": (
         *SERVICES,
         "pools",

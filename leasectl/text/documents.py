@@ -54,12 +54,13 @@ class Fields:
 Part = Union[Scalar, Items, Fields]
 
 
-def parse_document(text: str, where: str) -> Part:
+def parse_document(text: str, where: str, *, as_json: str) -> Part:
     """Read one document: JSON, or YAML where there is a library for it.
 
     Args:
         text: What it says.
         where: What messages call it. Of JSON, only errors in the JSON itself have a line.
+        as_json: The command that has it in JSON, for whoever has no library for YAML.
 
     Raises:
         InvalidRequest: It is neither, more than one, nested too deeply, or has a key twice.
@@ -76,7 +77,7 @@ def parse_document(text: str, where: str) -> Part:
         except json.JSONDecodeError as error:
             # YAML has braces and brackets, too.
             not_json = refusal(where, error.lineno, f"this is no JSON ({error.msg})")
-    return _parse_yaml(text, where, not_json)
+    return _parse_yaml(text, where, not_json, as_json)
 
 
 def refusal(where: str, line: int | None, what: str) -> InvalidRequest:
@@ -119,13 +120,13 @@ def _from_json(value: Any) -> Part:
     return Scalar({None: "null", True: "true", False: "false"}[value], plain=True)
 
 
-def _parse_yaml(text: str, where: str, not_json: InvalidRequest) -> Part:
+def _parse_yaml(text: str, where: str, not_json: InvalidRequest, as_json: str) -> Part:
     try:
         import yaml
     except ImportError:
         raise NotSupported(
             f"{not_json}, and without PyYAML, as in leasectl.pyz, no YAML can be read; turn it "
-            "into JSON, as with: yq -o json FILE | leasectl pool apply -f -"
+            f"into JSON, as with: {as_json}"
         ) from None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

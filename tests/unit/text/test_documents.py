@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from leasectl.errors import InvalidRequest, NotSupported
-from leasectl.pools.documents import DEEPEST, Fields, Items, Part, Scalar, parse_document
+from leasectl.text.documents import DEEPEST, Fields, Items, Part, Scalar
+from leasectl.text.documents import parse_document as parse
+
+AS_JSON = "turn FILE"
+
+
+def parse_document(text: str, where: str) -> Part:
+    return parse(text, where, as_json=AS_JSON)
 
 
 def plain(part: Part) -> object:

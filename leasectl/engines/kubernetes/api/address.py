@@ -1,0 +1,89 @@
+"""``kubernetes://NAMESPACE?context=NAME&kubeconfig=PATH``: which namespace, of which cluster."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from leasectl.errors import InvalidRequest
+from leasectl.text.printable import printable
+
+_SCHEME = "kubernetes://"
+# A label of DNS: RFC 1123, as the API server wants it of a namespace.
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
+_LONGEST_VALUE = 4096
+
+
+class KubernetesAddress(NamedTuple):
+    """What a URL says; what it doesn't is found out elsewhere.
+
+    Args:
+        namespace: Where the objects are.
+        context: The entry of a kubeconfig that says which cluster, and as whom.
+        kubeconfig: The path of that file.
+    """
+
+    namespace: str | None = None
+    context: str | None = None
+    kubeconfig: str | None = None
+
+
+def parse_kubernetes_url(url: str) -> KubernetesAddress:
+    """Read the URL of a namespace.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    if "@" in url.partition("?")[0]:
+        raise InvalidRequest(  # without the address, which may hold a password
+            "an address of Kubernetes holds no user; a kubeconfig says as whom: "
+            "name it in LEASECTL_KUBECONFIG"
+        )
+    if not url.startswith(_SCHEME):
+        raise _wrong(url, "is no address of Kubernetes")
+    namespace, question, query = url[len(_SCHEME) :].partition("?")
+    namespace = namespace.removesuffix("/")
+    if namespace and not is_namespace(namespace):
+        raise _wrong(url, f'has "{printable(namespace)}" where a namespace should be')
+    given = _parameters(url, query) if question else {}
+    return KubernetesAddress(namespace or None, given.get("context"), given.get("kubeconfig"))
+
+
+def is_namespace(text: str) -> bool:
+    """Whether a namespace can have that name."""
+    return bool(_NAMESPACE.fullmatch(text))
+
+
+def _parameters(url: str, query: str) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for each in query.split("&"):
+        name, equals, value = each.partition("=")
+        if name not in ("context", "kubeconfig"):
+            raise _wrong(
+                url, f'has the parameter "{printable(name)}", which isn\'t context or kubeconfig'
+            )
+        if name in given:
+            raise _wrong(url, f"has {name} twice")
+        given[name] = _unescaped(url, name, value)
+        if not equals or not given[name]:
+            raise _wrong(url, f"has {name} without a value")
+    return given
+
+
+def _unescaped(url: str, name: str, value: str) -> str:
+    """What a value stands for: "%2F" and the like are what they are in all URLs; "+" is a "+"."""
+    raw = value.encode(errors="surrogateescape")
+    if any(found[1] is None for found in _ESCAPE.finditer(raw)):
+        raise _wrong(url, f'has a "%" in {name} that isn\'t written as %25')
+    text = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), raw).decode(errors="replace")
+    if not text.isprintable() or "\ufffd" in text or len(text) > _LONGEST_VALUE:
+        raise _wrong(url, f"has a {name} that can't be one")
+    return text
+
+
+def _wrong(url: str, what: str) -> InvalidRequest:
+    return InvalidRequest(
+        f'"{printable(url, longest=200)}" {what}; '
+        "write it like kubernetes://namespace?context=name&kubeconfig=/path"
+    )

@@ -1,0 +1,204 @@
+"""Which cluster, and as whom: chosen once, recorded with a handle, and heeded from then on.
+
+In a step of CI ``KUBECONFIG`` is as a rule that of the cluster under test, appears half-way, and
+changes. So an address or ``LEASECTL_KUBECONFIG`` comes first, then the pod that we are in, and only
+then what kubectl would take.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from leasectl.engines.kubernetes.api.address import KubernetesAddress, is_namespace
+from leasectl.errors import CorruptState, InvalidRequest
+from leasectl.text.printable import printable
+
+# Where Kubernetes puts what a pod needs, unless its spec says that it doesn't.
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+_DEFAULT_NAMESPACE = "default"
+_LONGEST_NAMESPACE_BYTES = 1024
+
+# By what it was chosen.
+ChosenBy = Literal["address", "LEASECTL_KUBECONFIG", "pod", "KUBECONFIG", "HOME"]
+
+
+class ClusterChoice(NamedTuple):
+    """A cluster, and as whom: where that is written, with no secret of it.
+
+    Args:
+        chosen_by: What named it.
+        namespace: Where the objects are.
+        server: The address of its API; whoever goes on with a choice goes on with that cluster,
+            whatever its context means by then.
+        kubeconfigs: The paths of the files that are merged; none in a pod.
+        context: The entry of theirs; empty in a pod.
+        service_account: The folder of the service account; empty where there are kubeconfigs.
+    """
+
+    chosen_by: ChosenBy
+    namespace: str
+    server: str
+    kubeconfigs: tuple[str, ...] = ()
+    context: str = ""
+    service_account: str = ""
+
+    @property
+    def found(self) -> str:
+        """Where it is written, for messages: ``context "ci" in /path``."""
+        if self.service_account:
+            return "the service account of this pod"
+        from leasectl.engines.kubernetes.api.kubeconfig import found_in
+
+        return found_in(self.context, self.kubeconfigs)
+
+    @property
+    def why(self) -> str:
+        """Why it was chosen, for people."""
+        reasons: dict[ChosenBy, str] = {
+            "address": "the address names its kubeconfig",
+            "LEASECTL_KUBECONFIG": "LEASECTL_KUBECONFIG names its kubeconfig",
+            "pod": "this is a pod, and neither the address nor LEASECTL_KUBECONFIG names another",
+            "KUBECONFIG": "KUBECONFIG names its kubeconfig, as kubectl would have it",
+            "HOME": "it is the kubeconfig that kubectl would take",
+        }
+        return reasons[self.chosen_by]
+
+
+def encode_choice(choice: ClusterChoice) -> str:
+    """Write a choice as one line; `parse_choice` reads it back."""
+    return json.dumps(choice._asdict(), separators=(",", ":"))
+
+
+def parse_choice(text: str) -> ClusterChoice:
+    """Read what `encode_choice` wrote.
+
+    Raises:
+        CorruptState: It didn't.
+    """
+    try:
+        said = json.loads(text)
+        said["kubeconfigs"] = tuple(map(str, said["kubeconfigs"]))
+        return ClusterChoice(**said)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptState(
+            "the record of which cluster of Kubernetes a lease is in was written by a newer "
+            "leasectl, or is damaged"
+        ) from error
+
+
+def choose(
+    address: KubernetesAddress,
+    environment: Mapping[str, str],
+    *,
+    service_account: str = SERVICE_ACCOUNT,
+) -> ClusterChoice:
+    """Choose the cluster that an address means here and now; nothing is asked of it.
+
+    Args:
+        address: As `parse_kubernetes_url` read it.
+        environment: The variables of this process.
+        service_account: The folder where a pod has its own.
+
+    Raises:
+        FileUnreadable: A file that was named isn't there, or may not be read.
+        InvalidRequest: Nothing names a cluster, or there is no such context.
+        CorruptState: A kubeconfig isn't one.
+    """
+    chosen_by, paths = _kubeconfigs(address, environment, service_account)
+    if chosen_by == "pod":
+        return _of_pod(address, environment, service_account)
+    from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
+
+    is_named = chosen_by in ("address", "LEASECTL_KUBECONFIG")
+    merged = read_kubeconfigs(paths, named_by=_named_by(chosen_by), all_there=is_named)
+    chosen = merged.context(address.context)
+    cluster = merged.cluster(chosen)
+    namespace = address.namespace or chosen.namespace or _DEFAULT_NAMESPACE
+    return ClusterChoice(
+        chosen_by, _checked_namespace(namespace), cluster.server, paths, chosen.name
+    )
+
+
+def kubectls_paths(environment: Mapping[str, str]) -> tuple[ChosenBy, tuple[str, ...]] | None:
+    """The kubeconfigs that kubectl would read; None for none."""
+    listed = _paths(environment.get("KUBECONFIG", ""))
+    if listed:
+        return "KUBECONFIG", listed
+    home = environment.get("HOME", "")
+    if not home:
+        return None
+    usual = os.path.join(os.path.abspath(home), ".kube", "config")
+    return ("HOME", (usual,)) if os.path.exists(usual) else None
+
+
+def pod_server(environment: Mapping[str, str], service_account: str) -> str | None:
+    """The address of the API of the cluster whose pod this is; None where it is no pod with one."""
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    port = environment.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port or not os.path.exists(os.path.join(service_account, "token")):
+        return None
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _kubeconfigs(
+    address: KubernetesAddress, environment: Mapping[str, str], service_account: str
+) -> tuple[ChosenBy, tuple[str, ...]]:
+    if address.kubeconfig:
+        return "address", (os.path.abspath(address.kubeconfig),)
+    own = _paths(environment.get("LEASECTL_KUBECONFIG", ""))
+    if own:
+        return "LEASECTL_KUBECONFIG", own
+    # A service account has no contexts: whoever names one means a kubeconfig.
+    if not address.context and pod_server(environment, service_account):
+        return "pod", ()
+    found = kubectls_paths(environment)
+    if found is None:
+        raise InvalidRequest(
+            "nothing says which cluster of Kubernetes: there is no kubeconfig, and this is no pod "
+            "with a service account; name a kubeconfig in LEASECTL_KUBECONFIG"
+        )
+    return found
+
+
+def _paths(listed: str) -> tuple[str, ...]:
+    """The files of a list as kubectl has them: an empty part is none, one that is twice is one."""
+    return tuple(dict.fromkeys(os.path.abspath(each) for each in listed.split(":") if each))
+
+
+def _named_by(chosen_by: ChosenBy) -> str:
+    names: dict[ChosenBy, str] = {
+        "address": "the address's kubeconfig",
+        "HOME": "LEASECTL_KUBECONFIG",
+    }
+    return names.get(chosen_by, chosen_by)
+
+
+def _of_pod(
+    address: KubernetesAddress, environment: Mapping[str, str], service_account: str
+) -> ClusterChoice:
+    server = pod_server(environment, service_account)
+    assert server is not None
+    namespace = address.namespace or _own_namespace(service_account)
+    return ClusterChoice(
+        "pod", _checked_namespace(namespace), server, service_account=service_account
+    )
+
+
+def _own_namespace(service_account: str) -> str:
+    try:
+        with open(os.path.join(service_account, "namespace"), encoding="utf-8") as file:
+            return file.read(_LONGEST_NAMESPACE_BYTES).strip() or _DEFAULT_NAMESPACE
+    except (OSError, ValueError):
+        return _DEFAULT_NAMESPACE
+
+
+def _checked_namespace(namespace: str) -> str:
+    if not is_namespace(namespace):
+        raise InvalidRequest(
+            f'"{printable(namespace)}" is no name of a namespace; name another in the address, '
+            "like kubernetes://namespace"
+        )
+    return namespace

@@ -1,0 +1,209 @@
+"""Kubeconfigs: files that say where clusters are and as whom to go there, merged as kubectl does.
+
+Of a name that is in several files the first one counts, whole; so does the first current context.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from leasectl.engines.kubernetes.api.entries import (
+    ClusterEntry,
+    Entry,
+    UserEntry,
+    read_cluster,
+    read_user,
+)
+from leasectl.errors import CorruptState, InvalidRequest, NotSupported
+from leasectl.http.named_file import NamedFile
+from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
+from leasectl.text.printable import printable
+from leasectl.text.suggestions import nearest
+
+_LONGEST_BYTES = 4 << 20
+_AS_JSON = "kubectl config view --raw --flatten -o json"
+
+
+class ContextEntry(NamedTuple):
+    """A context: a cluster and a user, by name.
+
+    Args:
+        name: Its own.
+        cluster: Of the cluster.
+        user: Of the user; empty for nobody.
+        namespace: Which is meant where none is named; None for the usual one.
+    """
+
+    name: str
+    cluster: str
+    user: str
+    namespace: str | None
+
+
+class Kubeconfig(NamedTuple):
+    """What some files say together.
+
+    Args:
+        paths: Theirs.
+        named_by: The variable or the option that names them.
+        current: The context that is meant where none is named; None for none.
+        contexts, clusters, users: By name.
+    """
+
+    paths: tuple[str, ...]
+    named_by: str
+    current: str | None
+    contexts: dict[str, Entry]
+    clusters: dict[str, Entry]
+    users: dict[str, Entry]
+
+    def context(self, name: str | None) -> ContextEntry:
+        """A context, by name; None for the current one.
+
+        Raises:
+            InvalidRequest: There is none.
+            CorruptState: It isn't what a context should be.
+        """
+        if name is None:
+            name = self.current
+        if not name:
+            raise InvalidRequest(
+                f"{self._files} has no current context; name one in the address, "
+                f"like kubernetes://namespace?context={next(iter(self.contexts), 'name')}"
+            )
+        entry = self.contexts.get(name)
+        if entry is None:
+            raise InvalidRequest(
+                f'{self._files} has no context "{printable(name)}"{self._meant(name)}'
+            )
+        cluster = entry.text("cluster")
+        if not cluster:
+            raise entry.refused("names no cluster")
+        return ContextEntry(
+            name, cluster, entry.text("user") or "", entry.text("namespace") or None
+        )
+
+    def cluster(self, context: ContextEntry) -> ClusterEntry:
+        """Where the cluster of a context is.
+
+        Raises:
+            CorruptState: It isn't there, or isn't what a cluster should be.
+        """
+        return read_cluster(self._entry("cluster", context.cluster, self.clusters, context))
+
+    def user(self, context: ContextEntry) -> UserEntry:
+        """As whom a context goes there.
+
+        Raises:
+            CorruptState: It isn't there, or isn't what a user should be.
+            NotSupported: It says so in a way that isn't known here.
+        """
+        if not context.user:
+            return UserEntry(found_in(context.name, self.paths))
+        return read_user(self._entry("user", context.user, self.users, context))
+
+    def _entry(
+        self, kind: str, name: str, entries: dict[str, Entry], context: ContextEntry
+    ) -> Entry:
+        if name not in entries:
+            raise CorruptState(
+                f'{found_in(context.name, self.paths)} has the {kind} "{printable(name)}", which '
+                "isn't there"
+            )
+        return entries[name]
+
+    def _meant(self, name: str) -> str:
+        near = nearest(name, list(self.contexts))
+        return f'; did you mean "{printable(near)}"?' if near else ""
+
+    @property
+    def _files(self) -> str:
+        return f"kubeconfig {printable(':'.join(self.paths), longest=500)}"
+
+
+def found_in(context: str, kubeconfigs: tuple[str, ...]) -> str:
+    """Where a context is written, for messages."""
+    files = printable(":".join(kubeconfigs), longest=500)
+    return f'context "{printable(context)}" in {files}'
+
+
+def read_kubeconfigs(paths: Sequence[str], *, named_by: str, all_there: bool) -> Kubeconfig:
+    """Read and merge some files.
+
+    Args:
+        paths: Theirs, the one that counts more before the other.
+        named_by: The variable or the option that names them.
+        all_there: None may be missing; else it is enough that one is there.
+
+    Raises:
+        FileUnreadable: One isn't there, or may not be read.
+        CorruptState: One isn't a kubeconfig.
+        NotSupported: One is YAML, and nothing here can read that.
+    """
+    merged = Kubeconfig(tuple(paths), named_by, None, {}, {}, {})
+    read = 0
+    for path in paths:
+        if not all_there and not os.path.exists(path) and (read or path != paths[-1]):
+            continue
+        merged = _with(merged, NamedFile("kubeconfig", path, named_by))
+        read += 1
+    return merged
+
+
+def _with(merged: Kubeconfig, file: NamedFile) -> Kubeconfig:
+    top = _document(file)
+    for each in ("contexts", "clusters", "users"):
+        entries: dict[str, Entry] = getattr(merged, each)
+        for entry in _entries(file, top, each):
+            entries.setdefault(entry.name, entry)
+    current = top.get("current-context")
+    is_text = isinstance(current, Scalar) and not current.is_null
+    text = current.text if isinstance(current, Scalar) and is_text else None
+    return merged if merged.current else merged._replace(current=text or None)
+
+
+def _document(file: NamedFile) -> dict[str, Part]:
+    content = file.read(_LONGEST_BYTES + 1)
+    if len(content) > _LONGEST_BYTES:
+        raise file.refused(f"has more than {_LONGEST_BYTES >> 20} MiB", "is a kubeconfig")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise file.refused("isn't a text in UTF-8", "is a kubeconfig") from None
+    try:
+        document = parse_document(text, str(file), as_json=_AS_JSON)
+    except NotSupported:
+        raise
+    except InvalidRequest as error:
+        raise CorruptState(
+            f"{error}; {file.named_by} must name one that is a kubeconfig"
+        ) from error
+    if isinstance(document, Scalar) and document.is_null:
+        return {}  # as kubectl has it
+    if not isinstance(document, Fields):
+        raise file.refused("is no kubeconfig", "is one")
+    return {key.text: value for key, value in document.pairs}
+
+
+def _entries(file: NamedFile, top: dict[str, Part], name: str) -> Iterator[Entry]:
+    """The entries of a list, whose items are like ``{name: …, cluster: {…}}``."""
+    part = top.get(name)
+    if part is None or (isinstance(part, Scalar) and part.is_null):
+        return
+    if not isinstance(part, Items):
+        raise file.refused(f"has {name} that are no list", "is a kubeconfig")
+    kind = name.removesuffix("s")
+    for number, item in enumerate(part.items):
+        fields = dict(_fields(item))
+        entry_name, content = fields.get("name"), fields.get(kind)
+        if not isinstance(entry_name, Scalar) or not entry_name.text:
+            raise file.refused(f"has {name}[{number}] without a name", "is a kubeconfig")
+        yield Entry(kind, entry_name.text, file.path, dict(_fields(content)))
+
+
+def _fields(part: Part | None) -> Iterator[tuple[str, Part]]:
+    if isinstance(part, Fields):
+        for key, value in part.pairs:
+            yield key.text, value

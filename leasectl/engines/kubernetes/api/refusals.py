@@ -1,0 +1,290 @@
+"""What an API server says instead of doing it: the one place where its codes become ours.
+
+What callers act upon are errors of their own: `Absent`, `Conflict`, `AlreadyExists`, `Expired`,
+`Busy`. What people have to mend is a `LeaseError`: what we may, what was asked for. All else says
+nothing of what became of the request: `NoAnswer`, which may become `LostAnswer`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from leasectl.engines.kubernetes.api.collection import Deed, Json
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    CorruptState,
+    InvalidRequest,
+    LeaseError,
+    NotAllowed,
+)
+from leasectl.http.messages import Answer
+from leasectl.http.no_answer import NoAnswer
+from leasectl.text.printable import printable
+
+_LONGEST_WORDS = 300
+# However long a server says: whoever asks has a deadline of its own.
+_LONGEST_PAUSE_SECONDS = 3600.0
+# What RBAC says: `User "u" cannot list resource "leases" in API group …`.
+_NO_ROLE = re.compile(r'User "(?P<user>[^"]*)" cannot ')
+_BUDGET = "DisruptionBudget"
+
+
+class Refused(Exception):
+    """The server answered, and didn't do it: nothing was carried out.
+
+    Args:
+        words: What it said, printable.
+        status: HTTP's.
+        reason: Kubernetes' own, like ``Conflict``.
+    """
+
+    def __init__(self, words: str, *, status: int = 0, reason: str = "") -> None:
+        super().__init__(words)
+        self.status = status
+        self.reason = reason
+
+
+class Absent(Refused):
+    """There is no such object (404)."""
+
+
+class Conflict(Refused):
+    """It is another by now than was said: its uid, or its resourceVersion (409)."""
+
+
+class AlreadyExists(Conflict):
+    """An object of that name is there (409)."""
+
+
+class Expired(Refused):
+    """What was asked for is too old: list anew (410)."""
+
+
+class Busy(Refused):
+    """The server does it later, if it is asked again (429).
+
+    Args:
+        words, status, reason: As `Refused`.
+        retry_after_seconds: When to ask again, as it says; None where it doesn't.
+        is_budget: A PodDisruptionBudget forbids an eviction now.
+    """
+
+    def __init__(
+        self,
+        words: str,
+        *,
+        status: int,
+        reason: str,
+        retry_after_seconds: float | None,
+        is_budget: bool = False,
+    ) -> None:
+        super().__init__(words, status=status, reason=reason)
+        self.retry_after_seconds = retry_after_seconds
+        self.is_budget = is_budget
+
+
+class NotAuthenticated(Refused):
+    """It doesn't know who we are (401): a token or certificate is expired, damaged, or foreign."""
+
+
+class Failed(NoAnswer):
+    """The server failed (5xx): whether the request was carried out, nobody knows.
+
+    Args:
+        text: What it said, printable.
+        status: HTTP's.
+        retry_after_seconds: When to ask again, as it says; None where it doesn't.
+    """
+
+    def __init__(self, text: str, *, status: int, retry_after_seconds: float | None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+class LostAnswer(BackendUnreachable):
+    """A write may have been carried out, and may not: read back, or it is known later.
+
+    Args:
+        text: For people, who are to do it again.
+        status: HTTP's, where the server failed rather than said nothing; else 0.
+        words: What the server said then.
+    """
+
+    def __init__(self, text: str, *, status: int = 0, words: str = "") -> None:
+        super().__init__(text)
+        self.status = status
+        self.words = words
+
+
+class MadeAnew(LeaseError):
+    """What was to be changed was gone, and the server has made it again (201 to a PUT).
+
+    Args:
+        text: For people.
+        made: The object that wasn't to be.
+    """
+
+    def __init__(self, text: str, made: Json) -> None:
+        super().__init__(text)
+        self.made = made
+
+
+class _Said(NamedTuple):
+    words: str
+    reason: str
+    details: Json
+    is_status: bool
+
+
+def parse_answer(deed: Deed, server: str, answer: Answer) -> Json:
+    """What a request came to.
+
+    Args:
+        deed: What was to be done.
+        server: Its address, for messages.
+        answer: As it came.
+
+    Raises:
+        Absent, Conflict, AlreadyExists, Expired, Busy, NotAuthenticated: As they say.
+        AccessRefused: We may not (403), or there is no such namespace.
+        InvalidRequest: It is more, or something else, than the server takes (413, 422).
+        CorruptState: It isn't what this server understands (400).
+        NoAnswer: Nothing that counts; whether it was carried out, nobody knows.
+    """
+    if 200 <= answer.status < 300:
+        return _object(answer)
+    raise refusal(deed, server, answer)
+
+
+def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
+    """The error for an answer that isn't what was asked for, as `parse_answer` raises it."""
+    said = _read(answer)
+    status, words, reason = answer.status, said.words, said.reason
+    if status == 401:
+        return NotAuthenticated(words, status=status, reason=reason)
+    if status == 403:
+        return AccessRefused(NotAllowed(f"{server}: {_forbidden(deed, said)}"))
+    if status == 404:
+        return _absent(deed, server, said)
+    if status == 409:
+        kind = AlreadyExists if reason == "AlreadyExists" else Conflict
+        return kind(words, status=status, reason=reason)
+    if status == 410:
+        return Expired(words, status=status, reason=reason)
+    if status in (413, 422):
+        return InvalidRequest(f"{server} doesn't take it: {deed}: {words}")
+    if status == 400:
+        return CorruptState(f"{server} doesn't understand it: {deed}: {words}")
+    pause = _retry_after(answer, said.details)
+    if status == 429:
+        return Busy(
+            words,
+            status=status,
+            reason=reason,
+            retry_after_seconds=pause,
+            is_budget=_is_budget(said.details),
+        )
+    if status >= 500:
+        text = f"answered {status}: {words}"
+        return Failed(text, status=status, retry_after_seconds=pause)
+    return NoAnswer(f"answered {status} ({words}), which an API server wouldn't", lasting=True)
+
+
+def _retry_after(answer: Answer, details: Json) -> float | None:
+    """When to ask again, in seconds: RFC 9110, 10.2.3, or as Kubernetes has it in its details."""
+    for said in (answer.headers.get("retry-after"), details.get("retryAfterSeconds")):
+        seconds = _seconds(str(said)) if said is not None else None
+        if seconds:
+            return min(seconds, _LONGEST_PAUSE_SECONDS)
+    return None
+
+
+def _seconds(text: str) -> float | None:
+    if re.fullmatch(r"[0-9]{1,9}", text.strip(), re.ASCII):
+        return float(text)
+    return None  # a date, of a clock that isn't ours; no API server sends one
+
+
+def _object(answer: Answer) -> Json:
+    try:
+        said = json.loads(answer.text)
+    except (ValueError, RecursionError):
+        said = None
+    if isinstance(said, dict):
+        return said
+    shown = printable(answer.text[:200].strip(), longest=60)
+    raise NoAnswer(f"answered {answer.status} {shown}, which an API server wouldn't")
+
+
+def _read(answer: Answer) -> _Said:
+    """What was said; not always Kubernetes' own form, as of a 429 or of what stands before it."""
+    try:
+        said = json.loads(answer.text)
+    except (ValueError, RecursionError):
+        said = None
+    if isinstance(said, dict) and said.get("kind") == "Status":
+        return _status_said(said)
+    words = " ".join(answer.text[:4000].split()) or "nothing"
+    return _Said(printable(words, longest=_LONGEST_WORDS), "", {}, is_status=False)
+
+
+def _status_said(status: Json) -> _Said:
+    """What an object of kind Status says; anybody may have made it."""
+    details = status.get("details")
+    message = status.get("message") or status.get("reason") or "no reason given"
+    return _Said(
+        printable(str(message), longest=_LONGEST_WORDS),
+        str(status.get("reason") or ""),
+        details if isinstance(details, dict) else {},
+        is_status=True,
+    )
+
+
+def _forbidden(deed: Deed, said: _Said) -> str:
+    found = _NO_ROLE.search(said.words)
+    if not found:  # a quota, an admission webhook, a namespace that is being deleted
+        return f"it may not {deed}: {said.words}"
+    user = printable(found["user"], longest=200)
+    if user == "system:anonymous":
+        return f"without a token or certificate nobody may {deed}; a kubeconfig has to have one"
+    namespace = deed.collection.namespace
+    who = f'"{user}" may not {deed.verb} {deed.resource}{deed.where}'
+    if not namespace:
+        return f"{who}; a ClusterRole has to allow it"
+    return (
+        f"{who}, or there is no such namespace; somebody who may has to do: "
+        f"leasectl kubernetes manifest --namespace {printable(namespace)} | kubectl apply -f -"
+    )
+
+
+def _absent(deed: Deed, server: str, said: _Said) -> Exception:
+    namespace = deed.collection.namespace
+    if said.is_status and said.details.get("kind") == "namespaces" and namespace:
+        shown = printable(namespace)
+        missing = InvalidRequest(
+            f'{server} has no namespace "{shown}"; make it with: kubectl create namespace {shown}, '
+            "or name another in the address"
+        )
+        return AccessRefused(missing)
+    # Of what the server has, it says which is missing; what it doesn't have, isn't any kind.
+    if said.is_status and deed.name and said.details.get("name"):
+        return Absent(said.words, status=404, reason=said.reason)
+    return NoAnswer(f"has no {deed.resource} ({said.words}); is it an API server?", lasting=True)
+
+
+def _is_budget(details: Any) -> bool:
+    causes = details.get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == _BUDGET for cause in causes
+    )
+
+
+def watch_error(deed: Deed, server: str, status: Json) -> Exception:
+    """The error for an ERROR event of a watch, whose object says it: HTTP's own was 200."""
+    code = status.get("code")
+    number = code if isinstance(code, int) else 500
+    return refusal(deed, server, Answer(number, json.dumps({**status, "kind": "Status"})))

@@ -1,0 +1,224 @@
+"""A watch: what happens to objects from some time on, as the server says it.
+
+It ends in many ways, and all mean the same: list again, and watch from there. The server ends it
+after half an hour, or when it is stopped; a killed one looks as if it had; one that hangs says
+nothing, not even the bookmark that comes each minute; and of what is too old it only says so.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from typing import Literal, NamedTuple, cast
+
+from leasectl.engines.kubernetes.api.access import Access, Login
+from leasectl.engines.kubernetes.api.asking import (
+    addressed,
+    current_access,
+    distrusted,
+    renewed_access,
+    unknown,
+)
+from leasectl.engines.kubernetes.api.collection import Deed, Json
+from leasectl.engines.kubernetes.api.refusals import (
+    Busy,
+    Expired,
+    NotAuthenticated,
+    Refused,
+    refusal,
+    watch_error,
+)
+from leasectl.http.exchange import Client, Stream
+from leasectl.http.messages import Answer, Call
+from leasectl.http.no_answer import NoAnswer
+from leasectl.text.printable import printable
+
+# A bookmark comes each minute, when nothing else does.
+LONGEST_SILENCE_SECONDS = 75.0
+_MOST_LINES = 100
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+
+
+class WatchEvent(NamedTuple):
+    """What happened.
+
+    Args:
+        type: A ``BOOKMARK`` says that nothing else did up to its object's resourceVersion.
+        object: As it is after that, or was before it was deleted; of a bookmark, only its kind and
+            ``metadata.resourceVersion``.
+    """
+
+    type: EventType
+    object: Json
+
+    @property
+    def resource_version(self) -> str:
+        """From where another watch would go on."""
+        metadata = self.object.get("metadata")
+        return str(metadata.get("resourceVersion", "")) if isinstance(metadata, dict) else ""
+
+
+class WatchEnded(Exception):
+    """It says nothing more: list again, and watch from there.
+
+    Args:
+        words: Why, printable.
+        retry_after_seconds: Not before that, says the server; None where it doesn't.
+    """
+
+    def __init__(self, words: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(words)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class WatchExpired(WatchEnded):
+    """What it was to begin with is too old (410), which also a healthy server says."""
+
+
+class Watch:
+    """A watch; a context manager, inside of which are its events.
+
+    Args:
+        login: Whose API, and as whom.
+        deed: What is watched, for messages.
+        path: The same as a path, its query included.
+        seconds: How long it may take to find out as whom.
+        longest_silence_seconds: How long nothing may come.
+    """
+
+    def __init__(
+        self,
+        login: Login,
+        deed: Deed,
+        path: str,
+        *,
+        seconds: float,
+        longest_silence_seconds: float = LONGEST_SILENCE_SECONDS,
+    ) -> None:
+        self._login = login
+        self._deed = deed
+        self._call = Call(
+            path,
+            headers={"Accept": "application/json"},
+            method="GET",
+            longest_silence_seconds=longest_silence_seconds,
+        )
+        self._seconds = seconds
+        self._server = ""
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._client: Client | None = None
+        self._stream: Stream | None = None
+        self._is_cut = False
+
+    def __enter__(self) -> Iterator[WatchEvent]:
+        """Begin it, and wait for the server to say that it has begun.
+
+        The events are iterated over by one thread, which waits for the next; that ends as
+        `WatchEnded` says, never by itself.
+
+        Raises:
+            WatchEnded: It hasn't begun; or, inside, it has ended. Also when it is `cut`.
+            WatchExpired: Because of a resourceVersion that is too old.
+            AccessRefused: The server doesn't know us, we may not, or TLS is refused.
+            LeaseError: It doesn't take what was asked.
+        """
+        access = current_access(self._login, self._seconds)
+        try:
+            return self._begun(access)
+        except NotAuthenticated as first:
+            other = renewed_access(self._login, access, self._seconds)
+            if other is None:
+                raise unknown(access, first) from first
+            try:
+                return self._begun(other)
+            except NotAuthenticated as again:
+                raise unknown(other, again) from again
+
+    def __exit__(self, *reason: object) -> None:
+        with self._lock:
+            stream, self._stream = self._stream, None
+            client, self._client = self._client, None
+        if stream is not None:
+            stream.__exit__(*reason)
+        if client is not None:
+            client.close()
+
+    def cut(self) -> None:
+        """End it, from any thread and at any time: before it has begun, too."""
+        with self._lock:
+            self._is_cut = True
+            stream = self._stream
+        if stream is not None:
+            stream.cut()
+
+    def _begun(self, access: Access) -> Iterator[WatchEvent]:
+        self._server = access.server
+        client = access.new_client()
+        stream = client.stream(addressed(access, self._call))
+        with self._lock:
+            if self._is_cut:
+                raise WatchEnded("it was given up")
+            self._client, self._stream = client, stream
+        try:
+            lines = stream.__enter__()
+        except NoAnswer as reason:
+            with self._lock:
+                self._stream = None
+            if reason.distrust:
+                raise distrusted(access, reason) from reason
+            raise WatchEnded(f"{access.server}: {reason}") from reason
+        if stream.status == 200:
+            return self._events(lines)
+        try:
+            raise self._refusal(stream, lines)
+        finally:
+            self.__exit__(None, None, None)
+
+    def _refusal(self, stream: Stream, lines: Iterator[str]) -> Exception:
+        """Why it hasn't begun."""
+        try:
+            text = "\n".join(islice(lines, _MOST_LINES))
+        except NoAnswer as reason:
+            return WatchEnded(f"{self._server}: {reason}")
+        answer = Answer(stream.status, text, stream.headers)
+        return _ended(refusal(self._deed, self._server, answer))
+
+    def _events(self, lines: Iterator[str]) -> Iterator[WatchEvent]:
+        try:
+            for line in lines:
+                if line:
+                    yield self._event(line)
+        except NoAnswer as reason:
+            raise WatchEnded(f"{self._server}: {reason}") from reason
+        raise WatchEnded(f"{self._server} has ended it")
+
+    def _event(self, line: str) -> WatchEvent:
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            said = None
+        happened = said.get("type") if isinstance(said, dict) else None
+        of = said.get("object") if isinstance(said, dict) else None
+        if isinstance(of, dict) and happened in _TYPES:
+            return WatchEvent(cast(EventType, happened), of)
+        if isinstance(of, dict) and happened == "ERROR":
+            raise _ended(watch_error(self._deed, self._server, of))
+        raise WatchEnded(f"{self._server}: what it says is no event ({printable(line)})")
+
+
+def _ended(error: Exception) -> Exception:
+    """What callers act upon in the same way is the same."""
+    if isinstance(error, NotAuthenticated):
+        return error
+    if isinstance(error, Expired):
+        return WatchExpired(str(error))
+    if isinstance(error, Busy):
+        return WatchEnded(str(error), retry_after_seconds=error.retry_after_seconds)
+    if isinstance(error, (Refused, NoAnswer)):
+        return WatchEnded(str(error))
+    return error
