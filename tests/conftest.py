@@ -13,12 +13,8 @@ import pytest
 
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.faults.fixture import fault_proxy as fault_proxy
-from tests.kit.kubernetes.namespaces import (
-    Kubernetes,
-    Namespace,
-    kubernetes_servers,
-    new_namespace,
-)
+from tests.kit.kubernetes.namespaces import Namespace, new_namespace
+from tests.kit.kubernetes.servers import Kubernetes, kubernetes_servers
 from tests.kit.relay import Relay, relay
 from tests.kit.support import Cli, CliOfAnotherUser, ManualClock
 

@@ -11,13 +11,17 @@ import contextlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.kit.certificates import make_certificates, make_client_certificate, make_signing_key
 from tests.kit.etcd.server import EtcdServer, reserve_port
 from tests.kit.kubernetes.api import Api, Credentials
 from tests.kit.kubernetes.assets import Programs
+from tests.kit.kubernetes.audit import audit_options
+from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
+from tests.kit.kubernetes.wire import Wire
 from tests.kit.support import eventually
 
 # Of tokens: who gives them out, and for whom they are.
@@ -31,15 +35,19 @@ class ControlPlane:
         folder: Where everything is kept, logs too.
         programs: What is started.
         size: How many API servers.
+        wired: Which of them can be made to hear from etcd late, by their numbers.
 
     Attributes:
         endpoints: Their addresses.
         etcd: What they keep objects in.
+        wires: From those that are wired to etcd.
         certificates: Theirs, and of the CA that signed them and that clients believe.
         signing_key: The file with the key that tokens are signed with.
     """
 
-    def __init__(self, folder: Path, programs: Programs, size: int = 1) -> None:
+    def __init__(
+        self, folder: Path, programs: Programs, size: int = 1, wired: Collection[int] = ()
+    ) -> None:
         self.certificates = make_certificates(folder)
         self.signing_key = make_signing_key(folder / "tokens.key")
         self._administrator = make_client_certificate(
@@ -52,6 +60,7 @@ class ControlPlane:
         self._program = programs.kube_apiserver
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.etcd = EtcdServer(folder, program=programs.etcd)
+        self.wires = {number: Wire(self.etcd.endpoints[0]) for number in wired}
         for number in range(size):
             self.start(number)
 
@@ -71,7 +80,7 @@ class ControlPlane:
         """Wait until all servers say that they are ready."""
         for number, endpoint in enumerate(self.endpoints):
             api = self.administrator(number)
-            eventually(api.is_ready, timeout=60, what=f"{endpoint} is ready: {self.log(number)}")
+            eventually(partial(self._is_ready, number, api), timeout=60, what=endpoint)
             api.close()
 
     def administrator(self, number: int = 0) -> Api:
@@ -79,12 +88,31 @@ class ControlPlane:
         certificate = Credentials(certificate=self._administrator)
         return Api(self.endpoints[number], self.certificates.ca.file, certificate)
 
+    def administrator_kubeconfig(self, path: Path) -> Path:
+        """Write the same for kubectl, and return its path."""
+        certificate, key = self._administrator
+        return write_kubeconfig(
+            path,
+            server=self.endpoints[0],
+            ca_file=self.certificates.ca.file,
+            user={"client-certificate": certificate, "client-key": key},
+            namespace="default",
+        )
+
     def signal(self, number: int, signum: int) -> None:
         self._processes[number].send_signal(signum)
+
+    def has_ended(self, number: int) -> bool:
+        """Whether a server has ended that was sent TERM: its watches hold it for a minute."""
+        return self._processes[number].poll() is not None
 
     def kill(self, number: int) -> None:
         self._processes[number].kill()
         self._processes[number].wait()
+
+    def audit_log(self, number: int) -> Path:
+        """Where a server writes what it is asked."""
+        return self._folder / f"audit{number}.log"
 
     def log(self, number: int) -> str:
         """The end of what a server has logged."""
@@ -94,12 +122,20 @@ class ControlPlane:
     def close(self) -> None:
         for number in self._processes:
             self.kill(number)
+        for wire in self.wires.values():
+            wire.close()
         self.etcd.close()
+
+    def _is_ready(self, number: int, api: Api) -> bool:
+        assert not self.has_ended(number), self.log(number)
+        return api.is_ready()
 
     def _options(self, number: int) -> dict[str, str]:
         certificate, key = self.certificates.server
+        wire = self.wires.get(number)
+        etcd = wire.endpoint if wire else self.etcd.endpoints[0]
         return {
-            "etcd-servers": self.etcd.endpoints[0],
+            "etcd-servers": etcd,
             "bind-address": "127.0.0.1",
             "advertise-address": "127.0.0.1",
             "secure-port": self.endpoints[number].rpartition(":")[2],
@@ -115,14 +151,17 @@ class ControlPlane:
             "service-cluster-ip-range": "10.0.0.0/24",
             # There is no service to send anybody to them.
             "endpoint-reconciler-type": "none",
+            **audit_options(self._folder, self.audit_log(number)),
         }
 
 
 @contextlib.contextmanager
-def control_plane(programs: Programs, size: int = 1) -> Iterator[ControlPlane]:
+def control_plane(
+    programs: Programs, size: int = 1, wired: Collection[int] = ()
+) -> Iterator[ControlPlane]:
     """API servers for as long as the block lasts."""
     folder = Path(tempfile.mkdtemp(prefix="kubernetes-"))
-    servers = ControlPlane(folder, programs, size)
+    servers = ControlPlane(folder, programs, size, wired)
     try:
         servers.wait()
         yield servers

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import NamedTuple
 
-import pytest
-
-from tests.kit.kubernetes.accounts import LEAST_RULES, Account, Rules
-from tests.kit.kubernetes.api import Api, Object
-from tests.kit.kubernetes.assets import Programs, find_programs, how_to_have_one
-from tests.kit.kubernetes.control_plane import ControlPlane, control_plane
-from tests.kit.kubernetes.kubeconfigs import api_of
+from tests.kit.kubernetes.accounts import Account
+from tests.kit.kubernetes.api import Object
+from tests.kit.kubernetes.audit import Asked, asked_in
+from tests.kit.kubernetes.rights import LEAST_RULES, Rules
+from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.relay import Relay, Tls, relay
-
-
-class Kubernetes(NamedTuple):
-    """API servers that tests make namespaces on.
-
-    Args:
-        administrators: Access to each, as somebody who may do everything.
-        control_plane: The servers themselves; None if they are somebody else's.
-    """
-
-    administrators: Sequence[Api]
-    control_plane: ControlPlane | None = None
-
-    @property
-    def signing_key(self) -> str | None:
-        """The file with the key that tokens are signed with, if it is known."""
-        return self.control_plane.signing_key if self.control_plane else None
 
 
 class Namespace:
@@ -48,6 +25,8 @@ class Namespace:
     Attributes:
         leases: The path of the Leases in it.
         events: The path of the events in it.
+        pods: The path of the Pods in it.
+        budgets: The path of the PodDisruptionBudgets in it.
         account: A service account that may do there what `leasectl` needs.
     """
 
@@ -56,6 +35,8 @@ class Namespace:
         self.administrator = kubernetes.administrators[0]
         self.leases = f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases"
         self.events = f"/apis/events.k8s.io/v1/namespaces/{name}/events"
+        self.pods = f"/api/v1/namespaces/{name}/pods"
+        self.budgets = f"/apis/policy/v1/namespaces/{name}/poddisruptionbudgets"
         self._kubernetes = kubernetes
         self.administrator.ok("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         self.account = self.new_account("client")
@@ -77,11 +58,18 @@ class Namespace:
 
     def relay(self, number: int = 0) -> AbstractContextManager[Relay]:
         """What a client can be made to talk to instead of one of the servers, with a token."""
-        plane = self._kubernetes.control_plane
-        if plane is None:
-            pytest.skip("needs an API server of its own, whose certificate a relay can show")
+        plane = self._kubernetes.own
         tls = Tls(plane.certificates.server, plane.certificates.ca.file)
         return relay(plane.endpoints[number], tls)
+
+    def asked(self) -> list[Asked]:
+        """What clients have asked of it so far, server by server.
+
+        A request is in it a moment after its answer has come.
+        """
+        plane = self._kubernetes.own
+        logs = [plane.audit_log(number) for number in range(len(plane.endpoints))]
+        return [asked for log in logs for asked in asked_in(log, self.name)]
 
     def delete(self) -> None:
         self.administrator.ok("DELETE", f"/api/v1/namespaces/{self.name}")
@@ -96,27 +84,3 @@ def new_namespace(kubernetes: Kubernetes) -> Iterator[Namespace]:
     finally:
         if kubernetes.control_plane is None:
             namespace.delete()
-
-
-def programs_or_skip() -> Programs:
-    """The programs of a control plane; if they are missing, the test is skipped."""
-    return find_programs() or pytest.skip(how_to_have_one())
-
-
-@contextlib.contextmanager
-def kubernetes_servers() -> Iterator[Kubernetes]:
-    """The cluster that `LEASECTL_TEST_KUBECONFIG` names, or else an API server of our own."""
-    given = os.environ.get("LEASECTL_TEST_KUBECONFIG")
-    if given:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Kubernetes([api_of(given, Path(folder))])
-    else:
-        with own_servers(1) as servers:
-            yield servers
-
-
-@contextlib.contextmanager
-def own_servers(size: int) -> Iterator[Kubernetes]:
-    """So many API servers that may be stopped, killed and started."""
-    with control_plane(programs_or_skip(), size) as servers:
-        yield Kubernetes([servers.administrator(number) for number in range(size)], servers)

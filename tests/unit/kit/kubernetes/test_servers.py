@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
-from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.assets import find_programs, how_to_have_one
+from tests.kit.kubernetes.namespaces import Namespace, new_namespace
+from tests.kit.kubernetes.servers import Kubernetes, kubernetes_servers
 
 
 def lease(name: str) -> dict[str, object]:
@@ -50,3 +53,28 @@ def test_a_kubeconfig_says_how_to_get_there(namespace: Namespace, kubeconfig: Pa
     api = namespace.account.api(config["users"][0]["user"]["token"])
     assert api("GET", namespace.leases).status_code == 200
     api.close()
+
+
+def test_somebodys_cluster_serves_as_well(
+    kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig = kubernetes.own.administrator_kubeconfig(tmp_path / "administrator")
+    monkeypatch.setenv("LEASECTL_TEST_KUBECONFIG", str(kubeconfig))
+    with kubernetes_servers() as theirs, new_namespace(theirs) as namespace:
+        assert namespace.lease_names() == []
+        path = f"/api/v1/namespaces/{namespace.name}"
+        assert kubernetes.administrators[0].ok("GET", path)["status"]["phase"] == "Active"
+    # Here nobody finishes that.
+    assert kubernetes.administrators[0].ok("GET", path)["status"]["phase"] == "Terminating"
+
+
+def test_without_an_api_server_tests_are_skipped_unless_there_should_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert find_programs() is None
+    assert "apiserver/build" in how_to_have_one()
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        find_programs()
