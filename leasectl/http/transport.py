@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from leasectl.http.messages import Call
-from leasectl.http.no_answer import no_answer
+from leasectl.http.no_answer import NoAnswer, no_answer
 from leasectl.http.trust import Trust
 from leasectl.system.poll import is_readable
 
@@ -27,6 +27,7 @@ _KEEP_ALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
+_LIBRARYS_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)
 
 
 class Incoming(NamedTuple):
@@ -164,9 +165,9 @@ class Sending:
             with contextlib.closing(response):
                 # As they were sent: nobody has asked for compression.
                 headers = dict(response.headers)
-                yield Incoming(response.status_code, headers, response.iter_raw())
-        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
-            raise no_answer(error, url=self._call.url, sent=self._is_sent) from error
+                yield Incoming(response.status_code, headers, self._chunks(response))
+        except _LIBRARYS_ERRORS as error:
+            raise self._no_answer(error) from error
 
     def half_close(self) -> None:
         """Close our half of its connection: it may still be answered."""
@@ -182,6 +183,15 @@ class Sending:
             connected = self._socket
         if connected is not None:
             _shut(connected, socket.SHUT_RDWR)
+
+    def _chunks(self, response: httpx.Response) -> Iterator[bytes]:
+        try:
+            yield from response.iter_raw()
+        except _LIBRARYS_ERRORS as error:
+            raise self._no_answer(error) from error
+
+    def _no_answer(self, error: Exception) -> NoAnswer:
+        return no_answer(error, url=self._call.url, sent=self._is_sent)
 
     def _request(self) -> httpx.Request:
         call = self._call

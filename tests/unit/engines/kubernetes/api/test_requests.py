@@ -17,7 +17,7 @@ from leasectl.engines.kubernetes.api.collection import Collection, leases
 from leasectl.engines.kubernetes.api.opening import open_api
 from leasectl.engines.kubernetes.api.refusals import Absent, AlreadyExists, Conflict
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.api.watching import WatchEnded, WatchEvent, WatchExpired
+from leasectl.engines.kubernetes.api.watching import WatchEnded, WatchEvent
 from leasectl.errors import AccessRefused, InvalidRequest
 from leasectl.system.clock import Clock
 from tests.kit.kubernetes.namespaces import Namespace
@@ -156,7 +156,3 @@ class TestWatches:
         assert time.monotonic() - since < 5
         with pytest.raises(WatchEnded), watch:
             pass
-
-    def test_a_time_that_is_forgotten_is_said(self, api: Api, here: Collection) -> None:
-        with pytest.raises(WatchExpired), api.watch(here, resource_version="1") as events:
-            next(events)
