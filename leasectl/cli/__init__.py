@@ -22,7 +22,8 @@ What not everybody has installed for that and for `serve`, `extra` asks for.
 What `simulate` is to try, `simulate_subject` makes of its options; `simulate_shown` is what came of
 it, `simulate_progress` how far it is. Files that options name are read by `input_file`.
 
-What `once` has kept, `once_results` shows and forgets.
+What `once` has kept, `once_results` shows and forgets. Which cluster `maintenance` is about, and
+how things are called there, `maintenance_options` say.
 
 Shells complete by `completion_scripts`, with what `completion_values` finds.
 

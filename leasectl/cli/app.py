@@ -51,6 +51,7 @@ COMMANDS = (
     "stats",
     "simulate",
     "pool",
+    "maintenance",
     "serve",
     "init",
     "doctor",

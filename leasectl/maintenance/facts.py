@@ -180,12 +180,14 @@ class Step(NamedTuple):
         writes: One after the other. The first that fails is the last, then it is looked again.
         drains: Evict what is left, after that.
         look_at: When to look again, if nothing that is seen changes before; None for not at all.
+        over_at: When the time of a maintenance that has begun is over: that look is urgent.
     """
 
     why: str
     writes: tuple[Write, ...] = ()
     drains: bool = False
     look_at: float | None = None
+    over_at: float | None = None
 
     @property
     def status(self) -> str | None:

@@ -133,7 +133,8 @@ class _Look:
         return self._refuse(over_at)
 
     def _refuse(self, look_at: float | None) -> Step:
-        return Step("the request can't be read", self._noting("invalid"), look_at=look_at)
+        why = "the request can't be read"
+        return Step(why, self._noting("invalid"), look_at=look_at, over_at=look_at)
 
     def _forget(self) -> Step:
         """Nothing is asked for, and nothing had begun."""
@@ -161,20 +162,18 @@ class _Look:
 
     def _go_on(self, over_at: float) -> Step:
         cordon = self._cordon_if_needed()
+        soon = min(over_at, self._now + self._us.pause_seconds)
         if cordon or self._status not in _BEGUN:
             why = "its node isn't cordoned" if cordon else "it has its lease"
-            return Step(why, (NodeWrite(draining("begins"), cordon),), look_at=self._now)
+            return Step(why, (NodeWrite(draining("begins"), cordon),), False, self._now, over_at)
         if self._status == "active":
-            return Step("it is under way", look_at=over_at)
+            return Step("it is under way", (), False, over_at, over_at)
         if self._drain is None:
-            return Step("it is to be drained", drains=True, look_at=self._drain_at(over_at))
+            return Step("it is to be drained", (), True, soon, over_at)
         if self._drain.left:
-            writes = self._noting(draining(self._drain.reason))
-            return Step("pods are left", writes, drains=True, look_at=self._drain_at(over_at))
-        return Step("no pods are left", self._noting("active"), look_at=over_at)
-
-    def _drain_at(self, over_at: float) -> float:
-        return min(over_at, self._now + self._us.pause_seconds)
+            noting = self._noting(draining(self._drain.reason))
+            return Step("pods are left", noting, True, soon, over_at)
+        return Step("no pods are left", self._noting("active"), False, over_at, over_at)
 
     # --- its end
 

@@ -18,6 +18,10 @@ from leasectl.cli.app import command as root
 from leasectl.errors import EXIT_CODES
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.faults.fixture import StartFaultProxy
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.nodes import make_node
+from tests.kit.kubernetes.rights import MAINTENANCE_RULES
+from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.support import Cli, clean_environment
 
 # The texts are the same on every Python, and their commands are tested on each.
@@ -37,6 +41,7 @@ PAGES = (
             "history",
             "leases",
             "limits",
+            "maintenance",
             "membership",
             "mounting",
             "once",
@@ -184,6 +189,21 @@ def shell(cli: Cli) -> Cli:
     return cli
 
 
+@pytest.fixture(scope="module")
+def kubeconfig_of_nodes(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cluster as the page on maintenance, and its commands' help, take for granted."""
+    namespace = Namespace(kubernetes, "leasectl-maintenance")
+    namespace.account.permit_everywhere(MAINTENANCE_RULES)
+    make_node(namespace.administrator, "worker-1")
+    return namespace.account.kubeconfig(tmp_path_factory.mktemp("nodes") / "kubeconfig")
+
+
+def about_nodes(shell: Cli, request: pytest.FixtureRequest) -> None:
+    """Have commands in a shell find a cluster with a node."""
+    kubeconfig = request.getfixturevalue("kubeconfig_of_nodes")
+    shell.env.update(LEASECTL_KUBECONFIG=str(kubeconfig), LEASECTL_BACKEND="kubernetes://")
+
+
 def write_program(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
@@ -197,14 +217,16 @@ def run_bash(cli: Cli, text: str) -> None:
 class TestPages:
     @pytest.mark.parametrize("page", PAGES, ids=NAMES)
     def test_every_block_runs_one_after_the_other(
-        self, shell: Cli, etcd: EtcdServer, page: Path
+        self, shell: Cli, etcd: EtcdServer, page: Path, request: pytest.FixtureRequest
     ) -> None:
         for name in ("openshift-org-azure--install", INSTALL_LEASE):
             shell.pool(name)
         shell.env.update(ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
+        if page.stem == "maintenance":
+            about_nodes(shell, request)
         for text in [text for reason, text in blocks(page) if reason is None]:
             run_bash(shell, text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/"))
-            shell.ok("release", "--all")
+            shell.ok("release", "--all", LEASECTL_BACKEND="local:")
 
     @pytest.mark.parametrize("page", PAGES, ids=NAMES)
     def test_what_isnt_run_has_a_reason(self, page: Path) -> None:
@@ -272,12 +294,16 @@ class TestPages:
 
 class TestHelp:
     @pytest.mark.parametrize("path", [p for p, _ in WITHOUT_GROUPS], ids=" ".join)
-    def test_its_example_runs(self, shell: Cli, path: tuple[str, ...]) -> None:
+    def test_its_example_runs(
+        self, shell: Cli, path: tuple[str, ...], request: pytest.FixtureRequest
+    ) -> None:
         example = example_of(help_of(path))
         assert "leasectl" in example
         before = ""
         succeed = "{} || {} || :\n"  # after its two failures
-        if "pool create" not in example:
+        if "maintenance" in path:
+            about_nodes(shell, request)
+        elif "pool create" not in example:
             shell.pool("azure--install")
         if '"$h"' in example and "h=$(" not in example:
             before = "h=$(leasectl acquire -t azure--install --ttl 5m)\n"

@@ -56,7 +56,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "run": SERVICES,
     "once": (*SERVICES, "run"),
     "reclaim": SERVICES,
-    "maintenance": GROUND,
+    # What it asks of a cluster goes by the API of one engine: the others have no nodes.
+    "maintenance": (*GROUND, "http", "engines", "engines.kubernetes"),
     "server": (*SERVICES, "pools", "run"),
     # It is the embedded pools' witness.
     "keeper": (*SERVICES, "pools", "run", "engines.local"),
@@ -69,6 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "run",
         "once",
         "reclaim",
+        "maintenance",
         "server",
         "keeper",
         "doctor",

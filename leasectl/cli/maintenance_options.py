@@ -1,0 +1,113 @@
+"""What the commands of ``leasectl maintenance`` share: the cluster, and how things are called."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from leasectl.backends.kinds import kind_of
+from leasectl.cli.command import WHAT, option
+from leasectl.cli.context import choose_backend
+from leasectl.errors import InvalidRequest, NotSupported
+from leasectl.text.naming import check_name
+from leasectl.text.printable import printable
+
+if TYPE_CHECKING:
+    from leasectl.maintenance.api_cluster import ApiCluster
+    from leasectl.maintenance.controller import Settings
+    from leasectl.maintenance.drain import DrainOptions
+
+_SCHEME = "kubernetes:"
+DEFAULT_NAMESPACE = "leasectl-maintenance"
+DEFAULT_IDENTITY = "machine-remediation"
+_NODE = "{node}"
+
+node_argument = click.argument("node", type=check_name, metavar="NODE")
+backend = option(
+    "--backend",
+    group=WHAT,
+    metavar="URL",
+    help="The cluster: kubernetes://, or with ?context=NAME&kubeconfig=PATH. Default: "
+    "LEASECTL_BACKEND.",
+)
+lease_namespace = option(
+    "--lease-namespace",
+    group=WHAT,
+    default=DEFAULT_NAMESPACE,
+    metavar="NS",
+    help=f"Where the Leases of nodes are. Default: {DEFAULT_NAMESPACE}.",
+)
+lease_name = option(
+    "--lease-name",
+    group=WHAT,
+    default=_NODE,
+    metavar="NAME",
+    help=f"What they are called; {_NODE} stands for the node's name. Default: {_NODE}.",
+)
+identity = option(
+    "--identity",
+    group=WHAT,
+    default=DEFAULT_IDENTITY,
+    metavar="WHO",
+    help=f"Who we are in them, the same for all replicas. Default: {DEFAULT_IDENTITY}.",
+)
+
+
+def settings_of(
+    lease_name: str, identity: str, drain: DrainOptions | None = None, padding_seconds: int = 30
+) -> Settings:
+    """What leases are called, and who we are.
+
+    Raises:
+        InvalidRequest: It can't be.
+    """
+    from leasectl.maintenance.controller import Settings
+    from leasectl.maintenance.drain import DrainOptions
+    from leasectl.maintenance.facts import Us
+
+    if lease_name.count(_NODE) != 1:
+        raise InvalidRequest(f'--lease-name "{printable(lease_name)}" has to hold {_NODE}, once')
+    check_name(lease_name.replace(_NODE, "node"))
+    if not identity.strip() or not identity.isprintable():
+        raise InvalidRequest(f'--identity "{printable(identity)}" is nobody\'s')
+    us = Us(identity, padding_seconds=padding_seconds)
+    return Settings(us, lease_name, DrainOptions() if drain is None else drain)
+
+
+def cluster_of(
+    backend: str | None,
+    namespace: str = DEFAULT_NAMESPACE,
+    identity: str = DEFAULT_IDENTITY,
+) -> ApiCluster:
+    """Open the cluster that the command line or the environment names.
+
+    Args:
+        backend: What ``--backend`` says.
+        namespace: Where the leases of nodes are.
+        identity: Who we are in them.
+
+    Raises:
+        NotSupported: It names a backend that has no nodes.
+        InvalidRequest: It names none, or none that there is.
+    """
+    from leasectl.maintenance.opening import open_cluster
+
+    url = choose_backend(backend).url
+    if not url.startswith(_SCHEME):
+        raise _no_nodes(url)
+    return open_cluster(url, os.environ, namespace=namespace, identity=identity)
+
+
+def _no_nodes(url: str) -> NotSupported:
+    kind = kind_of(url)
+    instead = (
+        "; to keep resources of its pools from new holders there is: leasectl pool cordon"
+        if kind.has_pools
+        else ""
+    )
+    return NotSupported(
+        f"{kind.title} ({printable(url)}) has no nodes, and maintenance is of nodes of Kubernetes: "
+        f"name its cluster with --backend kubernetes://{instead}"
+    )

@@ -1,0 +1,39 @@
+"""``leasectl maintenance request``: ask for the maintenance of a node."""
+
+from __future__ import annotations
+
+from leasectl.cli import maintenance_options, options
+from leasectl.cli.command import WHAT, new_command, option
+from leasectl.cli.maintenance_options import cluster_of
+from leasectl.cli.output import note
+
+EXAMPLE = """\b
+Examples:
+  leasectl maintenance request worker-1 --for 30m
+  leasectl maintenance status worker-1
+"""
+
+
+@new_command(epilog=EXAMPLE, options_metavar="NODE --for D [OPTIONS]")
+@maintenance_options.node_argument
+@option(
+    "--for",
+    "asked",
+    required=True,
+    group=WHAT,
+    metavar="D",
+    help="For how long, like 30m, from when the node's Lease is had.",
+)
+@options.quiet
+@maintenance_options.backend
+def command(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
+    """Ask for maintenance of a node, for a time.
+
+    It is noted at the node, and done by leasectl maintenance reconcile, wherever that runs. Asked
+    for again with another time, it lasts as long as that from when it began.
+    """
+    from leasectl.maintenance.asked import ask_for
+
+    ask_for(cluster_of(backend), node, asked)
+    if not quiet:
+        note(f"{node} asks for maintenance of {asked.strip()}")

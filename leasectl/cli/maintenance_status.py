@@ -1,0 +1,95 @@
+"""``leasectl maintenance status``: how the maintenance of nodes stands."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from leasectl.cli import maintenance_options, options
+from leasectl.cli.command import new_command
+from leasectl.cli.maintenance_options import cluster_of, settings_of
+from leasectl.cli.output import note, show, show_json
+from leasectl.cli.table import Column, table
+from leasectl.cli.terminal import output_width
+from leasectl.system.clock import rfc3339
+from leasectl.text.durations import format_duration
+from leasectl.text.naming import check_name
+from leasectl.text.printable import printable
+
+if TYPE_CHECKING:
+    from leasectl.maintenance.asked import Standing
+
+EXAMPLE = """\b
+Examples:
+  leasectl maintenance status
+  leasectl maintenance status worker-1 --json
+"""
+
+_COLUMNS = (
+    Column("NODE", shrinks=2),
+    Column("ASKED"),
+    Column("STATUS", shrinks=3, at_least=16, cut="end"),
+    Column("CORDONED"),
+    Column("LEASE", shrinks=1),
+    Column("OVER IN", right=True),
+)
+_LONGEST = 300
+
+
+@new_command(epilog=EXAMPLE, options_metavar="[NODE] [OPTIONS]")
+@click.argument("node", type=check_name, metavar="NODE", required=False)
+@options.json_output
+@maintenance_options.lease_namespace
+@maintenance_options.lease_name
+@maintenance_options.identity
+@maintenance_options.backend
+def command(
+    *,
+    node: str | None,
+    as_json: bool,
+    lease_namespace: str,
+    lease_name: str,
+    identity: str,
+    backend: str | None,
+) -> None:
+    """Show which nodes are under maintenance, or ask for it.
+
+    With NODE, of that one, whatever there is. STATUS is what the controller has noted, LEASE who
+    has the node's Lease, CORDONED whose the cordon is.
+    """
+    from leasectl.maintenance.asked import standings
+
+    settings = settings_of(lease_name, identity)
+    found = standings(cluster_of(backend, lease_namespace, identity), settings, node)
+    if as_json:
+        show_json([_facts(each) for each in found])
+    elif found:
+        now = time.time()
+        show(table(_COLUMNS, [_row(each, now) for each in found], output_width()).text)
+    else:
+        note("no node asks for maintenance")
+
+
+def _row(standing: Standing, now: float) -> tuple[str, ...]:
+    over_at = standing.over_at
+    return (
+        standing.node,
+        printable(standing.asked or "-"),
+        printable(standing.status or "-", longest=_LONGEST),
+        standing.cordon or "no",
+        printable(standing.holder or "-"),
+        "-" if over_at is None else format_duration(max(0.0, over_at - now)),
+    )
+
+
+def _facts(standing: Standing) -> dict[str, object]:
+    return {
+        "node": standing.node,
+        "asked": standing.asked,
+        "status": standing.status or None,
+        "cordon": standing.cordon or None,
+        "holder": standing.holder or None,
+        "over_at": rfc3339(standing.over_at),
+    }

@@ -1,0 +1,169 @@
+"""A cluster by its API: what maintenance asks, in a few seconds each, and what the answers mean."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from leasectl.engines.kubernetes.api.collection import Collection, leases
+from leasectl.engines.kubernetes.api.refusals import (
+    Absent,
+    Busy,
+    Conflict,
+    LostAnswer,
+    MadeAnew,
+    Refused,
+)
+from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.errors import AccessRefused, BackendUnreachable, CorruptState, InvalidRequest
+from leasectl.maintenance.cluster import Evicted
+from leasectl.maintenance.facts import Lease, NodeWrite
+from leasectl.maintenance.objects import (
+    Json,
+    Pod,
+    lease_body,
+    node_patch,
+    parse_pod,
+    request_patch,
+)
+from leasectl.system.clock import Clock
+
+NODES = Collection("v1", "nodes")
+_PODS = Collection("v1", "pods")
+_SECONDS = 4.0
+_MORE_THAN_ONE = "more than one disruption budget covers it, and the API evicts no such pod"
+
+
+class ApiCluster:
+    """As `Cluster` has it, and what people ask of nodes.
+
+    Args:
+        api: Of the cluster.
+        namespace: Where the leases are.
+        identity: Ours, for cordon marks.
+        clock: Where times come from.
+
+    Attributes:
+        api: Its API.
+        lease_collection: The Leases where those of nodes are.
+    """
+
+    def __init__(self, api: Api, *, namespace: str, identity: str, clock: Clock) -> None:
+        self.api = api
+        self.lease_collection = leases(namespace)
+        self._identity = identity
+        self._clock = clock
+
+    def node(self, name: str) -> Json | None:
+        """As `Cluster`."""
+        return self._get(NODES, name)
+
+    def nodes(self) -> tuple[Json, ...]:
+        """All Nodes, by name."""
+        with self._asking():
+            return self.api.list(NODES).items
+
+    def write_node(self, read: Json, write: NodeWrite) -> bool:
+        """As `Cluster`."""
+        name = read["metadata"]["name"]
+        with self._asking():
+            try:
+                self.api.patch(NODES, name, node_patch(read, write, self._identity))
+            except (Absent, Conflict):
+                return False
+        return True
+
+    def ask_for(self, name: str, text: str | None) -> bool:
+        """Have a Node ask for maintenance, or for none any more; returns whether there is one.
+
+        Args:
+            name: Of the Node.
+            text: For how long; None for not at all.
+        """
+        with self._asking():
+            try:
+                self.api.patch(NODES, name, request_patch(text), is_repeatable=True)
+            except Absent:
+                return False
+        return True
+
+    def lease(self, name: str) -> Json | None:
+        """As `Cluster`."""
+        return self._get(self.lease_collection, name)
+
+    def leases(self) -> tuple[Json, ...]:
+        """All Leases where those of nodes are."""
+        with self._asking():
+            return self.api.list(self.lease_collection).items
+
+    def write_lease(
+        self, name: str, read: Json | None, lease: Lease, *, node: str = ""
+    ) -> Json | None:
+        """As `Cluster`."""
+        body = lease_body(read, name, lease, node=node)
+        with self._asking():
+            try:
+                if read is None:
+                    return self.api.create(self.lease_collection, body)
+                return self.api.replace(self.lease_collection, name, body)
+            except (Absent, Conflict, MadeAnew):
+                return None
+
+    def pods(self, node: str) -> list[Pod]:
+        """As `Cluster`."""
+        with self._asking():
+            listed = self.api.list(_PODS, fields=f"spec.nodeName={node}")
+        return [parse_pod(each) for each in listed.items]
+
+    def evict(self, pod: Pod, *, grace_seconds: int | None) -> Evicted:
+        """As `Cluster`; see policy/v1, Eviction.
+
+        What has been answered in the wrong is said with the pod: it keeps no other from going.
+        """
+        options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": options,
+        }
+        collection = _PODS._replace(namespace=pod.namespace)
+        try:
+            with self.api.limited(self._clock.elapsed() + _SECONDS):
+                self.api.create(collection, eviction, name=pod.name, subresource="eviction")
+        except (Absent, Conflict):
+            return Evicted("gone")  # or another by now, which the next look shows
+        except Busy as busy:
+            seconds = busy.retry_after_seconds or 0.0
+            new = ", which is new," if seconds else ""
+            return Evicted("held", f"a disruption budget{new} forbids it now", seconds)
+        except LostAnswer as error:
+            return Evicted("failed", _MORE_THAN_ONE if _covered_twice(error) else str(error))
+        except (Refused, AccessRefused, InvalidRequest, CorruptState) as error:
+            return Evicted("failed", str(error))
+        return Evicted("going")
+
+    def _get(self, collection: Collection, name: str) -> Json | None:
+        with self._asking():
+            try:
+                return self.api.get(collection, name)
+            except Absent:
+                return None
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Ask inside for a few seconds; whatever refuses it is no reason to end."""
+        try:
+            with self.api.limited(self._clock.elapsed() + _SECONDS):
+                yield
+        except (InvalidRequest, CorruptState) as error:
+            raise AccessRefused(error) from error
+        except Refused as error:
+            raise BackendUnreachable(str(error)) from error
+
+
+def _covered_twice(error: LostAnswer) -> bool:
+    """Whether an eviction has failed as it always will, as long as two budgets cover the pod."""
+    return error.status == 500 and "PodDisruptionBudget" in error.words

@@ -1,0 +1,287 @@
+"""The controller: looks at nodes when something has changed or is due, and does what follows.
+
+It does one thing at a time, each of a few seconds at most: keeps its lead, ends what is over, looks
+at the node that is due first, or does one request of a drain. So an end waits for one other thing
+at most, however many nodes there are. What fails is not tried again: the node is looked at again.
+
+It remembers nothing that it couldn't find out again: since when other's leases are unchanged, and
+how far drains have come. It may be killed at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Callable, NamedTuple, Protocol
+
+from leasectl.errors import BackendUnreachable
+from leasectl.maintenance.cluster import Cluster
+from leasectl.maintenance.drain import DrainOptions, NodeDrain
+from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Seen, Step, Us
+from leasectl.maintenance.leadership import Leadership
+from leasectl.maintenance.lifecycle import next_step
+from leasectl.maintenance.objects import Json, parse_lease, parse_node, wanted_of
+from leasectl.maintenance.observed import Observed
+from leasectl.system.backoff import Backoff
+from leasectl.system.clock import Clock, earliest
+from leasectl.system.poll import Sleep
+
+# So long a request may take: a leader begins none that it couldn't see done.
+REQUEST_SECONDS = 5.0
+# A clock that jumps is noticed after so long; changes are heard of at once.
+_LONGEST_REST_SECONDS = 10.0
+_BACKOFF = Backoff(first_seconds=0.1, longest_seconds=3.0, chance=0.5)
+# What stands for the name of a node in that of its lease.
+_NODE = "{node}"
+
+Reconciling = Generator[Sleep, "set[int]", None]
+
+
+class Changes(Protocol):
+    """What has changed at nodes and leases."""
+
+    fd: int
+
+    def take(self) -> set[str]:
+        """The names of the nodes at which something has changed since this was asked before."""
+        ...
+
+
+class Settings(NamedTuple):
+    """What is to be the same for all replicas, and after a restart.
+
+    Args:
+        us: Who we are.
+        lease_name: What the lease of a node is called; ``{node}`` in it stands for the node's name.
+        drain: What may be evicted.
+    """
+
+    us: Us
+    lease_name: str = _NODE
+    drain: DrainOptions = DrainOptions()
+
+    def lease_of(self, node: str) -> str:
+        """The name of a node's lease."""
+        return self.lease_name.replace(_NODE, node)
+
+    def node_of(self, lease: str) -> str:
+        """The node of a lease; empty for one that is no node's."""
+        before, _, after = self.lease_name.partition(_NODE)
+        if not (lease.startswith(before) and lease.endswith(after)):
+            return ""
+        return lease[len(before) : len(lease) - len(after)]
+
+
+class Controller:
+    """Reconciles the nodes of one cluster, while it leads.
+
+    Args:
+        cluster: Which.
+        changes: What has changed there.
+        settings: How.
+        leadership: Whether it leads.
+        clock: Where times come from.
+        say: Called with a line for people, of what is done.
+        warn: The same, of what goes wrong.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        changes: Changes,
+        settings: Settings,
+        leadership: Leadership,
+        *,
+        clock: Clock,
+        say: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._changes = changes
+        self._settings = settings
+        self._leadership = leadership
+        self._clock = clock
+        self._say = say
+        self._warn = warn
+        self._observed = Observed()
+        self._due: dict[str, float] = {}  # when to look at a node, on the elapsed clock
+        self._over: dict[str, float] = {}  # when the maintenance of one is over, the same
+        self._failures: dict[str, int] = {}
+        self._drains: dict[str, _Running] = {}
+        self._looked_last = False
+        self._leader = ""
+        self._trouble = ""
+
+    def run(self) -> Reconciling:
+        """Go on for ever; yields each sleep."""
+        while True:
+            now = self._clock.elapsed()
+            for name in self._changes.take():
+                self._due[name] = now
+            if not self._turn(now):
+                yield Sleep(frozenset([self._changes.fd]), self._next_at())
+
+    def _turn(self, now: float) -> bool:
+        """Do what is due first; returns whether there was anything."""
+        if self._leadership.due_at <= now:
+            self._lead()
+            return True
+        if not self._leadership.has_seconds(REQUEST_SECONDS):
+            return False
+        over = [name for name, at in self._over.items() if at <= now and self._due[name] <= now]
+        if over:
+            self._look(min(over, key=lambda each: self._over[each]))
+            return True
+        # Looks and drains take turns, for neither to keep the other waiting.
+        looked = not self._looked_last and self._look_at_first(now)
+        self._looked_last = looked
+        return looked or self._drain(now) or self._look_at_first(now)
+
+    def _look_at_first(self, now: float) -> bool:
+        """Look at the node that is due first, if one is; returns whether one was."""
+        name = min(self._due, key=lambda each: self._due[each], default=None)
+        if name is None or self._due[name] > now:
+            return False
+        self._look(name)
+        return True
+
+    def _next_at(self) -> float | None:
+        if not self._leadership.has_seconds(REQUEST_SECONDS):
+            return self._leadership.due_at
+        now = self._clock.elapsed()
+        drains = (each.drain.due_at for each in self._drains.values() if now < each.until)
+        return earliest(self._leadership.due_at, *self._due.values(), *drains)
+
+    def _lead(self) -> None:
+        try:
+            self._leadership.turn()
+        except BackendUnreachable as error:
+            self._note_trouble(error)
+            return
+        self._trouble = ""
+        if self._leadership.leader != self._leader:
+            self._leader = self._leadership.leader
+            leads = self._leadership.has_seconds(0)
+            self._say("leading" if leads else f"standing by; {self._leader} leads")
+            if not leads:
+                self._drains.clear()
+
+    # --- one node
+
+    def _look(self, name: str) -> None:
+        """Look at a node, and do what follows."""
+        try:
+            succeeded = self._look_and_do(name)
+        except BackendUnreachable as error:
+            self._note_trouble(error)
+            succeeded = False
+        if succeeded:
+            self._failures.pop(name, None)
+            return
+        failures = self._failures[name] = self._failures.get(name, 0) + 1
+        self._due[name] = self._clock.elapsed() + _BACKOFF.pause(failures)
+
+    def _look_and_do(self, name: str) -> bool:
+        """The same; returns whether all of it was done. Sets when to look again."""
+        said = self._cluster.node(name)
+        if said is None:
+            for known in (self._due, self._over, self._drains):
+                known.pop(name, None)
+            return True
+        lease = self._cluster.lease(self._settings.lease_of(name))
+        seen = self._seen(name, said, lease)
+        step = next_step(self._settings.us, seen)
+        self._set_drain(name, seen, step)
+        self._set_due(name, step, seen.now)
+        return self._carry_out(name, said, lease, step)
+
+    def _seen(self, name: str, said: Json, lease_said: Json | None) -> Seen:
+        lease = None
+        if lease_said is not None:
+            lease = parse_lease(lease_said)
+            now = self._clock.elapsed()
+            unchanged = self._observed.unchanged_seconds(name, lease, now)
+            lease = lease._replace(unchanged_seconds=unchanged)
+        node = parse_node(said)
+        window = (node.uid, None if lease is None else lease.acquired_at)
+        running = self._drains.get(name)
+        drain = running.drain.drain if running is not None and running.window == window else None
+        return Seen(node, wanted_of(said), lease, drain, self._clock.wall())
+
+    def _set_drain(self, name: str, seen: Seen, step: Step) -> None:
+        """Have the drain of a node go on, until its time is over at most, or stop."""
+        acquired_at = None if seen.lease is None else seen.lease.acquired_at
+        if not step.drains or acquired_at is None or step.over_at is None:
+            self._drains.pop(name, None)
+            return
+        window = (seen.node.uid, acquired_at)
+        running = self._drains.get(name)
+        if running is None or running.window != window:
+            drain = NodeDrain(self._cluster, name, self._settings.drain, self._say)
+            running = _Running(window, drain)
+        until = self._clock.elapsed() + step.over_at - seen.now
+        self._drains[name] = running._replace(until=until)
+
+    def _set_due(self, name: str, step: Step, wall: float) -> None:
+        now = self._clock.elapsed()
+        self._due.pop(name, None)
+        self._over.pop(name, None)
+        if step.look_at is not None:
+            self._due[name] = now + min(max(0.0, step.look_at - wall), _LONGEST_REST_SECONDS)
+            if step.over_at is not None:
+                self._over[name] = now + step.over_at - wall
+
+    def _carry_out(self, name: str, said: Json, lease: Json | None, step: Step) -> bool:
+        """Do the writes of a step, up to the first that fails."""
+        for write in step.writes:
+            if not self._leadership.has_seconds(REQUEST_SECONDS):
+                return False
+            if isinstance(write, LeaseWrite):
+                lease_name = self._settings.lease_of(name)
+                lease = self._cluster.write_lease(lease_name, lease, write.lease, node=name)
+                if lease is None:
+                    return False
+            elif not self._cluster.write_node(said, write):
+                return False
+            else:
+                self._say(f"{name}: {_line_of(write, step)}")
+        return True
+
+    # --- drains
+
+    def _drain(self, now: float) -> bool:
+        """Do one request of the drain that is due first; returns whether there was one."""
+        due = [(each.drain.due_at, name) for name, each in self._drains.items() if now < each.until]
+        due_at, name = min(due, default=(now + 1, ""))
+        if due_at > now:
+            return False
+        (_, acquired_at), drain, _ = self._drains[name]
+        try:
+            if drain.turn(now, self._clock.wall() - acquired_at):
+                self._due[name] = now
+        except BackendUnreachable as error:
+            self._note_trouble(error)
+        return True
+
+    def _note_trouble(self, error: BackendUnreachable) -> None:
+        if str(error) != self._trouble:
+            self._warn(f"{error}; trying again")
+        self._trouble = str(error)
+
+
+class _Running(NamedTuple):
+    """The drain of a node.
+
+    Args:
+        window: Of which node, by its uid, and since when its lease has been ours.
+        drain: It.
+        until: When its time is over, on the elapsed clock.
+    """
+
+    window: tuple[str, float]
+    drain: NodeDrain
+    until: float = 0.0
+
+
+def _line_of(write: NodeWrite, step: Step) -> str:
+    """What was noted at a node, and why, where that doesn't say it."""
+    return write.status if step.drains else f"{write.status} ({step.why})"

@@ -1,0 +1,152 @@
+"""A node's drain, one request at a time: it is looked which pods are left, then each is evicted.
+
+That is done again and again until none is left, or the maintenance is over. What is evicted goes by
+the disruption budgets; what they hold back is tried again, and keeps nobody else from going.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from leasectl.errors import BackendUnreachable
+from leasectl.maintenance.cluster import Cluster
+from leasectl.maintenance.facts import Drain
+from leasectl.maintenance.objects import Pod
+from leasectl.text.durations import format_duration
+
+# How often to look which pods have gone.
+LOOK_SECONDS = 2.0
+# How often to try again what a budget holds back, or a server fails at: as kubectl does.
+AGAIN_SECONDS = 5.0
+_MOST_NAMES = 2
+
+
+class DrainOptions(NamedTuple):
+    """What may be evicted, as kubectl drain has it.
+
+    Args:
+        force: Also pods that no controller would make again.
+        deletes_local_data: Also pods with data in an emptyDir.
+        grace_seconds: How long a pod may take to end; None for as long as it says itself.
+        timeout_seconds: Evict nothing more after that; None for as long as it lasts.
+    """
+
+    force: bool = False
+    deletes_local_data: bool = False
+    grace_seconds: int | None = None
+    timeout_seconds: float | None = None
+
+
+def why_not(pod: Pod, options: DrainOptions) -> str | None:
+    """Why a pod may not be evicted at all; None if it may.
+
+    A finished one has neither work nor data that anybody waits for.
+    """
+    if pod.has_finished:
+        return None
+    if not pod.is_managed and not options.force:
+        return "no controller would make it again: --force"
+    if pod.has_local_data and not options.deletes_local_data:
+        return "it has local data: --delete-emptydir-data"
+    return None
+
+
+class NodeDrain:
+    """The drain of one node in one maintenance.
+
+    Args:
+        cluster: Where.
+        node: The name of the node.
+        options: What may be evicted.
+        say: Called with a line for people, of each pod that was asked to go.
+
+    Attributes:
+        drain: What the last time round has shown; None before the first.
+        due_at: When to do the next request, on the elapsed clock.
+    """
+
+    def __init__(
+        self, cluster: Cluster, node: str, options: DrainOptions, say: Callable[[str], None]
+    ) -> None:
+        self.drain: Drain | None = None
+        self.due_at = 0.0
+        self._cluster = cluster
+        self._node = node
+        self._options = options
+        self._say = say
+        self._todo: list[Pod] = []
+        self._left: list[tuple[Pod, str]] = []
+        self._held: dict[str, tuple[float, str]] = {}  # by uid: until when, and why
+
+    def turn(self, now: float, lasted_seconds: float) -> bool:
+        """Do the next request; returns whether something more is known by `drain` then.
+
+        Args:
+            now: On the elapsed clock.
+            lasted_seconds: How long the maintenance has lasted.
+
+        Raises:
+            BackendUnreachable: No answer; it begins anew, a little later.
+        """
+        limit = self._options.timeout_seconds
+        has_given_up = limit is not None and lasted_seconds >= limit
+        try:
+            if self._todo:
+                self._evict(self._todo.pop(), now)
+            else:
+                self._look(now, evicts=not has_given_up)
+        except BackendUnreachable:
+            self._todo = []
+            self.due_at = now + LOOK_SECONDS
+            raise
+        if self._todo:
+            self.due_at = now
+            return False
+        self.due_at = now + LOOK_SECONDS
+        reason = described(self._left)
+        if has_given_up and limit is not None:
+            reason = f"given up after {format_duration(limit)}; {reason}"
+        before, self.drain = self.drain, Drain(len(self._left), reason)
+        return self.drain != before
+
+    def _look(self, now: float, *, evicts: bool) -> None:
+        """See which pods are left, and which of them can be asked to go."""
+        pods = [each for each in self._cluster.pods(self._node) if not each.is_of_node]
+        self._left, self._todo = [], []
+        there = {each.uid for each in pods}
+        self._held = {uid: held for uid, held in self._held.items() if uid in there}
+        for pod in pods:
+            held_until, held_why = self._held.get(pod.uid, (0.0, "it isn't asked to go any more"))
+            stopped = why_not(pod, self._options)
+            if pod.is_ending:
+                self._left.append((pod, "is ending"))
+            elif stopped is not None:
+                self._left.append((pod, stopped))
+            elif held_until > now or not evicts:
+                self._left.append((pod, held_why))
+            else:
+                self._todo.append(pod)
+
+    def _evict(self, pod: Pod, now: float) -> None:
+        evicted = self._cluster.evict(pod, grace_seconds=self._options.grace_seconds)
+        if evicted.outcome == "going":
+            self._say(f"{self._node}: {pod} was asked to go")
+            self._left.append((pod, "is ending"))
+        elif evicted.outcome != "gone":
+            self._left.append((pod, evicted.reason))
+            again_at = now + max(AGAIN_SECONDS, evicted.again_seconds)
+            self._held[pod.uid] = (again_at, evicted.reason)
+
+
+def described(left: Sequence[tuple[Pod, str]]) -> str:
+    """Which pods are left and why, in a line: those alike together, a few of them by name."""
+    alike: dict[str, list[str]] = {}
+    for pod, why in left:
+        alike.setdefault(why, []).append(str(pod))
+    parts = []
+    for why, names in alike.items():
+        shown = ", ".join(sorted(names)[:_MOST_NAMES])
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        parts.append(f"{shown}{more} ({why})")
+    return "; ".join(parts)

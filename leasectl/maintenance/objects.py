@@ -1,0 +1,190 @@
+"""Nodes, Leases and pods as the API has them: read into facts, and what is to be written of them.
+
+Whoever may write a Node or a Lease may have put anything into its texts; the API keeps their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from leasectl.maintenance.facts import Lease, Node, NodeWrite, Wanted, parse_wanted
+from leasectl.system.clock import rfc3339
+
+Json = Mapping[str, Any]
+
+REQUEST = "lifecycle.metal3.io/maintenance"
+STATUS = "lifecycle.metal3.io/maintenance-status"
+CORDON_MARK = "leasectl.dev/maintenance-cordon"
+
+_MIRROR = "kubernetes.io/config.mirror"
+_FINISHED = ("Succeeded", "Failed")
+
+
+class Pod(NamedTuple):
+    """A pod that runs on a node, as far as a drain is concerned.
+
+    Args:
+        namespace, name, uid: Which one.
+        is_of_node: It comes and goes with the node: a mirror pod, or one of a DaemonSet.
+        is_managed: A controller makes another one when it goes.
+        has_local_data: In an emptyDir, which goes with it.
+        has_finished: Nothing runs in it any more.
+        is_ending: It is about to go already.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    is_of_node: bool = False
+    is_managed: bool = True
+    has_local_data: bool = False
+    has_finished: bool = False
+    is_ending: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def name_of(said: Json) -> str:
+    """The name of an object."""
+    return str(_part(said, "metadata").get("name") or "")
+
+
+def parse_node(said: Json) -> Node:
+    """Read a Node."""
+    metadata = _part(said, "metadata")
+    annotations = _part(metadata, "annotations")
+    return Node(
+        str(metadata.get("uid") or ""),
+        str(annotations.get(STATUS) or ""),
+        _part(said, "spec").get("unschedulable") is True,
+        str(annotations.get(CORDON_MARK) or ""),
+    )
+
+
+def request_of(said: Json) -> str | None:
+    """What a Node asks for, as it is written there."""
+    text = _part(_part(said, "metadata"), "annotations").get(REQUEST)
+    return None if text is None else str(text)
+
+
+def wanted_of(said: Json) -> Wanted | None:
+    """What a Node asks for; None for nothing."""
+    return parse_wanted(request_of(said))
+
+
+def parse_lease(said: Json, unchanged_seconds: float = 0.0) -> Lease:
+    """Read a Lease.
+
+    Args:
+        said: It.
+        unchanged_seconds: For how long it has been seen like this.
+    """
+    spec, metadata = _part(said, "spec"), _part(said, "metadata")
+    owners = metadata.get("ownerReferences")
+    nodes = [each for each in owners or () if isinstance(each, dict) and each.get("kind") == "Node"]
+    return Lease(
+        str(spec.get("holderIdentity") or ""),
+        _count(spec.get("leaseDurationSeconds")),
+        parse_time(spec.get("acquireTime")),
+        parse_time(spec.get("renewTime")),
+        _count(spec.get("leaseTransitions")),
+        str(nodes[0].get("uid") or "") if nodes else "",
+        unchanged_seconds,
+    )
+
+
+def parse_pod(said: Json) -> Pod:
+    """Read a pod."""
+    metadata = _part(said, "metadata")
+    owners: Sequence[Json] = metadata.get("ownerReferences") or ()
+    controllers = [str(each.get("kind")) for each in owners if each.get("controller") is True]
+    volumes: Sequence[Json] = _part(said, "spec").get("volumes") or ()
+    return Pod(
+        str(metadata.get("namespace") or ""),
+        str(metadata.get("name") or ""),
+        str(metadata.get("uid") or ""),
+        is_of_node=_MIRROR in _part(metadata, "annotations") or "DaemonSet" in controllers,
+        is_managed=bool(controllers),
+        has_local_data=any(each.get("emptyDir") is not None for each in volumes),
+        has_finished=_part(said, "status").get("phase") in _FINISHED,
+        is_ending=metadata.get("deletionTimestamp") is not None,
+    )
+
+
+def node_patch(said: Json, write: NodeWrite, identity: str) -> Json:
+    """The change of a Node as a merge patch that counts only if it is still as it was read.
+
+    Args:
+        said: The Node as it was read.
+        write: What is to become of it.
+        identity: Ours, for the cordon mark.
+    """
+    annotations: dict[str, str | None] = {STATUS: write.status}
+    if write.removes_request:
+        annotations[REQUEST] = None
+    if write.cordon is not None:
+        annotations[CORDON_MARK] = identity if write.cordon == "cordon" else None
+    guard = _part(said, "metadata")
+    metadata = {"resourceVersion": guard.get("resourceVersion"), "uid": guard.get("uid")}
+    patch: dict[str, object] = {"metadata": {**metadata, "annotations": annotations}}
+    if write.cordon in ("cordon", "uncordon"):
+        patch["spec"] = {"unschedulable": True if write.cordon == "cordon" else None}
+    return patch
+
+
+def request_patch(text: str | None) -> Json:
+    """What a Node asks for, as a merge patch; None for nothing."""
+    return {"metadata": {"annotations": {REQUEST: text}}}
+
+
+def lease_body(before: Json | None, name: str, lease: Lease, *, node: str = "") -> Json:
+    """A Lease as it is to be written: a new one, or one that was read with another spec.
+
+    Args:
+        before: As it was read; None for a new one.
+        name: Its name.
+        lease: What it is to say. A duration of 0 is left out: the API takes none.
+        node: The name of the Node that it goes with, whose uid is the owner's; empty for none.
+    """
+    metadata = dict(_part(before or {}, "metadata"))
+    metadata.update(name=name, managedFields=None)
+    if node and lease.owner_uid:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": lease.owner_uid}
+        metadata["ownerReferences"] = [owner]
+    spec = dict(_part(before or {}, "spec"))
+    spec.update(
+        holderIdentity=lease.holder,
+        leaseDurationSeconds=lease.duration_seconds or None,
+        acquireTime=rfc3339(lease.acquired_at),
+        renewTime=rfc3339(lease.renewed_at),
+        leaseTransitions=lease.transitions,
+    )
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {key: value for key, value in metadata.items() if value is not None},
+        "spec": {key: value for key, value in spec.items() if value is not None},
+    }
+
+
+def _part(said: Json, key: str) -> Json:
+    part = said.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _count(value: object) -> int:
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def parse_time(text: object) -> float | None:
+    """A time of the API, in seconds since the epoch; None for none, or no time."""
+    if not isinstance(text, str):
+        return None
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,0 +1,243 @@
+"""Maintenance on a real API server: what it answers, and whole commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import AccessRefused, BackendUnreachable
+from leasectl.maintenance.api_cluster import ApiCluster
+from leasectl.maintenance.facts import Lease, NodeWrite
+from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, parse_lease, parse_node
+from leasectl.maintenance.opening import open_cluster
+from tests.kit.kubernetes.api import Object
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.nodes import (
+    NODES,
+    end_pods,
+    make_budget,
+    make_node,
+    make_pod,
+    set_allowed,
+)
+from tests.kit.kubernetes.rights import MAINTENANCE_RULES
+from tests.kit.support import Cli, eventually
+
+pytestmark = pytest.mark.once
+
+US = "machine-remediation"
+
+
+@pytest.fixture
+def node(namespace: Namespace) -> Iterator[str]:
+    """A node for this test alone."""
+    name = f"node-{namespace.name}"
+    make_node(namespace.administrator, name)
+    yield name
+    namespace.administrator.ok("DELETE", f"{NODES}/{name}")
+
+
+@pytest.fixture
+def cluster(namespace: Namespace, kubeconfig: Path, node: str) -> ApiCluster:
+    namespace.account.permit_everywhere(MAINTENANCE_RULES)
+    environment = {"LEASECTL_KUBECONFIG": str(kubeconfig)}
+    return open_cluster("kubernetes://", environment, namespace=namespace.name, identity=US)
+
+
+def noted_at(namespace: Namespace, node: str) -> Object:
+    said: Object = namespace.administrator.ok("GET", f"{NODES}/{node}")["metadata"]
+    texts: Object = said.get("annotations", {})
+    return texts
+
+
+class TestNodes:
+    def test_a_write_counts_only_if_the_node_is_as_it_was_read(
+        self, cluster: ApiCluster, namespace: Namespace, node: str
+    ) -> None:
+        assert cluster.node("nowhere") is None
+        before = cluster.node(node)
+        assert before is not None
+        assert cluster.ask_for(node, "30m")
+        assert not cluster.write_node(before, NodeWrite("new, create", "cordon"))
+        assert not parse_node(cluster.node(node) or {}).is_unschedulable
+        now = cluster.node(node)
+        assert now is not None
+        assert cluster.write_node(now, NodeWrite("new, create", "cordon"))
+        shown = parse_node(cluster.node(node) or {})
+        assert shown[1:] == ("new, create", True, US)
+        now = cluster.node(node)
+        assert now is not None
+        assert cluster.write_node(now, NodeWrite("ended", "uncordon", removes_request=True))
+        assert parse_node(cluster.node(node) or {})[1:] == ("ended", False, "")
+        assert set(noted_at(namespace, node)) & {REQUEST, CORDON_MARK, STATUS} == {STATUS}
+
+    def test_a_node_that_was_made_anew_is_another(
+        self, cluster: ApiCluster, namespace: Namespace, node: str
+    ) -> None:
+        before = cluster.node(node)
+        assert before is not None
+        namespace.administrator.ok("DELETE", f"{NODES}/{node}")
+        make_node(namespace.administrator, node)
+        assert not cluster.write_node(before, NodeWrite("new, create", "cordon"))
+        assert not cluster.ask_for("nowhere", "30m")
+
+
+class TestLeases:
+    def test_a_lease_is_written_as_it_was_read_and_never_brought_back(
+        self, cluster: ApiCluster, namespace: Namespace, node: str
+    ) -> None:
+        uid = parse_node(cluster.node(node) or {}).uid
+        first = Lease(US, 90, 1_700_000_000.25, 1_700_000_000.5, 0, uid)
+        made = cluster.write_lease(node, None, first, node=node)
+        assert made is not None
+        assert parse_lease(made) == first
+        assert parse_lease(cluster.lease(node) or {}) == first
+        # It is there, so it isn't made.
+        assert cluster.write_lease(node, None, first, node=node) is None
+        # The API takes no duration of 0.
+        given_back = cluster.write_lease(
+            node, made, first._replace(duration_seconds=0, renewed_at=1_700_000_001.0), node=node
+        )
+        assert given_back is not None
+        assert "leaseDurationSeconds" not in given_back["spec"]
+        assert cluster.write_lease(node, made, first, node=node) is None
+        namespace.administrator.ok("DELETE", f"{namespace.leases}/{node}")
+        assert cluster.write_lease(node, given_back, first, node=node) is None
+        assert cluster.lease(node) is None
+
+    def test_the_api_takes_no_duration_of_0(self, namespace: Namespace) -> None:
+        lease = {"metadata": {"name": "x"}, "spec": {"leaseDurationSeconds": 0}}
+        refused = namespace.administrator("POST", namespace.leases, lease)
+        assert refused.status_code == 422
+        assert "must be greater than 0" in refused.text
+
+
+class TestEvictions:
+    def test_each_answer_is_understood(
+        self, cluster: ApiCluster, namespace: Namespace, node: str
+    ) -> None:
+        for name in ("free", "tight", "fresh", "twice", "replaced"):
+            make_pod(namespace, name, node, labels={"app": name})
+        make_budget(namespace, "tight", {"app": "tight"}, allowed=0)
+        make_budget(namespace, "fresh", {"app": "fresh"}, allowed=None)
+        for name in ("one", "two"):
+            make_budget(namespace, name, {"app": "twice"}, allowed=1)
+        pods = {each.name: each for each in cluster.pods(node)}
+        assert set(pods) == {"free", "tight", "fresh", "twice", "replaced"}
+
+        def evicted(name: str) -> tuple[str, str, float]:
+            return tuple(cluster.evict(pods[name], grace_seconds=None))  # type: ignore[return-value]
+
+        assert evicted("free") == ("going", "", 0.0)
+        assert evicted("free") == ("going", "", 0.0)  # it is ending already
+        assert evicted("tight") == ("held", "a disruption budget forbids it now", 0.0)
+        new = "a disruption budget, which is new, forbids it now"
+        assert evicted("fresh") == ("held", new, 10.0)
+        assert evicted("twice")[0] == "failed"
+        assert "more than one disruption budget" in evicted("twice")[1]
+        namespace.administrator.ok("DELETE", f"{namespace.pods}/replaced?gracePeriodSeconds=0")
+        make_pod(namespace, "replaced", node)
+        assert evicted("replaced") == ("gone", "", 0.0)
+        namespace.administrator.ok("DELETE", f"{namespace.pods}/replaced?gracePeriodSeconds=0")
+        assert evicted("replaced") == ("gone", "", 0.0)
+        assert end_pods(namespace) == ["free"]
+        set_allowed(namespace, "tight", 1)
+        assert evicted("tight")[0] == "going"
+
+    def test_what_may_not_be_evicted_is_said_with_the_pod(
+        self, cluster: ApiCluster, namespace: Namespace, node: str
+    ) -> None:
+        make_pod(namespace, "web", node)
+        (pod,) = cluster.pods(node)
+        namespace.account.permit_everywhere(MAINTENANCE_RULES[:2])
+        evicted = cluster.evict(pod, grace_seconds=0)
+        assert evicted.outcome == "failed"
+        assert "may not create pods/eviction" in evicted.reason
+
+    def test_whoever_may_nothing_is_told_what(self, namespace: Namespace, kubeconfig: Path) -> None:
+        environment = {"LEASECTL_KUBECONFIG": str(kubeconfig)}
+        cluster = open_cluster("kubernetes://", environment, namespace="nowhere", identity=US)
+        with pytest.raises(AccessRefused, match="may not get nodes; a ClusterRole"):
+            cluster.node("x")
+        with pytest.raises(AccessRefused, match="there is no such namespace"):
+            cluster.lease("x")
+
+
+class TestCommands:
+    @pytest.fixture
+    def maintenance(
+        self, cli: Cli, cluster: ApiCluster, namespace: Namespace, kubeconfig: Path
+    ) -> Cli:
+        cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+        return cli
+
+    def test_a_node_goes_through_its_maintenance_and_a_replica_takes_over(
+        self, maintenance: Cli, namespace: Namespace, node: str
+    ) -> None:
+        settings = ("--lease-namespace", namespace.name)
+        make_pod(namespace, "web", node, labels={"app": "web"})
+        make_pod(namespace, "agent", node, owner="DaemonSet")
+        make_budget(namespace, "web", {"app": "web"}, allowed=0)
+        first = maintenance.start("maintenance", "reconcile", *settings)
+        maintenance.ok("maintenance", "request", node, "--for", "1h")
+
+        def status() -> str:
+            return str(noted_at(namespace, node).get(STATUS))
+
+        eventually(lambda: "disruption budget" in status(), timeout=20)
+        shown = maintenance.ok("maintenance", "status", node, *settings)
+        assert "ours" in shown
+        assert "1h" in shown
+        second = maintenance.start("maintenance", "reconcile", *settings)
+        first.signal(15)
+        ended = first.finish()
+        assert ended.code == -15
+        assert "leading\n" in ended.err
+        set_allowed(namespace, "web", 1)
+        eventually(lambda: end_pods(namespace) == ["web"], timeout=20)
+        eventually(lambda: status() == "active", timeout=20)
+        maintenance.ok("maintenance", "cancel", node)
+        eventually(lambda: status() == "ended", timeout=20)
+        assert not namespace.administrator.ok("GET", f"{NODES}/{node}")["spec"].get("unschedulable")
+        eventually(lambda: "leaseDurationSeconds" not in namespace.lease(node)["spec"])
+        second.signal(15)
+        assert f"{node}: ended (nothing is asked for any more)" in second.finish().err
+
+    @pytest.mark.parametrize(
+        ("args", "code", "words"),
+        [
+            (("request", "NODE"), 64, "Missing option '--for'"),
+            (("request", "NODE", "--for", "0"), 64, "is no time"),
+            (("request", "NODE", "--for", "soon"), 64, "is no time"),
+            (("request", "nowhere", "--for", "1m"), 66, 'no node "nowhere"'),
+            (("request", "../x", "--for", "1m"), 64, "../x"),
+            (("cancel", "nowhere"), 66, 'no node "nowhere"'),
+            (("status", "nowhere"), 66, 'no node "nowhere"'),
+            (("status", "--lease-name", "all"), 64, "has to hold {node}"),
+            (("status", "--lease-namespace", "A/B"), 64, "no name of a namespace"),
+            (("status", "--backend", "local:"), 64, "pool cordon"),
+            (("status", "--backend", "none:"), 64, "has no nodes"),
+            (("status", "--backend", "etcd://h:1"), 64, "has no nodes"),
+            (("reconcile", "--identity", " "), 64, "nobody's"),
+            (("reconcile", "--lease-namespace", "nowhere"), 77, "may not"),
+        ],
+    )
+    def test_what_is_wrong_is_said_in_a_line(
+        self, maintenance: Cli, node: str, args: tuple[str, ...], code: int, words: str
+    ) -> None:
+        finished = maintenance("maintenance", *(each.replace("NODE", node) for each in args))
+        assert finished.code == code
+        assert words in finished.err
+        assert finished.err.count("\n") == 1
+
+    def test_a_request_reaches_a_cluster_that_is_away_not(
+        self, maintenance: Cli, namespace: Namespace, node: str, tmp_path: Path
+    ) -> None:
+        away = namespace.account.kubeconfig(tmp_path / "away", server="https://127.0.0.1:9")
+        finished = maintenance(
+            "maintenance", "request", node, "--for", "1m", LEASECTL_KUBECONFIG=str(away)
+        )
+        assert finished.code == BackendUnreachable.exit_code
+        assert finished.err.count("\n") == 1

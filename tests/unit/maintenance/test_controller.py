@@ -1,0 +1,340 @@
+"""The controller, on a cluster in memory and a clock that a test moves."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import pytest
+
+from leasectl.maintenance.controller import Controller, Reconciling, Settings
+from leasectl.maintenance.drain import DrainOptions
+from leasectl.maintenance.facts import Us
+from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS, Leadership
+from leasectl.maintenance.objects import Pod, parse_time
+from tests.kit.support import ManualClock
+from tests.unit.maintenance.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.once
+
+IDENTITY = "machine-remediation"
+NODE = "worker-1"
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Replica:
+    """One controller, and what it has said."""
+
+    def __init__(
+        self, cluster: FakeCluster, clock: ManualClock, name: str = "a", **drain: object
+    ) -> None:
+        self.said: list[str] = []
+        self.told: list[tuple[float, str]] = []
+        settings = Settings(Us(IDENTITY), drain=DrainOptions(**drain))  # type: ignore[arg-type]
+        self.leadership = Leadership(cluster, name, clock.clock)
+        self.changes = cluster.watch()
+        self._run: Reconciling = Controller(
+            cluster,
+            self.changes,
+            settings,
+            self.leadership,
+            clock=clock.clock,
+            say=self._note,
+            warn=self._note,
+        ).run()
+        self._clock = clock
+        self.sleeps_until: float | None = 0.0
+        self._has_begun = False
+
+    def _note(self, line: str) -> None:
+        self.said.append(line)
+        self.told.append((self._clock.clock.wall(), line))
+
+    def go(self) -> None:
+        """Go on until it sleeps."""
+        sleep = self._run.send(set()) if self._has_begun else next(self._run)
+        self._has_begun = True
+        self.sleeps_until = sleep.until
+
+
+class World:
+    """A cluster with one controller at a time, or several, and the time there."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        self.clock = ManualClock()
+        self.replicas = [self.replica()]
+
+    def replica(self, name: str = "a", **drain: object) -> Replica:
+        return Replica(self.cluster, self.clock, name, **drain)
+
+    @property
+    def now(self) -> float:
+        return self.clock.clock.elapsed()
+
+    def until(self, condition: Callable[[], bool], *, within: float = 600.0) -> None:
+        """Let time go by until something is so."""
+        end = self.now + within
+        while not condition():
+            assert self.now < end, [each.said for each in self.replicas]
+            self.step(end)
+
+    def during(self, seconds: float) -> None:
+        """Let some time go by."""
+        end = self.now + seconds
+        while self.now < end:
+            self.step(end)
+
+    def step(self, end: float) -> None:
+        for replica in self.replicas:
+            replica.go()
+        if not any(each.changes.names - {""} for each in self.replicas):
+            until = [e.sleeps_until for e in self.replicas if e.sleeps_until is not None]
+            self.clock.advance(max(0.01, min([*until, end]) - self.now))
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.cluster.add_node(NODE)
+    return world
+
+
+def pod(name: str, **facts: bool) -> Pod:
+    return Pod("default", name, f"uid-{name}", **facts)
+
+
+class TestLife:
+    def test_a_node_is_cordoned_drained_and_uncordoned_at_the_end(self, world: World) -> None:
+        cluster = world.cluster
+        cluster.running[NODE] = [pod("web"), pod("agent", is_of_node=True)]
+        cluster.ask_for(NODE, "10m")
+        world.until(lambda: cluster.status(NODE) == "active", within=10)
+        began = world.now
+        assert cluster.evicted == ["default/web"]
+        assert cluster.is_cordoned(NODE)
+        assert cluster.is_marked(NODE)
+        spec = cluster.leases[NODE]["spec"]
+        assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (IDENTITY, 630)
+        assert cluster.leases[NODE]["metadata"]["ownerReferences"][0]["uid"] == f"uid-{NODE}"
+        world.until(lambda: cluster.status(NODE) == "ended")
+        assert 590 < world.now - began <= 601
+        assert not (cluster.is_cordoned(NODE) or cluster.is_marked(NODE))
+        assert not cluster.requested(NODE)
+        assert "leaseDurationSeconds" not in cluster.leases[NODE]["spec"]
+
+    def test_a_cancelled_one_ends_at_once(self, world: World) -> None:
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: world.cluster.status(NODE) == "active")
+        world.cluster.ask_for(NODE, None)
+        world.until(lambda: world.cluster.status(NODE) == "ended", within=1)
+        assert not world.cluster.is_cordoned(NODE)
+
+    def test_what_somebody_else_cordoned_stays_cordoned(self, world: World) -> None:
+        world.cluster.add_node("other", cordoned=True)
+        world.cluster.ask_for("other", "1m")
+        world.until(lambda: world.cluster.status("other") == "active")
+        world.until(lambda: world.cluster.status("other") == "ended")
+        assert world.cluster.is_cordoned("other")
+
+    def test_it_waits_for_another_and_takes_over_when_that_is_unchanged_for_long_enough(
+        self, world: World
+    ) -> None:
+        # Its times are of a clock that is years away.
+        world.cluster.put_lease(
+            NODE,
+            holderIdentity="upgrader",
+            leaseDurationSeconds=60,
+            acquireTime="2001-01-01T00:00:00.000000Z",
+            renewTime="2001-01-01T00:00:00.000000Z",
+            leaseTransitions=3,
+        )
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: world.cluster.status(NODE) == "waiting", within=5)
+        world.during(50)
+        world.cluster.leases[NODE]["spec"]["renewTime"] = "2001-01-01T00:00:01.000000Z"
+        world.during(55)
+        assert world.cluster.status(NODE) == "waiting"
+        assert not world.cluster.is_cordoned(NODE)
+        world.until(lambda: world.cluster.status(NODE) == "active", within=20)
+        assert world.cluster.leases[NODE]["spec"]["leaseTransitions"] == 4
+
+    def test_a_restarted_one_ends_it_when_it_was_to_end(self, world: World) -> None:
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: world.cluster.status(NODE) == "active")
+        began = world.now
+        for number in range(5):
+            world.during(100)
+            world.replicas = [world.replica(f"r{number}")]
+        world.until(lambda: world.cluster.status(NODE) == "ended")
+        assert world.now - began <= 601 + TTL_SECONDS
+
+    def test_nobody_is_asked_while_nothing_is_to_be_done(self, world: World) -> None:
+        world.during(30)
+        world.cluster.requests.clear()
+        world.during(60)
+        # Its own lease alone, each four seconds.
+        assert set(world.cluster.requests) == {"lease", "write lease"}
+        assert len(world.cluster.requests) <= 2 * 16
+
+
+class TestDrain:
+    def test_a_pod_that_is_held_keeps_no_other_from_going(self, world: World) -> None:
+        world.cluster.running[NODE] = [pod("a"), pod("b"), pod("c")]
+        world.cluster.held = {"b"}
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: len(world.cluster.evicted) == 2, within=10)
+        world.during(60)
+        status = world.cluster.status(NODE)
+        assert status == "draining: default/b (a disruption budget forbids it now)"
+        assert 8 <= world.cluster.requests.count("evict") <= 18
+        world.cluster.held = set()
+        world.until(lambda: world.cluster.status(NODE) == "active", within=10)
+
+    def test_a_budget_that_never_allows_it_holds_up_no_end(self, world: World) -> None:
+        world.cluster.running[NODE] = [pod("a")]
+        world.cluster.held = {"a"}
+        world.cluster.ask_for(NODE, "2m")
+        world.until(lambda: world.cluster.status(NODE).startswith("draining"))
+        world.until(lambda: world.cluster.status(NODE) == "ended", within=125)
+        world.cluster.requests.clear()
+        world.during(60)
+        assert "evict" not in world.cluster.requests
+
+    def test_what_may_not_go_is_said_with_what_would_allow_it(self, world: World) -> None:
+        world.cluster.running[NODE] = [
+            pod("data", has_local_data=True),
+            pod("alone", is_managed=False),
+            pod("done", is_managed=False, has_local_data=True, has_finished=True),
+        ]
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: "--force" in world.cluster.status(NODE), within=10)
+        assert "default/data (it has local data: --delete-emptydir-data)" in world.cluster.status(
+            NODE
+        )
+        assert world.cluster.evicted == ["default/done"]
+        world.replicas = [world.replica("b", force=True, deletes_local_data=True)]
+        world.until(lambda: world.cluster.status(NODE) == "active", within=30)
+        assert len(world.cluster.evicted) == 3
+
+    def test_it_is_given_up_after_its_time(self, world: World) -> None:
+        world.cluster.running[NODE] = [pod("a")]
+        world.cluster.held = {"a"}
+        world.replicas = [world.replica(timeout_seconds=30.0)]
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: "given up after 30s" in world.cluster.status(NODE), within=60)
+        world.cluster.requests.clear()
+        world.during(60)
+        assert "evict" not in world.cluster.requests
+
+    def test_an_end_waits_for_no_drain_of_others(self, world: World) -> None:
+        for number in range(20):
+            name = f"busy-{number}"
+            world.cluster.add_node(name)
+            world.cluster.running[name] = [pod(f"{name}-{each}") for each in range(10)]
+            world.cluster.held |= {each.name for each in world.cluster.running[name]}
+        # Each request takes a second.
+        world.cluster.each_request = lambda: world.clock.advance(1.0)
+        world.cluster.ask_for(NODE, "3m")
+        # Which of them it looks at first is all the same.
+        world.until(lambda: world.cluster.status(NODE) == "active", within=120)
+        for number in range(20):
+            world.cluster.ask_for(f"busy-{number}", "20m")
+        # It never sleeps, with so much to do: what it says, and when, tells how it went.
+        world.until(lambda: world.cluster.status(NODE) == "ended", within=3000)
+        acquired_at = parse_time(world.cluster.leases[NODE]["spec"]["acquireTime"])
+        (ended_at,) = (at for at, what in world.replicas[0].told if what.startswith(f"{NODE}: end"))
+        assert acquired_at is not None
+        assert 180 <= ended_at - acquired_at < 190
+        before = [what for at, what in world.replicas[0].told if at < ended_at]
+        assert sum("new, create" in each for each in before) > 5
+        assert world.cluster.requests.count("evict") > 50
+
+
+class TestReplicas:
+    def test_one_leads_and_the_other_takes_over_when_it_is_gone(self, world: World) -> None:
+        first, second = world.replicas[0], world.replica("b")
+        world.replicas.append(second)
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: world.cluster.status(NODE) == "active")
+        assert first.leadership.has_seconds(5)
+        assert not second.leadership.has_seconds(0)
+        assert second.said == ["standing by; a leads"]
+        world.replicas = [second]
+        world.until(lambda: second.leadership.has_seconds(5), within=TTL_SECONDS + 5)
+        world.until(lambda: world.cluster.status(NODE) == "ended")
+
+    def test_whoever_ends_properly_is_followed_at_once(self, world: World) -> None:
+        second = world.replica("b")
+        world.during(3)
+        world.replicas[0].leadership.resign()
+        assert "leaseDurationSeconds" not in world.cluster.leases[LEASE_NAME]["spec"]
+        world.replicas = [second]
+        world.until(lambda: second.leadership.has_seconds(5), within=1)
+
+    def test_a_leader_that_cannot_renew_stops_before_another_may_begin(self, world: World) -> None:
+        world.during(1)
+        world.cluster.is_away = True
+        world.during(TTL_SECONDS - 2)
+        assert not world.replicas[0].leadership.has_seconds(0)
+
+
+class TestFailures:
+    def life(self, world: World) -> None:
+        """All that happens in a short maintenance that another time is asked for in, to its end."""
+        world.cluster.running[NODE] = [pod("a"), pod("b")]
+        world.cluster.ask_for(NODE, "2m")
+        world.until(lambda: world.cluster.status(NODE) == "active", within=60)
+        world.cluster.ask_for(NODE, "1m")
+        world.until(lambda: world.cluster.status(NODE) == "ended", within=100)
+        world.during(30)
+
+    def judge(self, world: World) -> None:
+        assert world.cluster.evicted == ["default/b", "default/a"]
+        assert not (world.cluster.is_cordoned(NODE) or world.cluster.is_marked(NODE))
+        assert world.cluster.leases[NODE]["spec"].get("leaseDurationSeconds") is None
+
+    def requests(self) -> int:
+        world = World()
+        world.cluster.add_node(NODE)
+        self.life(world)
+        return len(world.cluster.requests)
+
+    @pytest.mark.parametrize("way", ["fails", "loses", "dies"])
+    def test_it_ends_well_whichever_request_fails(self, way: str) -> None:
+        tried = self.requests()
+        assert tried > 60
+        for number in range(1, tried):
+            world = World()
+            world.cluster.add_node(NODE)
+            if way == "fails":
+                world.cluster.fails_at = number
+            elif way == "loses":
+                world.cluster.loses_at = number
+            else:
+                self.kill_at(world, number)
+            self.life(world)
+            self.judge(world)
+
+    def kill_at(self, world: World, number: int) -> None:
+        """Have the controller be killed before a request, and another one start then."""
+        left = number
+
+        def count() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+
+        world.cluster.each_request = count
+        go = world.replicas[0].go
+
+        def go_or_die() -> None:
+            try:
+                go()
+            except Killed:
+                world.replicas = [world.replica("b")]
+
+        world.replicas[0].go = go_or_die  # type: ignore[method-assign]
