@@ -35,6 +35,7 @@ class EtcdWorld:
     keeps_stopped = False
     next_is_witness = False
     ages_itself = True
+    counts_grants = True
 
     def __init__(self, server: EtcdServer, folder: Path) -> None:
         self._server = server

@@ -30,6 +30,7 @@ class LocalWorld:
     keeps_stopped = True
     next_is_witness = False
     ages_itself = False
+    counts_grants = True
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -23,6 +23,7 @@ class MemoryWorld:
     keeps_stopped = True
     next_is_witness = True
     ages_itself = False
+    counts_grants = True
 
     def __init__(self) -> None:
         self._lost: list[tuple[str, str]] = []

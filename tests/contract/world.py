@@ -80,12 +80,14 @@ class World(Sides, Protocol):
         keeps_stopped: A waiter that was stopped for long has kept its position in the queue.
         next_is_witness: Whoever is next may look once more, for the sake of who is before it.
         ages_itself: Each waiter sees to it itself that its ticket counts with more in time.
+        counts_grants: They are numbered 1, 2, 3; else only in order.
     """
 
     ttl_seconds: float
     keeps_stopped: bool
     next_is_witness: bool
     ages_itself: bool
+    counts_grants: bool
 
     @property
     def engine(self) -> Engine:
@@ -105,6 +107,13 @@ class World(Sides, Protocol):
 
     def close(self) -> None:
         """End all clients."""
+
+
+def are_numbered(world: World, grants: Sequence[int], *, first: int = 1) -> bool:
+    """Tell whether grants that came one after the other are numbered as this store promises."""
+    if world.counts_grants:
+        return list(grants) == list(range(first, first + len(grants)))
+    return list(grants) == sorted(set(grants))
 
 
 @dataclass(frozen=True)

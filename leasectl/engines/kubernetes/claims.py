@@ -1,0 +1,329 @@
+"""Claims: made by as many guarded writes as there are resources, and given back by as many.
+
+Exclusion. A claim is a write to the one object of its resource, and each such write is guarded by
+the resourceVersion with which that was seen free, or over. Of two who have seen it so, the server
+carries out one. Nothing else matters for it: not who waits, not how old a view is, not what became
+of a ticket. A holder never writes but as its own claim, so who was taken over never writes over a
+successor. Time comes in only where a claim is over (`observed`), and there the holder's own time,
+which counts from the sending of what gave it that, is over before.
+
+All or nothing. N resources are N writes, in the order of `turns.free_in`, the same for all. Whoever
+loses one gives back what it has so far, and then waits with a ticket: from then on only whose turn
+it is claims, so no two starve each other. Two on the fast road may each hold a part for a moment;
+both lose, both give back, and both have a ticket then.
+
+Killed between two of those writes, a process leaves a part of a claim. It carries the claim key
+that is in the record of its handle: whoever recovers that, the keeper or the next command, frees
+it; and with a ttl, which requests have here unless somebody says otherwise, it is over by itself.
+Until then it looks like any claim. Killed after the last one and before its ticket has gone, it
+leaves a ticket that nobody heeds, since it has become a claim (`turns.in_order`), and that is dead
+after its ttl.
+
+Fences. A fence is 1000 times the resourceVersion of the view that the claim was made by, and the
+number of the resource in it. That view shows the claim before, if only by its release, and so is
+later than that one's: fences of a resource grow. So do those of a pool, from one claim to the next
+that has seen it; and by them the least recently acquired is known. Where a cluster was restored and
+its versions are smaller than they were, what the resource remembers of its last fence counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from leasectl.engines.contract import LostListener
+from leasectl.engines.kubernetes.bodies import claimed, micro_time, released
+from leasectl.engines.kubernetes.names import object_of_resource
+from leasectl.engines.kubernetes.objects import Claim, Json, ResourceObject
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.reading import parse_object, parse_time
+from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.membership import after_release
+from leasectl.errors import BackendUnreachable, InvalidRequest
+from leasectl.model import Lease, ReleasedBy, Request
+from leasectl.system.clock import Clock
+
+FENCES_PER_VERSION = 1000
+# Each is a request; a pool is seldom that large.
+MOST_AT_ONCE = 100
+_MOST_TRIES = 10
+
+
+def check_count(request: Request) -> None:
+    """Refuse what would take too long to claim.
+
+    Raises:
+        InvalidRequest: It asks for more than can be claimed one after the other.
+    """
+    if request.count > MOST_AT_ONCE:
+        raise InvalidRequest(
+            f"--count {request.count} is more than is granted at once on Kubernetes: "
+            f"{MOST_AT_ONCE} at most, because each takes a request"
+        )
+
+
+class Made(NamedTuple):
+    """A claim that was made.
+
+    Args:
+        leases: All of it.
+        sent_at: When the first of its writes was sent, on the elapsed clock.
+    """
+
+    leases: tuple[Lease, ...]
+    sent_at: float
+
+
+class Claims:
+    """The claims in one namespace.
+
+    Args:
+        store: Where they are.
+        observed: What was seen of others' lives.
+        lost: Told, by whoever notices, of claims that were over or taken by force.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self, store: Store, observed: Observed, *, lost: LostListener, clock: Clock
+    ) -> None:
+        self._store = store
+        self._observed = observed
+        self._lost = lost
+        self._clock = clock
+        self._held: dict[str, ResourceObject] = {}  # as written here last, by the objects' names
+        self._sent: dict[str, float] = {}  # when that was sent, likewise
+
+    # Making them
+
+    def make(
+        self, own: OwnTicket, view: PoolView, chosen: Sequence[ResourceObject]
+    ) -> tuple[Lease, ...] | None:
+        """Claim resources for a ticket, all or none.
+
+        Args:
+            own: Whose they become.
+            view: What was seen, that they are free or over and its turn.
+            chosen: As they were seen.
+
+        Returns:
+            The leases; None where somebody was faster.
+
+        Raises:
+            BackendUnreachable: Some may be claimed; `find` tells.
+        """
+        claims = self._claims(own, view, chosen)
+        own.claim_sent_at = self._clock.elapsed()
+        own.is_unsure = True
+        made: list[ResourceObject] = []
+        for resource, claim in zip(chosen, claims):
+            done = self._write_claim(resource, claim)
+            if done is None:
+                for each in made:
+                    self.release(each, by="command")
+                own.is_unsure = False
+                return None
+            if resource.claim is not None:
+                self._tell_lost(resource)
+            made.append(done)
+        own.is_unsure = False
+        for each in made:
+            self.note(each, own.claim_sent_at)
+        return tuple(claim.lease(each.name) for each, claim in zip(chosen, claims))
+
+    def find(self, own: OwnTicket) -> tuple[Lease, ...] | None:
+        """What a claim got whose answers never came, if that was all; else it is given back."""
+        found = self._made_of(own)
+        if len(found) == own.request.count:
+            for each in found:
+                self.note(each, own.claim_sent_at)
+            return _leases(found)
+        for each in found:
+            self.release(each, by="command")
+        return None
+
+    def give_back(self, own: OwnTicket) -> None:
+        """Free whatever a ticket has become."""
+        for each in self._made_of(own):
+            self.release(each, by="command")
+
+    def _made_of(self, own: OwnTicket) -> list[ResourceObject]:
+        found = self.of_key(own.claimant.claim_key)
+        return [each for each in found if each.claim and each.claim.ticket == own.object_name]
+
+    def _claims(
+        self, own: OwnTicket, view: PoolView, chosen: Sequence[ResourceObject]
+    ) -> list[Claim]:
+        claimant, renewed = own.claimant, micro_time(self._clock.wall())
+        now = parse_time(renewed)  # as everybody reads it
+        identity, place = claimant.holder_identity, own.as_seen(view).place
+        base = view.version * FENCES_PER_VERSION
+        fences = [max(base + n, each.fence + 1) for n, each in enumerate(chosen)]
+        return [
+            Claim(
+                claim_key=own.claim_key,
+                ticket=own.object_name,
+                place=place,
+                grant=fences[0],
+                fence=fence,
+                holder_identity=identity,
+                acquire_time=now,
+                renew_time=now,
+                renewed=renewed,
+                ttl_seconds=claimant.request.ttl_seconds,
+                transitions=each.transitions + (each.last_holder not in (None, identity)),
+                labels=claimant.request.labels,
+                holder_pid=claimant.holder_pid,
+                release_after_seconds=claimant.request.release_after_seconds,
+            )
+            for each, fence in zip(chosen, fences)
+        ]
+
+    def _write_claim(self, resource: ResourceObject, claim: Claim) -> ResourceObject | None:
+        def is_ours(raw: Json) -> bool:
+            there = resource_in(raw)
+            return there is not None and there.claim is not None and is_same(there.claim, claim)
+
+        return resource_in(self._store.change(claimed(resource, claim), is_ours).raw)
+
+    # Finding them
+
+    def of_key(self, claim_key: str) -> list[ResourceObject]:
+        """The resources that a claim key finds, also what of it is over or ended by force."""
+        written = self._store.with_state_id(claim_key)
+        found = map(parse_object, self._store.of_claim(claim_key, "resource").items)
+        held = [
+            each
+            for each in found
+            if isinstance(each, ResourceObject) and each.claim and each.claim.claim_key == written
+        ]
+        return sorted(held, key=_by_fence)
+
+    def of_names(self, claim_key: str, names: Iterable[str]) -> list[ResourceObject]:
+        """Those of some names that a claim key finds: as written here last, or as they are."""
+        written = self._store.with_state_id(claim_key)
+        found = []
+        for name in dict.fromkeys(names):
+            known = self._held.get(object_of_resource(name))
+            resource = known or self._store.resource(name)
+            if resource and resource.claim and resource.claim.claim_key == written:
+                found.append(resource)
+        return sorted(found, key=_by_fence)
+
+    def known(self, claim_key: str) -> list[ResourceObject]:
+        """What was written here last of what a claim key finds."""
+        written = self._store.with_state_id(claim_key)
+        held = list(self._held.values())
+        found = [each for each in held if each.claim and each.claim.claim_key == written]
+        return sorted(found, key=_by_fence)
+
+    def is_over(self, resource: ResourceObject) -> bool:
+        """Tell whether the time of a claim is over, its holder's own or as it was observed."""
+        claim = resource.claim
+        if claim is None or claim.ttl_seconds is None:
+            return False
+        now, sent_at = self._clock.elapsed(), self._sent.get(resource.id.name)
+        known = self._held.get(resource.id.name)
+        is_known = known is not None and known.claim is not None and known.claim.mark == claim.mark
+        if is_known and sent_at is not None and sent_at + claim.ttl_seconds <= now:
+            return True
+        since = self._observed.since(resource.id.uid, claim.mark, resource.id.version)
+        return since + claim.ttl_seconds <= now
+
+    # Ending them
+
+    def free(
+        self, claim_key: str, names: Sequence[str] | None, *, by: ReleasedBy
+    ) -> tuple[str, ...]:
+        """As `Engine.free`."""
+        if names is None:
+            held = self.of_key(claim_key)
+        else:  # what was ended by force is given up with all the rest
+            found = self.of_names(claim_key, names)
+            held = [each for each in found if each.claim and not each.claim.ended]
+        return tuple(each.name for each in held if self._free(each, by))
+
+    def _free(self, resource: ResourceObject, by: ReleasedBy) -> bool:
+        """Free a claim for its holder; returns whether it was still its own."""
+        assert resource.claim is not None
+        if self.is_over(resource):
+            self.end_over(resource)
+            return False
+        return self.release(resource, by=by) and not resource.claim.ended
+
+    def release(self, resource: ResourceObject, *, by: ReleasedBy) -> bool:
+        """End a claim; returns whether this did it, and nobody else."""
+        assert resource.claim is not None
+        claim, seen = resource.claim, resource
+        for _ in range(_MOST_TRIES):
+            member = after_release(seen.member)
+            self.forget(seen.id.name)
+            if not member.is_known:  # it leaves its pool, and nothing else is said of it
+                if self._store.delete(seen.id, as_seen=True):
+                    return True
+                found = self._store.get(seen.id.name)
+            else:
+                written = self._store.change(released(seen, member), _is_free)
+                if written.raw is not None:
+                    return True
+                found = written.found
+            there = resource_in(found)
+            if there is None or there.claim is None or not is_same(there.claim, claim):
+                return False
+            seen = there
+        raise BackendUnreachable(
+            f'resource "{resource.name}" is changed faster than it can be released; try again'
+        )
+
+    def end_over(self, resource: ResourceObject) -> bool:
+        """Free a claim that is over, and tell of it, unless it was renewed since it was seen."""
+        written = self._store.change(released(resource, after_release(resource.member)), _is_free)
+        if written.raw is None:
+            return False
+        self.forget(resource.id.name)
+        self._tell_lost(resource)
+        return True
+
+    def _tell_lost(self, resource: ResourceObject) -> None:
+        """Tell who held something that it is over; who isn't of leasectl isn't told."""
+        if resource.claim is not None and resource.claim.claim_key:
+            self._lost(self._store.claim_key_of(resource.claim.claim_key), [resource.name])
+
+    # What is remembered of those that were written here
+
+    def note(self, resource: ResourceObject, sent_at: float) -> None:
+        """A claim has its full time since something was sent, on the elapsed clock."""
+        self._held[resource.id.name] = resource
+        self._sent[resource.id.name] = sent_at
+        self._observed.note(resource)
+
+    def forget(self, object_name: str) -> None:
+        """A claim isn't as it was written here any more, or not for long."""
+        self._held.pop(object_name, None)
+        self._sent.pop(object_name, None)
+
+
+def resource_in(raw: Json | None) -> ResourceObject | None:
+    """Read an object that is to be a resource; None for one that is none, or nothing."""
+    found = None if raw is None else parse_object(raw)
+    return found if isinstance(found, ResourceObject) else None
+
+
+def is_same(claim: Claim, other: Claim) -> bool:
+    """Tell whether two are the same claim, however often renewed."""
+    return (claim.claim_key, claim.fence) == (other.claim_key, other.fence)
+
+
+def _leases(resources: Iterable[ResourceObject]) -> tuple[Lease, ...]:
+    return tuple(each.claim.lease(each.name) for each in resources if each.claim is not None)
+
+
+def _is_free(raw: Json) -> bool:
+    resource = resource_in(raw)
+    return resource is not None and resource.claim is None
+
+
+def _by_fence(resource: ResourceObject) -> tuple[int, str]:
+    return (resource.claim.fence if resource.claim else 0, resource.name)

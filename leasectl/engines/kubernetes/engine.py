@@ -1,0 +1,89 @@
+"""The engine on Kubernetes: an object for each resource, each ticket and each pool, guarded writes.
+
+There is no transaction: each step is one write to one object, and leaves all of it sound, so a
+process may be killed after any of them (`claims`, `waiting.waiter`, `pools` say what that leaves,
+and who finds it).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.objects import TicketObject
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.renewals import Renewals
+from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.waiting.session import WaitSession
+from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
+from leasectl.model import Claimant, ReleasedBy
+from leasectl.system.clock import Clock
+
+WAITER_TTL_SECONDS = 60.0
+
+
+class KubernetesEngine:
+    """The pools of one namespace.
+
+    Claim keys are unique within their state directory. A request without a ttl is held until it
+    is given back; only its ticket has one, so that a dead waiter goes.
+
+    Args:
+        store: The Leases of the namespace.
+        observed: What was seen of others' lives.
+        claims: The claims there.
+        clock: Where times come from.
+
+    Attributes:
+        renewals: Of those claims.
+        session: Of all who wait in this process.
+    """
+
+    undoes = False
+
+    def __init__(self, store: Store, observed: Observed, claims: Claims, *, clock: Clock) -> None:
+        self._store = store
+        self._observed = observed
+        self._claims = claims
+        self._clock = clock
+        self.renewals = Renewals(store, claims, clock=clock)
+        self.session = WaitSession(store, observed, clock)
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def waiter(self, claimant: Claimant, *, until: float | None) -> KubernetesWaiter:
+        ticket = OwnTicket(
+            claimant,
+            self._store.with_state_id(claimant.claim_key),
+            ttl_seconds=claimant.request.ttl_seconds or WAITER_TTL_SECONDS,
+            clock=self._clock,
+        )
+        return KubernetesWaiter(
+            ticket,
+            self._store,
+            self._claims,
+            self._observed,
+            self.session,
+            until=until,
+            clock=self._clock,
+        )
+
+    def withdraw(self, claim_key: str, why: str = "") -> None:
+        written = self._store.with_state_id(claim_key)
+        for raw in self._store.of_claim(claim_key, "ticket").items:
+            ticket = parse_object(raw)
+            if isinstance(ticket, TicketObject) and ticket.claim_key in (written, ""):
+                self._store.delete(ticket.id, as_seen=False)
+
+    def free(
+        self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"
+    ) -> tuple[str, ...]:
+        return self._claims.free(claim_key, names, by=by)
+
+    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        return self.renewals.renew(claim_key, ttl_seconds)

@@ -1,0 +1,78 @@
+"""What our names are called in the cluster: of objects, and of what labels say.
+
+Types and names of ours may have capitals, "_" and 253 characters; the names of objects and the
+values of labels may not. A name that is valid there is used as it is, any other as a readable slug
+and a hash of all of it. What looks like such a slug is never used as it is; so two names are called
+the same only if their hashes are (80 bits). The truth is in an annotation.
+
+Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and labels/ there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+# What all objects begin with that aren't resources.
+OWN = "leasectl-"
+POOL_PREFIX = "leasectl-pool-"
+TICKET_PREFIX = "leasectl-ticket-"
+LONGEST_OBJECT = 253
+LONGEST_LABEL = 63
+
+_HASH = 20  # hexadecimal digits
+_SLUGGED = re.compile(rf"(.*-)?[0-9a-f]{{{_HASH}}}", re.ASCII)
+_PART = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_OBJECT = re.compile(rf"{_PART}(?:\.{_PART})*", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
+_UNSAFE = re.compile(r"[^a-z0-9]+", re.ASCII)
+
+
+def object_of_resource(name: str) -> str:
+    """What the object of a resource is called."""
+    return _as_it_is_or_slug(name, "")
+
+
+def object_of_pool(pool_type: str) -> str:
+    """What the object of a pool is called."""
+    return _as_it_is_or_slug(pool_type, POOL_PREFIX)
+
+
+def new_ticket_object() -> str:
+    """What the object of a new ticket is called: as nothing else ever."""
+    return TICKET_PREFIX + secrets.token_hex(12)
+
+
+def label_of_type(pool_type: str) -> str:
+    """The value of the label by which the objects of a pool are found."""
+    fits = len(pool_type) <= LONGEST_LABEL and _LABEL.fullmatch(pool_type)
+    if fits and not _SLUGGED.fullmatch(pool_type):
+        return pool_type
+    return _slug(pool_type, LONGEST_LABEL)
+
+
+def label_of_claim(claim_key: str) -> str:
+    """The value of the label by which the objects with a claim key are found.
+
+    Args:
+        claim_key: With the id of the state directory where it is unique.
+    """
+    return hashlib.sha256(claim_key.encode()).hexdigest()[:40]
+
+
+def _as_it_is_or_slug(name: str, prefix: str) -> str:
+    fits = len(prefix) + len(name) <= LONGEST_OBJECT and _OBJECT.fullmatch(name)
+    if fits and not _SLUGGED.fullmatch(name) and not (prefix == "" and name.startswith(OWN)):
+        return prefix + name
+    return prefix + _slug(name, LONGEST_OBJECT - len(prefix))
+
+
+def _slug(name: str, longest: int) -> str:
+    """What is readable of a name, and a hash of it."""
+    readable = _UNSAFE.sub("-", name.lower()).strip("-")
+    while readable.startswith(OWN):
+        readable = readable[len(OWN) :]
+    readable = readable[: min(longest, LONGEST_LABEL) - _HASH - 1].strip("-")
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
+    return f"{readable}-{digest}" if readable else digest

@@ -1,0 +1,226 @@
+"""What the Lease objects of ours say, as facts; `reading` reads them.
+
+What a claim consists of is one annotation, and that is what counts: the fields of the LeaseSpec are
+written beside it with the API's own meaning, for people and for other programs. A Lease that has a
+holder there and no claim is somebody else's, for as long as it says, and never ours to take before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Union
+
+from leasectl.engines.facts import NO_SETTINGS, PoolSettings
+from leasectl.engines.matching import Want
+from leasectl.engines.membership import Member
+from leasectl.model import Labels, Lease
+
+Json = Mapping[str, Any]
+Kind = Literal["resource", "ticket", "pool", "belonging", "value"]
+
+DOMAIN = "leasectl.dev/"
+# Labels.
+KIND = DOMAIN + "kind"
+POOL = DOMAIN + "pool"
+CLAIM_LABEL = DOMAIN + "claim"
+# Annotations.
+NAME = DOMAIN + "name"
+TYPE = DOMAIN + "type"
+CLAIM = DOMAIN + "claim"
+ENDED = DOMAIN + "ended"
+NOTE = DOMAIN + "note"
+LAST = DOMAIN + "last"
+MEMBER = DOMAIN + "member"
+TICKET = DOMAIN + "ticket"
+PLACE = DOMAIN + "place"
+COUNTS_AS = DOMAIN + "counts-as"
+SETTINGS = DOMAIN + "settings"
+PACE = DOMAIN + "pace"
+DELETING = DOMAIN + "deleting"
+
+# Of a ticket that doesn't say how long it lasts.
+USUAL_TTL_SECONDS = 60.0
+
+
+class Identity(NamedTuple):
+    """Which object, as it was at which write.
+
+    Args:
+        name: Of the object.
+        uid: Of this very object, not of one of the same name before or after it.
+        version: The resourceVersion of its last write: they grow with each write of the cluster.
+    """
+
+    name: str
+    uid: str
+    version: int
+
+
+class Claim(NamedTuple):
+    """A hold on a resource.
+
+    Args:
+        claim_key: What it is found by, with its state id; empty for one that isn't of leasectl.
+        ticket: The object of the ticket that it was made of; empty for none.
+        place: The number of that ticket.
+        grant: Of the acquisition.
+        fence: Of this resource in it.
+        holder_identity: Who holds, for people.
+        acquire_time: Wall clock of the holder, seconds since the epoch.
+        renew_time: The same, of the last renewal.
+        renewed: The same as it is written, to be compared.
+        ttl_seconds: None for never.
+        transitions: How often the resource went from one holder to another.
+        labels: Of the request, safe to show.
+        holder_pid: As the claimant said.
+        release_after_seconds: Likewise.
+        ended: Who has ended it by force, and why, while it is kept for its holder; else empty.
+        note: What is noted at it; None for nothing.
+    """
+
+    claim_key: str
+    ticket: str
+    place: int
+    grant: int
+    fence: int
+    holder_identity: str
+    acquire_time: float
+    renew_time: float
+    renewed: str
+    ttl_seconds: float | None
+    transitions: int
+    labels: Labels = ()
+    holder_pid: int | None = None
+    release_after_seconds: float | None = None
+    ended: str = ""
+    note: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """What is different after each renewal, and for each holder."""
+        return f"{self.claim_key} {self.fence} {self.holder_identity} {self.renewed}"
+
+    def lease(self, name: str) -> Lease:
+        """What its holder knows of it."""
+        return Lease(
+            name=name,
+            fence=self.fence,
+            ticket=self.place,
+            grant=self.grant,
+            holder_identity=self.holder_identity,
+            acquire_time=self.acquire_time,
+            renew_time=self.renew_time,
+            lease_duration_seconds=self.ttl_seconds,
+            lease_transitions=self.transitions,
+            labels=self.labels,
+        )
+
+
+class ResourceObject(NamedTuple):
+    """A resource, or a name that is only expected.
+
+    Args:
+        id: Its object.
+        raw: That, as the server has it.
+        member: What is so of the name: its pool, and more.
+        claim: Who holds it; None for nobody.
+        fence: Of its last claim; 0 for none so far.
+        last_holder: Who had that; None likewise.
+        transitions: How often it went from one holder to another by then.
+    """
+
+    id: Identity
+    raw: Json
+    member: Member
+    claim: Claim | None = None
+    fence: int = 0
+    last_holder: str | None = None
+    transitions: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.member.name
+
+
+class TicketObject(NamedTuple):
+    """A place in a queue.
+
+    Args:
+        id: Its object.
+        raw: That, as the server has it.
+        pool: The type of its pool.
+        place: Its number: the resourceVersion with which it was made.
+        claim_key: Of who waits, with its state id.
+        holder_identity: Who waits, for people.
+        ttl_seconds: After so long without a renewal it is dead.
+        renewed: When it was renewed last, as it is written.
+        want: What it could use.
+        count: How many of that.
+        priority: As asked for.
+        counts_as: With what it has gained by waiting, as its owner says.
+        since: Wall clock of that, in seconds.
+        pid: The process that waits.
+        labels: Of the request, safe to show.
+    """
+
+    id: Identity
+    raw: Json
+    pool: str
+    place: int
+    claim_key: str = ""
+    holder_identity: str = ""
+    ttl_seconds: float = USUAL_TTL_SECONDS
+    renewed: str = ""
+    want: Want = Want()
+    count: int = 0  # type: ignore[assignment]  # as in Request
+    priority: int = 0
+    counts_as: int = 0
+    since: float = 0.0
+    pid: int | None = None
+    labels: Labels = ()
+
+    @property
+    def mark(self) -> str:
+        """What is different after each renewal."""
+        return f"{self.claim_key} {self.renewed}"
+
+
+class PoolObject(NamedTuple):
+    """A pool itself.
+
+    Args:
+        id: Its object.
+        raw: That, as the server has it.
+        type: Its type.
+        settings: How it grants.
+        deleting: Somebody is about to delete it: nothing can be had in it any more.
+        level: What its grants owed the pace right after the last of them, in grants.
+        last_grant: What is different after each grant under a pace; empty for none.
+    """
+
+    id: Identity
+    raw: Json
+    type: str
+    settings: PoolSettings = NO_SETTINGS
+    deleting: bool = False
+    level: float = 0.0
+    last_grant: str = ""
+
+
+class Unreadable(NamedTuple):
+    """An object with our label that nobody of ours has written so.
+
+    Args:
+        id: Which.
+        raw: As the server has it.
+        kind: Which kind its label says.
+        why: What is wrong with it, for people.
+    """
+
+    id: Identity
+    raw: Json
+    kind: str
+    why: str
+
+
+Found = Union[ResourceObject, TicketObject, PoolObject, Unreadable]

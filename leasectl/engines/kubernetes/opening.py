@@ -1,0 +1,87 @@
+"""From a namespace to all that leads to the pools in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from leasectl.engines.contract import LostListener
+from leasectl.engines.kubernetes.api.collection import leases
+from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.engine import KubernetesEngine
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.store import Store
+from leasectl.errors import NotSupported
+from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.kubernetes.pools import KubernetesPools
+
+
+class Opened(NamedTuple):
+    """The pools in one namespace, from all sides, as `Sides` has them."""
+
+    api: Api
+    store: Store
+    observed: Observed
+    claims: Claims
+    engine: KubernetesEngine
+    clock: Clock
+    lost: LostListener
+    caller: str
+
+    @property
+    def pools(self) -> KubernetesPools:
+        from leasectl.engines.kubernetes.pools import KubernetesPools
+
+        return KubernetesPools(
+            self.store, self.claims, self.observed, lost=self.lost, clock=self.clock
+        )
+
+    @property
+    def events(self) -> NoReturn:
+        raise _not_yet("events")
+
+    @property
+    def members(self) -> NoReturn:
+        raise _not_yet("membership")
+
+    @property
+    def notes(self) -> NoReturn:
+        raise _not_yet("notes")
+
+    @property
+    def values(self) -> NoReturn:
+        raise _not_yet("values")
+
+
+def open_kubernetes(
+    api: Api,
+    namespace: str,
+    *,
+    state_id: str,
+    observed_path: str | None = None,
+    lost: LostListener,
+    clock: Clock,
+    caller: str = "",
+) -> Opened:
+    """Open the pools in a namespace; nothing is asked of the cluster yet.
+
+    Args:
+        api: Of the cluster.
+        namespace: Where the Leases are.
+        state_id: Names where claim keys are unique.
+        observed_path: Of the file where its processes keep what they have seen; None for none.
+        lost: Told of leases that went away without having been given back.
+        clock: Where times come from.
+        caller: Who makes and changes pools, for the record of events.
+    """
+    store = Store(api, leases(namespace), state_id)
+    observed = Observed(clock, observed_path)
+    claims = Claims(store, observed, lost=lost, clock=clock)
+    engine = KubernetesEngine(store, observed, claims, clock=clock)
+    return Opened(api, store, observed, claims, engine, clock, lost, caller)
+
+
+def _not_yet(what: str) -> NotSupported:
+    return NotSupported(f"kubernetes:// has no {what} yet; local: and etcd:// have")

@@ -1,0 +1,307 @@
+"""The pools in Kubernetes themselves: making, changing and deleting them.
+
+A pool is an object, and each of its resources is one. What is done with several of them is several
+writes, each guarded; so of two who want the same name one comes second, and undoes what he has
+done. Killed between two of them, whoever makes a pool leaves one with fewer resources, which `pool
+apply` completes, and whoever deletes one leaves it marked: nothing can be had in it any more, and
+the next who deletes it, or makes one of that type, deletes the rest.
+
+A pool is deleted only if nobody uses it. First it is marked, which whoever looks from then on sees;
+who has looked before may still claim, and then what he has claimed can't be deleted as it was seen:
+the mark is taken off, and what was deleted is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from leasectl.engines import refusals
+from leasectl.engines.contract import LostListener
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
+from leasectl.engines.kubernetes import bodies
+from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.forced_ends import ForcedEnds
+from leasectl.engines.kubernetes.names import object_of_pool
+from leasectl.engines.kubernetes.objects import Json, PoolObject, ResourceObject
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.pool_types import pool_types
+from leasectl.engines.kubernetes.reading import identity_of, parse_object
+from leasectl.engines.kubernetes.shown import ShownPools
+from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.turns import in_order
+from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.membership import Member
+from leasectl.errors import BackendUnreachable, CorruptState, LeaseError
+from leasectl.model import Process
+from leasectl.system.clock import Clock
+
+_MOST_TRIES = 10
+
+
+class KubernetesPools:
+    """The pools of one namespace, as `PoolAdmin`.
+
+    Args:
+        store: Where they are.
+        claims: The claims in them.
+        observed: What was seen of others' lives.
+        lost: Told of leases that are taken by force.
+        clock: Where times come from.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        claims: Claims,
+        observed: Observed,
+        *,
+        lost: LostListener,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._claims = claims
+        self._observed = observed
+        self._lost = lost
+        self._shown = ShownPools(store, claims, observed, clock=clock)
+
+    def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def pools(self, pool_type: str | None = None, *, expiries: bool = False) -> tuple[Pool, ...]:
+        return self._shown.pools(pool_type)
+
+    def create_pool(
+        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
+    ) -> None:
+        self._check_untaken(pool_type, names)
+        body = bodies.new_pool(pool_type, settings)
+        written = self._store.create(body, lambda raw: False)
+        if written.raw is None:
+            if not self._finish_deleting(written.found):
+                raise refusals.pool_exists(pool_type)
+            self.create_pool(pool_type, names, settings=settings)
+            return
+        try:
+            self._make(pool_type, names)
+        except LeaseError:
+            self._store.delete(identity_of(written.raw), as_seen=False)
+            raise
+
+    def change_settings(
+        self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None
+    ) -> bool:
+        for _ in range(_MOST_TRIES):
+            pool = self._pool(pool_type)
+            if seen not in (None, pool.settings):
+                return False
+            if pool.settings == settings:
+                return True
+            body = bodies.with_settings(pool, settings)
+            written = self._store.change(body, lambda raw: _settings_of(raw) == settings)
+            if written.raw is not None:
+                return True
+        raise _too_fast(pool_type)
+
+    def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
+        self._pool(pool_type)
+        self._check_untaken(pool_type, names)
+        self._make(pool_type, names)
+
+    def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
+        view = self._view(pool_type)
+        found = {each.name: each for each in view.resources.values()}
+        chosen = []
+        for name in dict.fromkeys(names):
+            if name not in found:
+                raise refusals.no_resource(pool_type, name)
+            chosen.append(found[name])
+        for resource in chosen:
+            if not force:
+                _check_unheld(resource)
+        for resource in chosen:
+            self._remove(pool_type, resource, force=force)
+
+    def end_early(
+        self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
+    ) -> tuple[str, ...]:
+        return ForcedEnds(self._store, self._claims, lost=self._lost).end(claim_key, names, reason)
+
+    def delete_pool(self, pool_type: str, *, force: bool) -> None:
+        view = self._view(pool_type)
+        _check_unused(view, force=force)
+        pool = view.pool
+        assert pool is not None
+        written = self._store.change(bodies.deleting(pool, is_deleting=True), _is_deleting)
+        if written.raw is None:
+            raise _too_fast(pool_type)
+        # By now whoever could still be granted something has been, or is refused.
+        view = self._store.pool(pool_type)
+        try:
+            _check_unused(view, force=force)
+            self._delete_resources(view, force=force)
+        except LeaseError:
+            self._go_on(pool_type)
+            raise
+        self._delete_rest(pool_type)
+
+    # Making
+
+    def _check_untaken(self, pool_type: str, names: Sequence[str]) -> None:
+        """Refuse a name that is in some pool, or given twice."""
+        taken = self._taken()
+        seen: set[str] = set()
+        for name in names:
+            if name in taken:
+                raise refusals.name_taken(name, taken[name])
+            if name in seen:
+                raise refusals.name_taken(name, pool_type)
+            seen.add(name)
+
+    def _taken(self) -> dict[str, str]:
+        """In which pool each name is."""
+        found = map(parse_object, self._store.all("resource").items)
+        return {
+            each.name: each.member.pool
+            for each in found
+            if isinstance(each, ResourceObject) and each.member.pool is not None
+        }
+
+    def _make(self, pool_type: str, names: Sequence[str]) -> None:
+        """Make free resources, all or none, unless killed in between."""
+        made: list[Json] = []
+        try:
+            for name in names:
+                made.append(self._make_one(pool_type, name))
+        except LeaseError:
+            for raw in reversed(made):  # also if one of them has found a holder meanwhile
+                self._store.delete(identity_of(raw), as_seen=True)
+            raise
+
+    def _make_one(self, pool_type: str, name: str) -> Json:
+        member = Member(name, pool_type)
+        written = self._store.create(bodies.new_resource(member), lambda raw: False)
+        if written.raw is not None:
+            return written.raw
+        found = None if written.found is None else parse_object(written.found)
+        if not isinstance(found, ResourceObject):
+            raise _unreadable(name)
+        if found.name != name or found.member.pool is not None:
+            raise refusals.name_taken(name, found.member.pool or found.name)
+        changed = self._store.change(bodies.with_member(found, member), lambda raw: False)
+        if changed.raw is None:  # somebody else has put it somewhere
+            raise refusals.name_taken(name, pool_type)
+        return changed.raw
+
+    # Taking away
+
+    def _remove(self, pool_type: str, resource: ResourceObject, *, force: bool) -> None:
+        for _ in range(_MOST_TRIES):
+            if self._store.delete(resource.id, as_seen=True):
+                self._tell_lost([resource])
+                return
+            found = self._store.resource(resource.name)
+            if found is None or found.member.pool != pool_type:
+                return
+            resource = found
+            if not force:
+                _check_unheld(resource)
+        raise _too_fast(pool_type)
+
+    def _delete_resources(self, view: PoolView, *, force: bool) -> None:
+        """Take all of a pool away that is marked; else what is gone is made again."""
+        gone: list[ResourceObject] = []
+        try:
+            for resource in view.resources.values():
+                self._remove(view.pool_type, resource, force=force)
+                gone.append(resource)
+        except LeaseError:
+            for resource in gone:
+                body = bodies.with_member(resource, resource.member)
+                for server_side in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+                    body["metadata"].pop(server_side, None)
+                self._store.create(body, lambda raw: False)
+            raise
+
+    def _delete_rest(self, pool_type: str) -> None:
+        """Take away what else there is of a pool that is marked, the pool itself last."""
+        view = self._store.pool(pool_type)
+        for found in (view.tickets, view.resources, view.unreadable):
+            for each in found.values():
+                self._store.delete(each.id, as_seen=False)
+        if view.pool is not None and view.pool.deleting:
+            self._store.delete(view.pool.id, as_seen=False)
+
+    def _go_on(self, pool_type: str) -> None:
+        """Have a pool grant again that was to be deleted."""
+        view = self._store.pool(pool_type)
+        if view.pool is not None:
+            self._store.change(
+                bodies.deleting(view.pool, is_deleting=False), lambda raw: not _is_deleting(raw)
+            )
+
+    def _finish_deleting(self, raw: Json | None) -> bool:
+        """Delete what is left of a pool whose deletion was ended; returns whether it was that."""
+        if raw is None:
+            return True
+        if not _is_deleting(raw):
+            return False
+        pool = parse_object(raw)
+        assert isinstance(pool, PoolObject)
+        self._tell_lost(self._store.pool(pool.type).resources.values())
+        self._delete_rest(pool.type)
+        return True
+
+    def _tell_lost(self, resources: Iterable[ResourceObject]) -> None:
+        for each in resources:
+            if each.claim is not None and each.claim.claim_key and not each.claim.ended:
+                self._lost(self._store.claim_key_of(each.claim.claim_key), [each.name])
+
+    # Looking
+
+    def _view(self, pool_type: str) -> PoolView:
+        """A pool with nothing in it that is over."""
+        view = self._store.pool(pool_type)
+        if not view.is_there:
+            raise refusals.no_pool(pool_type, pool_types(self._store))
+        return self._shown.reaped(view)
+
+    def _pool(self, pool_type: str) -> PoolObject:
+        raw = self._store.get(object_of_pool(pool_type))
+        found = None if raw is None else parse_object(raw)
+        if not isinstance(found, PoolObject) or found.deleting:
+            raise refusals.no_pool(pool_type, pool_types(self._store))
+        return found
+
+
+def _check_unheld(resource: ResourceObject) -> None:
+    if resource.claim is not None:
+        raise refusals.resource_held(resource.name, resource.claim.holder_identity)
+
+
+def _check_unused(view: PoolView, *, force: bool) -> None:
+    held = sum(each.claim is not None for each in view.resources.values())
+    waiting = len(in_order(view))
+    if not force and (held or waiting):
+        raise refusals.pool_in_use(view.pool_type, held, waiting)
+
+
+def _settings_of(raw: Json) -> PoolSettings | None:
+    found = parse_object(raw)
+    return found.settings if isinstance(found, PoolObject) else None
+
+
+def _is_deleting(raw: Json) -> bool:
+    found = parse_object(raw)
+    return isinstance(found, PoolObject) and found.deleting
+
+
+def _too_fast(pool_type: str) -> BackendUnreachable:
+    return BackendUnreachable(f'pool "{pool_type}" changes faster than it is read; try again')
+
+
+def _unreadable(name: str) -> CorruptState:
+    return CorruptState(
+        f'the Lease of resource "{name}" can\'t be read; was it edited, or written by a newer '
+        "version?"
+    )

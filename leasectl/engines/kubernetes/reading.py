@@ -1,0 +1,335 @@
+"""How Lease objects are read that somebody else has written: checked before they are believed.
+
+Anybody who may edit Leases may write anything. What can't be read is never a crash: such a resource
+is had by nobody, such a ticket counts as one that could use anything until its time is over, and
+whoever asks finds both among the `Unreadable`.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.kubernetes.names import (
+    TICKET_PREFIX,
+    label_of_type,
+    object_of_pool,
+    object_of_resource,
+)
+from leasectl.engines.kubernetes.objects import (
+    CLAIM,
+    COUNTS_AS,
+    DELETING,
+    ENDED,
+    KIND,
+    LAST,
+    MEMBER,
+    NAME,
+    NOTE,
+    PACE,
+    PLACE,
+    POOL,
+    SETTINGS,
+    TICKET,
+    TYPE,
+    Claim,
+    Found,
+    Identity,
+    Json,
+    PoolObject,
+    ResourceObject,
+    TicketObject,
+    Unreadable,
+)
+from leasectl.engines.matching import Want
+from leasectl.engines.membership import Lifetime, Member, Properties
+from leasectl.model import Labels, Where, parse_process
+from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
+from leasectl.text.printable import printable
+
+# Labels have 200 characters at most, and a character that is escaped becomes ten.
+_LONGEST_SHOWN = 2000
+# Wall clock, in seconds; no calendar has more.
+_YEAR_10000 = 253_402_300_800
+_MICRO_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]00:00)", re.ASCII
+)
+
+
+def identity_of(raw: Json) -> Identity:
+    """Which object that is, as the server has written it."""
+    meta = _mapping(_mapping(raw).get("metadata"))
+    version = str(meta.get("resourceVersion", ""))
+    number = int(version) if version.isascii() and version.isdecimal() else 0
+    return Identity(str(meta.get("name", "")), str(meta.get("uid", "")), number)
+
+
+def kind_of(raw: Json) -> str:
+    """Which kind of ours an object says that it is; empty for one that isn't ours."""
+    kind = labels_of(raw).get(KIND, "")
+    return kind if isinstance(kind, str) else ""
+
+
+def parse_object(raw: Json) -> Found | None:
+    """Read an object; None for one of another kind, or that isn't ours."""
+    read = _READ.get(kind_of(raw))
+    if read is None:
+        return None
+    id_ = identity_of(raw)
+    try:
+        return read(id_, raw)
+    except MALFORMED as error:
+        why = printable(str(error) or type(error).__name__, longest=80)
+        if kind_of(raw) == "ticket":  # until its time is over it may be somebody's
+            pool = annotations_of(raw).get(TYPE)
+            renewed = repr(_mapping(raw.get("spec")).get("renewTime"))
+            return TicketObject(id_, raw, str(pool), id_.version, renewed=renewed)
+        return Unreadable(id_, raw, kind_of(raw), why)
+
+
+def annotations_of(raw: Json) -> dict[str, Any]:
+    """The annotations of an object, whatever they are."""
+    return dict(_mapping(_mapping(raw.get("metadata")).get("annotations")))
+
+
+def labels_of(raw: Json) -> dict[str, Any]:
+    """The labels of an object."""
+    return dict(_mapping(_mapping(raw.get("metadata")).get("labels")))
+
+
+def parse_time(text: object) -> float:
+    """Read a MicroTime, or a Time: wall clock, in seconds."""
+    found = _MICRO_TIME.fullmatch(read_text(text))
+    if found is None:
+        raise ValueError("a time is none")
+    whole = calendar.timegm(time.strptime(found[1], "%Y-%m-%dT%H:%M:%S"))
+    if not 0 <= whole < _YEAR_10000:
+        raise ValueError("no calendar has that time")
+    return whole + int((found[2] or "0").ljust(6, "0")[:6]) / 1_000_000
+
+
+# Of each kind
+
+
+def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
+    notes = annotations_of(raw)
+    name = read_name(notes[NAME])
+    if id_.name != object_of_resource(name):
+        raise ValueError(f"it says that it is {name}")
+    pool = _type_in(raw, notes) if notes.get(TYPE) is not None else None
+    last = _mapping(json.loads(notes.get(LAST, "{}")))
+    claim = _read_claim(raw, notes)
+    return ResourceObject(
+        id_,
+        raw,
+        _read_member(name, pool, notes)._replace(
+            holder=None if claim is None else claim.holder_identity
+        ),
+        claim,
+        fence=_natural(last.get("fence", 0)),
+        last_holder=read_optional(read_text, last.get("holder")),
+        transitions=_natural(last.get("transitions", 0)),
+    )
+
+
+def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
+    spec = _mapping(raw.get("spec"))
+    if CLAIM not in notes:
+        return _foreign_claim(spec) if spec.get("holderIdentity") else None
+    record = json.loads(notes[CLAIM])
+    renewed = read_text(record["renewed"])
+    ended = safe_text(read_text(notes[ENDED])) if ENDED in notes else ""
+    fence = _natural(record["fence"])
+    return Claim(
+        claim_key=safe_text(read_text(record["key"])),
+        ticket=read_text(record["ticket"]),
+        place=_natural(record["place"]),
+        grant=_natural(record["grant"]),
+        fence=fence,
+        holder_identity=safe_text(read_text(record["holder"])),
+        acquire_time=parse_time(record["acquired"]),
+        renew_time=parse_time(renewed),
+        renewed=renewed,
+        ttl_seconds=read_optional(_positive, record["ttl"]),
+        transitions=_natural(record["transitions"]),
+        labels=_safe_labels(record["labels"]),
+        holder_pid=read_optional(int, record.get("pid")),
+        release_after_seconds=read_optional(read_number, record.get("release_after")),
+        ended=ended or ("by hand" if ENDED in notes else ""),
+        note=_read_note(notes, fence),
+    )
+
+
+def _foreign_claim(spec: Json) -> Claim:
+    """What somebody holds who isn't of ours, by what the API says of that."""
+    ttl = spec.get("leaseDurationSeconds")
+    renewed = spec.get("renewTime") or spec.get("acquireTime")
+    when = 0.0 if renewed is None else parse_time(renewed)
+    acquired = spec.get("acquireTime")
+    return Claim(
+        claim_key="",
+        ticket="",
+        place=0,
+        grant=0,
+        fence=0,
+        holder_identity=safe_text(read_text(spec["holderIdentity"])),
+        acquire_time=when if acquired is None else parse_time(acquired),
+        renew_time=when,
+        renewed=str(renewed),
+        ttl_seconds=None if ttl is None else _positive(ttl),
+        transitions=_natural(spec.get("leaseTransitions") or 0),
+    )
+
+
+def _read_note(notes: Mapping[str, Any], fence: int) -> str | None:
+    """What is noted at this claim, and not at one before it."""
+    if NOTE not in notes:
+        return None
+    record = json.loads(notes[NOTE])
+    return safe_text(read_text(record["text"])) if record["fence"] == fence else None
+
+
+def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
+    notes = annotations_of(raw)
+    if not id_.name.startswith(TICKET_PREFIX):
+        raise ValueError("it isn't called as a ticket")
+    record = json.loads(notes[TICKET])
+    spec = _mapping(raw.get("spec"))
+    priority = int(record["priority"])
+    return TicketObject(
+        id_,
+        raw,
+        _type_in(raw, notes),
+        # Until the first renewal writes it down; after that whoever edits it makes it no better.
+        min(id_.version, _natural(int(notes[PLACE]))) if PLACE in notes else id_.version,
+        claim_key=safe_text(read_text(record["key"])),
+        holder_identity=safe_text(read_text(record["holder"])),
+        ttl_seconds=_positive(record["ttl"]),
+        renewed=repr(spec.get("renewTime")),
+        want=Want(read_optional(read_name, record.get("name")), _read_where(record["where"])),
+        count=_natural(record["count"]),
+        priority=priority,
+        counts_as=int(notes[COUNTS_AS]) if COUNTS_AS in notes else priority,
+        since=parse_time(spec["acquireTime"]),
+        pid=read_optional(int, record.get("pid")),
+        labels=_safe_labels(record["labels"]),
+    )
+
+
+def _read_pool(id_: Identity, raw: Json) -> PoolObject:
+    notes = annotations_of(raw)
+    pool_type = _type_in(raw, notes)
+    if id_.name != object_of_pool(pool_type):
+        raise ValueError(f"it says that it is pool {pool_type}")
+    record = json.loads(notes[SETTINGS])
+    settings = PoolSettings(
+        pace_seconds=_not_negative(record["pace_seconds"]),
+        burst=_natural(record["burst"]),
+        aging_seconds=_not_negative(record["aging_seconds"]),
+    )
+    if settings.burst < 1:
+        raise ValueError("a burst is none")
+    level, last_grant = json.loads(notes.get(PACE, '[0, ""]'))
+    return PoolObject(
+        id_,
+        raw,
+        pool_type,
+        settings,
+        DELETING in notes,
+        level=_not_negative(level),
+        last_grant=read_text(last_grant),
+    )
+
+
+def _read_member(name: str, pool: str | None, notes: Mapping[str, Any]) -> Member:
+    record = _mapping(json.loads(notes.get(MEMBER, "{}")))
+    expected = read_optional(read_name, record.get("expected"))
+    if pool is None:
+        return Member(name, None, expected)
+    return Member(
+        name,
+        pool,
+        expected,
+        by_default=bool(record.get("by_default")),
+        cordoned=bool(record.get("cordoned")),
+        moves_to=read_optional(read_name, record.get("moves_to")),
+        leaves=bool(record.get("leaves")),
+        lifetime=read_optional(_read_lifetime, record.get("lifetime")),
+        joined=_natural(record.get("joined", 0)),
+        properties=_read_properties(record.get("properties", ())),
+    )
+
+
+def _read_lifetime(record: Json) -> Lifetime:
+    return Lifetime(
+        read_optional(parse_process, record.get("process")),
+        read_optional(_positive, record.get("ttl_seconds")),
+    )
+
+
+def _read_properties(pairs: Any) -> Properties:
+    return tuple(sorted((read_name(key), safe_text(read_text(value))) for key, value in pairs))
+
+
+_READ: dict[str, Callable[[Identity, Json], Found]] = {
+    "resource": _read_resource,
+    "ticket": _read_ticket,
+    "pool": _read_pool,
+}
+
+
+# Of fields
+
+
+def safe_text(text: str) -> str:
+    """Text that may end up on somebody's terminal."""
+    return printable(text, longest=_LONGEST_SHOWN)
+
+
+def _type_in(raw: Json, notes: Mapping[str, Any]) -> str:
+    """The type of its pool, if it is found as one of that."""
+    pool_type = read_name(notes[TYPE])
+    if labels_of(raw).get(POOL) != label_of_type(pool_type):
+        raise ValueError(f"its label isn't that of pool {pool_type}")
+    return pool_type
+
+
+def _mapping(value: Any) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _natural(value: Any) -> int:
+    number = int(value)
+    if number < 0:
+        raise ValueError("a number is less than 0")
+    return number
+
+
+def _positive(value: Any) -> float:
+    number = read_number(value)
+    if number <= 0:
+        raise ValueError("a duration is none")
+    return number
+
+
+def _not_negative(value: Any) -> float:
+    number = read_number(value)
+    if number < 0:
+        raise ValueError("a duration is none")
+    return number
+
+
+def _safe_labels(value: Any) -> Labels:
+    return tuple((safe_text(read_text(key)), safe_text(read_text(text))) for key, text in value)
+
+
+def _read_where(value: Any) -> Where:
+    return tuple(
+        (read_name(key), safe_text(read_text(wanted)), bool(is_equal))
+        for key, wanted, is_equal in value
+    )

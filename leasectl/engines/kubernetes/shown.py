@@ -1,0 +1,133 @@
+"""The pools in Kubernetes as they are shown: from one list, with nothing in it that is over."""
+
+from __future__ import annotations
+
+from leasectl.engines import refusals
+from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.names import label_of_type
+from leasectl.engines.kubernetes.objects import (
+    POOL,
+    Claim,
+    PoolObject,
+    ResourceObject,
+    TicketObject,
+)
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.pace import seconds_left
+from leasectl.engines.kubernetes.pool_types import pool_types
+from leasectl.engines.kubernetes.reading import labels_of, parse_object
+from leasectl.engines.kubernetes.store import Seen, Store
+from leasectl.engines.kubernetes.turns import effective_priority, in_order, unmet_in
+from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.membership import Member
+from leasectl.system.clock import Clock
+
+
+class ShownPools:
+    """Tells of the pools of one namespace.
+
+    Args:
+        store: Where they are.
+        claims: The claims in them.
+        observed: What was seen of others' lives.
+        clock: Where times come from.
+    """
+
+    def __init__(self, store: Store, claims: Claims, observed: Observed, *, clock: Clock) -> None:
+        self._store = store
+        self._claims = claims
+        self._observed = observed
+        self._clock = clock
+
+    def pools(self, pool_type: str | None) -> tuple[Pool, ...]:
+        """All pools, or the one; NotFound when there is no such type."""
+        if pool_type is None:
+            views = _views(self._store.all("pool", "resource", "ticket"))
+        else:
+            views = [self._store.pool(pool_type)]
+            if not views[0].is_there:
+                raise refusals.no_pool(pool_type, pool_types(self._store))
+        return tuple(self._shown(self.reaped(view)) for view in views)
+
+    def reaped(self, view: PoolView) -> PoolView:
+        """A pool without what is over in it, which is taken away."""
+        over = self._observed.look(view).over
+        self._observed.save()
+        is_changed = False
+        for name in over.tickets:
+            if self._store.delete(view.tickets[name].id, as_seen=True):
+                del view.tickets[name]
+        for name in over.claims:
+            is_changed |= self._claims.end_over(view.resources[name])
+        return self._store.pool(view.pool_type) if is_changed else view
+
+    def _shown(self, view: PoolView) -> Pool:
+        assert view.pool is not None
+        now = self._clock.elapsed()
+        resources = sorted(view.resources.values(), key=lambda each: each.name)
+        queue = in_order(view)
+        unmet = unmet_in(view, queue)
+        return Pool(
+            view.pool_type,
+            tuple(self._resource(each, now) for each in resources),
+            tuple(_entry(self._store, each, view, each.id.name in unmet) for each in queue),
+            view.pool.settings,
+            seconds_left(view.pool, self._observed, now),
+        )
+
+    def _resource(self, resource: ResourceObject, now: float) -> Resource:
+        member = resource.member
+        said = None if member._replace(holder=None) == Member(member.name, member.pool) else member
+        claim = resource.claim
+        if claim is None:
+            return Resource(resource.name, member=said)
+        return Resource(
+            resource.name,
+            claim.lease(resource.name),
+            self._store.claim_key_of(claim.claim_key) if claim.claim_key else None,
+            expires_in_seconds=self._left(resource, claim, now),
+            holder_pid=claim.holder_pid,
+            release_after_seconds=claim.release_after_seconds,
+            ended=claim.ended or None,
+            member=said,
+            note=claim.note,
+        )
+
+    def _left(self, resource: ResourceObject, claim: Claim, now: float) -> float | None:
+        if claim.ttl_seconds is None:
+            return None
+        since = self._observed.since(resource.id.uid, claim.mark, resource.id.version)
+        return max(0.0, since + claim.ttl_seconds - now)
+
+
+def _views(seen: Seen) -> list[PoolView]:
+    """What a list of all shows of each pool that is there, by type."""
+    by_label: dict[str, list[object]] = {}
+    types = []
+    for raw in seen.items:
+        by_label.setdefault(str(labels_of(raw).get(POOL)), []).append(raw)
+        found = parse_object(raw)
+        if isinstance(found, PoolObject) and not found.deleting:
+            types.append(found.type)
+    return [
+        PoolView(each).fill(by_label.get(label_of_type(each), ()), seen.version)  # type: ignore[arg-type]
+        for each in sorted(types)
+    ]
+
+
+def _entry(store: Store, ticket: TicketObject, view: PoolView, is_unmet: bool) -> QueueEntry:
+    return QueueEntry(
+        ticket=ticket.place,
+        holder_identity=ticket.holder_identity,
+        count=ticket.count,
+        since=ticket.since,
+        claim_key=store.claim_key_of(ticket.claim_key),
+        pid=ticket.pid,
+        name=ticket.want.name,
+        labels=ticket.labels,
+        suspended=is_unmet,
+        priority=ticket.priority,
+        effective_priority=effective_priority(ticket, view),
+        where=ticket.want.where,
+    )

@@ -1,0 +1,216 @@
+"""The Leases of one namespace: each write guarded, and its outcome known or said to be unknown.
+
+An answer that is lost is looked for in one place, here. A write may be tried again whatever became
+of it, since it is guarded by what was seen: only one of the tries can be carried out. If none says
+that it was, because it is another object by now or isn't there, one looks, and the object tells
+whether it is ours: a ticket by its name, which nobody else would choose, a claim by its key and its
+fence, a renewal by its time. Where nobody answers before the deadline it is `LostAnswer`: what was
+written then is found by its claim key, or goes with its ttl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Callable, NamedTuple
+
+from leasectl.engines.kubernetes import names
+from leasectl.engines.kubernetes.api.collection import Collection
+from leasectl.engines.kubernetes.api.refusals import Absent, AlreadyExists, Conflict, MadeAnew
+from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.api.watching import Watch
+from leasectl.engines.kubernetes.bodies import Body
+from leasectl.engines.kubernetes.objects import (
+    CLAIM_LABEL,
+    KIND,
+    POOL,
+    Identity,
+    Json,
+    Kind,
+    ResourceObject,
+)
+from leasectl.engines.kubernetes.reading import identity_of, kind_of, parse_object
+from leasectl.engines.kubernetes.view import PoolView
+from leasectl.errors import NotAllowed
+from leasectl.text.printable import printable
+
+# No claim key of this state directory begins with it.
+_ELSEWHERE = "@"
+
+
+class Seen(NamedTuple):
+    """Objects as they were at one time.
+
+    Args:
+        items: Them.
+        version: That time.
+    """
+
+    items: tuple[Json, ...]
+    version: int
+
+
+class Written(NamedTuple):
+    """What became of a write.
+
+    Args:
+        raw: The object as it is after it; None where it was refused: somebody was faster.
+        found: What is there instead, if that was looked at; None also where nothing is.
+    """
+
+    raw: Json | None
+    found: Json | None = None
+
+
+class Store:
+    """The Leases of one namespace, as one state directory's. Threads may share it.
+
+    Args:
+        api: Of the cluster.
+        collection: The Leases of the namespace.
+        state_id: Names where claim keys are unique.
+    """
+
+    def __init__(self, api: Api, collection: Collection, state_id: str) -> None:
+        self._api = api
+        self._collection = collection
+        self._state_id = state_id
+
+    def limited(self, until: float | None) -> AbstractContextManager[None]:
+        """Inside, nothing that is asked takes much longer than until then, elapsed clock."""
+        return self._api.limited(until)
+
+    # Claim keys
+
+    def with_state_id(self, claim_key: str) -> str:
+        """What is written of a claim key, so that it is the only one."""
+        if claim_key.startswith(_ELSEWHERE):
+            return claim_key[1:]
+        return f"{self._state_id}/{claim_key}"
+
+    def claim_key_of(self, written: str) -> str:
+        """The reverse: claim keys of this state directory go as they are, all others are marked."""
+        state_id, _, claim_key = written.partition("/")
+        return claim_key if state_id == self._state_id else _ELSEWHERE + written
+
+    # Reading
+
+    def pool(self, pool_type: str) -> PoolView:
+        """A pool as it is now."""
+        found = self._list(f"{POOL}={names.label_of_type(pool_type)}")
+        return PoolView(pool_type).fill(found.items, found.version)
+
+    def all(self, *kinds: Kind) -> Seen:
+        """All objects of some kinds, or of all."""
+        return self._list(f"{KIND} in ({','.join(kinds)})" if kinds else KIND)
+
+    def of_claim(self, claim_key: str, kind: Kind) -> Seen:
+        """What a claim key finds: its claims, or its tickets.
+
+        Args:
+            claim_key: As it is given to the engine.
+            kind: Of the objects; who has such a label all the same isn't of this claim.
+        """
+        label = names.label_of_claim(self.with_state_id(claim_key))
+        return self._list(f"{CLAIM_LABEL}={label},{KIND}={kind}")
+
+    def get(self, name: str) -> Json | None:
+        """One object as it is now; None where there is none."""
+        try:
+            return self._api.get(self._collection, name)
+        except Absent:
+            return None
+
+    def resource(self, name: str) -> ResourceObject | None:
+        """A resource as it is now, by its true name; None where there is none that can be read."""
+        raw = self.get(names.object_of_resource(name))
+        found = None if raw is None else parse_object(raw)
+        return found if isinstance(found, ResourceObject) else None
+
+    def watch_pool(self, pool_type: str, version: int) -> Watch:
+        """What happens in a pool after a time."""
+        labels = f"{POOL}={names.label_of_type(pool_type)}"
+        return self._api.watch(self._collection, resource_version=str(version), labels=labels)
+
+    def watch_claim(self, claim_key: str, version: int) -> Watch:
+        """What happens to what a claim key finds after a time."""
+        labels = f"{CLAIM_LABEL}={names.label_of_claim(self.with_state_id(claim_key))}"
+        return self._api.watch(self._collection, resource_version=str(version), labels=labels)
+
+    def _list(self, labels: str) -> Seen:
+        found = self._api.list(self._collection, labels=labels)
+        version = found.resource_version
+        return Seen(found.items, int(version) if version.isdecimal() else 0)
+
+    # Writing
+
+    def create(self, body: Body, is_ours: Callable[[Json], bool]) -> Written:
+        """Make an object.
+
+        Args:
+            body: It.
+            is_ours: Whether one that is there is the one that was to be made, by an earlier try.
+
+        Raises:
+            NotAllowed: There is one of that name that isn't of leasectl.
+        """
+        name = body["metadata"]["name"]
+        try:
+            return Written(self._api.create(self._collection, body, is_repeatable=True))
+        except AlreadyExists:
+            found = self.get(name)
+            if found is not None and not kind_of(found):
+                raise NotAllowed(
+                    f'Lease "{printable(name, longest=253)}" in namespace '
+                    f'"{self._collection.namespace}" isn\'t of leasectl; nothing of that name can '
+                    "be made while it is there"
+                ) from None
+            return Written(found if found is not None and is_ours(found) else None, found)
+
+    def change(self, body: Body, is_ours: Callable[[Json], bool]) -> Written:
+        """Write an object, if it is still as it was seen.
+
+        Args:
+            body: As it is to be, with uid and resourceVersion as they were seen.
+            is_ours: Whether what is there is what this write would make of it.
+        """
+        name = body["metadata"]["name"]
+        try:
+            said = self._api.replace(self._collection, name, body, is_repeatable=True)
+        except (Absent, Conflict):
+            found = self.get(name)
+            is_done = found is not None and _uid(found) == _uid(body) and is_ours(found)
+            return Written(found if is_done else None, found)
+        except MadeAnew as made:  # which the uid doesn't let happen
+            with contextlib.suppress(Absent, Conflict):
+                id_ = identity_of(made.made)
+                self._api.delete(self._collection, id_.name, uid=id_.uid, is_repeatable=True)
+            return Written(None)
+        return Written(said)
+
+    def delete(self, id_: Identity, *, as_seen: bool) -> bool:
+        """Take an object away; returns whether it isn't there any more.
+
+        Args:
+            id_: Which, whatever has the same name later.
+            as_seen: Only if nobody has written it since.
+        """
+        version = str(id_.version) if as_seen else None
+        try:
+            self._api.delete(
+                self._collection,
+                id_.name,
+                uid=id_.uid or None,
+                resource_version=version,
+                is_repeatable=True,
+            )
+        except Absent:
+            return True
+        except Conflict:
+            found = self.get(id_.name)
+            return found is None or _uid(found) != id_.uid
+        return True
+
+
+def _uid(raw: Json) -> str:
+    return identity_of(raw).uid

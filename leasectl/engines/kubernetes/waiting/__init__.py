@@ -1,0 +1,9 @@
+"""How whoever waits for a turn in Kubernetes is woken, and its ticket kept alive meanwhile.
+
+A `waiter` sleeps in poll(2) on its wakeup. All waiters of a process share one `session`: a thread
+that renews their tickets and looks at the time, for what is over is told by nobody, and for each
+pool a `follower`, a thread with a watch that keeps a view of it up to date. Whenever that changes
+somebody's `verdict`, that one is woken, and nobody else.
+
+What comes of it is only a hint: each write is guarded by what was seen.
+"""

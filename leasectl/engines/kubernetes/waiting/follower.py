@@ -1,0 +1,226 @@
+"""Who follows a pool: a thread with a watch, and what it has seen of the pool so far.
+
+However a watch ends, it is one road: list, and watch from there. While that fails the waiters are
+told, so that each finds out for itself, and asks as long as it may.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Callable, Protocol
+
+from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
+from leasectl.engines.kubernetes.objects import Json, PoolObject, ResourceObject, TicketObject
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.reading import identity_of
+from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
+from leasectl.errors import LeaseError
+
+_ASK_AGAIN_SECONDS = 1.0
+# One watch after the other that ends at once isn't begun again in a spin.
+_LEAST_SECONDS = 0.2
+
+
+class Sleeper(Protocol):
+    """Who sleeps until its verdict changes.
+
+    Attributes:
+        verdict: That which it has seen last; None for whatever comes.
+    """
+
+    verdict: Verdict | None
+
+    @property
+    def ticket(self) -> OwnTicket: ...
+
+    def wake(self) -> None:
+        """End its sleep; from any thread."""
+
+
+class PoolFollower:
+    """The thread of one pool, until it is closed.
+
+    Args:
+        store: Where the pool is.
+        observed: What was seen of others' lives.
+        view: What was seen of it first.
+        due_changed: Called when there may be something to do sooner.
+    """
+
+    def __init__(
+        self, store: Store, observed: Observed, view: PoolView, due_changed: Callable[[], object]
+    ) -> None:
+        self._store = store
+        self._observed = observed
+        self._due_changed = due_changed
+        self._changed = threading.Condition()
+        # Under the lock of _changed:
+        self._view = view
+        self._is_current = True
+        self._is_closed = False
+        self._sleepers: set[Sleeper] = set()
+        self._watch: Watch | None = None
+        self._next_at: float | None = None
+        self._has_new_settings = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._run, name="leasectl_follower", daemon=True).start()
+
+    @property
+    def next_at(self) -> float | None:
+        """When something is over next, unless it is renewed, on the elapsed clock; None: never."""
+        return self._next_at
+
+    def view(self) -> PoolView | None:
+        """A copy of what was seen so far; None while that isn't kept up to date."""
+        with self._changed:
+            return self._view.copy() if self._is_current else None
+
+    def fill(self, view: PoolView) -> None:
+        """Have it know what somebody else has seen, if that is newer."""
+        with self._changed:
+            if view.version > self._view.version:
+                self._view = view.copy()
+                self._judge()
+
+    def note(self, raw: Json) -> None:
+        """Have it know of what was written here before the watch tells it."""
+        with self._changed:
+            self._view.put(raw)
+
+    def add(self, sleeper: Sleeper) -> None:
+        """Wake somebody whenever its verdict changes, from now on."""
+        with self._changed:
+            self._sleepers.add(sleeper)
+            self._judge()
+
+    def remove(self, sleeper: Sleeper) -> bool:
+        """Wake it no more; returns whether nobody is left."""
+        with self._changed:
+            self._sleepers.discard(sleeper)
+            return not self._sleepers
+
+    def look_at_time(self) -> None:
+        """Something may be over by now."""
+        with self._changed:
+            self._judge()
+
+    def take_new_settings(self) -> bool:
+        """Tell whether the pool grants otherwise than when this was asked last."""
+        with self._changed:
+            is_so, self._has_new_settings = self._has_new_settings, False
+        return is_so
+
+    def close(self) -> None:
+        """End the thread, and its watch."""
+        with self._changed:
+            self._is_closed = True
+            watch = self._watch
+            self._changed.notify_all()
+        if watch is not None:
+            watch.cut()
+
+    # With the lock
+
+    def _judge(self) -> None:
+        looked = self._observed.look(self._view)
+        is_sooner = self._next_at is None or (looked.next_at or self._next_at) < self._next_at
+        self._next_at = looked.next_at
+        for sleeper in self._sleepers:
+            verdict = verdict_of(sleeper.ticket, self._view, looked.over)
+            if verdict is not None and verdict != sleeper.verdict:
+                sleeper.verdict = verdict
+                sleeper.wake()
+        if is_sooner and looked.next_at is not None:
+            self._due_changed()
+
+    def _take(self, event: WatchEvent) -> None:
+        name = identity_of(event.object).name
+        before = self._view.find(name)
+        if event.type == "BOOKMARK":
+            self._view.version = max(self._view.version, identity_of(event.object).version)
+            return
+        if not self._view.apply(event.object, is_deleted=event.type == "DELETED"):
+            return
+        after = self._view.find(name)
+        if before is not None and after is not None and _is_renewal(before, after):
+            self._observed.note(after)  # which makes nothing due sooner
+            return
+        if isinstance(after, PoolObject) and before != after:
+            self._has_new_settings = True
+            self._due_changed()
+        self._judge()
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            try:
+                self._follow()
+            except WatchEnded as ended:
+                self._pause(ended.retry_after_seconds or _LEAST_SECONDS)
+                self._list()
+            except LeaseError:
+                self._lose()
+                self._pause(_ASK_AGAIN_SECONDS)
+                self._list()
+
+    def _follow(self) -> None:
+        with self._changed:
+            watch = self._store.watch_pool(self._view.pool_type, self._view.version)
+            self._watch = watch
+            if self._is_closed:
+                return
+        with watch as events:
+            with self._changed:
+                self._is_current = True
+            for event in events:
+                with self._changed:
+                    self._take(event)
+
+    def _list(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            view = self._store.pool(self._view.pool_type)
+        except LeaseError:
+            self._lose()
+        else:
+            self.fill(view)
+
+    def _lose(self) -> None:
+        """What was seen isn't kept up to date any more: have all ask for themselves."""
+        with self._changed:
+            self._is_current = False
+            for sleeper in self._sleepers:
+                sleeper.verdict = None
+                sleeper.wake()
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed, seconds)
+
+
+def _is_renewal(before: object, after: object) -> bool:
+    """Tell whether nothing has happened but that an owner has said that it lives."""
+    if isinstance(before, TicketObject) and isinstance(after, TicketObject):
+        return _ageless(before) == _ageless(after)
+    if isinstance(before, ResourceObject) and isinstance(after, ResourceObject):
+        if before.claim is None or after.claim is None:
+            return False
+        return _unrenewed(before) == _unrenewed(after)
+    return False
+
+
+def _ageless(ticket: TicketObject) -> TicketObject:
+    return ticket._replace(id=ticket.id._replace(version=0), raw={}, renewed="")
+
+
+def _unrenewed(resource: ResourceObject) -> ResourceObject:
+    assert resource.claim is not None
+    claim = resource.claim._replace(renewed="", renew_time=0.0)
+    return resource._replace(id=resource.id._replace(version=0), raw={}, claim=claim)

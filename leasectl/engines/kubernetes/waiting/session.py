@@ -1,0 +1,201 @@
+"""The wait session: what all waiters of a process have in common, as long as there are any.
+
+Threads, because who waits sleeps in poll(2), for hours, and may be busy elsewhere: the life of its
+ticket must not depend on it. One renews the tickets, each at a third of its ttl, and looks at the
+time when something that was seen may be over; for each pool one follows what happens there.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from functools import partial
+
+from leasectl.engines.kubernetes.bodies import renewed_ticket
+from leasectl.engines.kubernetes.objects import Json
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.waiting.follower import PoolFollower, Sleeper
+from leasectl.errors import LeaseError
+from leasectl.system.clock import Clock, earliest
+from leasectl.system.wakeup import Wakeup
+
+_LONGEST_ANSWER_SECONDS = 5.0
+# Who was the last to wait has got its grant and goes on; it may be back soon.
+_LINGER_SECONDS = 0.2
+# Somebody edits a ticket at the very time that it is renewed, again and again.
+_MOST_TRIES = 3
+
+
+class WaitSession:
+    """The threads start with the first who listens and end soon after the last has left.
+
+    Args:
+        store: Where the pools are.
+        observed: What was seen of others' lives.
+        clock: Where times come from.
+    """
+
+    def __init__(self, store: Store, observed: Observed, clock: Clock) -> None:
+        self._store = store
+        self._observed = observed
+        self._clock = clock
+        self._lock = threading.Lock()  # taken before that of a follower, never after
+        # Under it:
+        self._followers: dict[str, PoolFollower] = {}
+        self._due: dict[Sleeper, float] = {}  # when its ticket is renewed next
+        self._wakeup: Wakeup | None = None  # of the thread, while it runs
+
+    def listen(self, sleeper: Sleeper, view: PoolView) -> None:
+        """Wake somebody when its verdict changes, and keep its ticket alive until then.
+
+        From here until it leaves.
+
+        Args:
+            sleeper: Who.
+            view: What it has seen.
+        """
+        with self._lock:
+            if self._wakeup is None:
+                self._start()
+            follower = self._followers.get(view.pool_type)
+            if follower is None:
+                follower = PoolFollower(self._store, self._observed, view.copy(), self._look)
+                self._followers[view.pool_type] = follower
+                follower.start()
+            else:
+                follower.fill(view)
+            if sleeper not in self._due:
+                self._due[sleeper] = _due(sleeper.ticket, view)
+                follower.add(sleeper)
+        self._look()
+
+    def leave(self, sleeper: Sleeper) -> None:
+        """Have somebody be woken no more and its ticket not be renewed, if they are."""
+        with self._lock:
+            if self._due.pop(sleeper, None) is None:
+                return
+            pool_type = sleeper.ticket.request.type
+            follower = self._followers[pool_type]
+            if follower.remove(sleeper):
+                del self._followers[pool_type]
+                follower.close()
+
+    def follower(self, pool_type: str) -> PoolFollower | None:
+        """Who follows a pool in this process; None for nobody."""
+        return self._followers.get(pool_type)
+
+    def look_at_time(self) -> None:
+        """The clock has jumped: have the thread look at it, and all who wait."""
+        with self._lock:
+            for sleeper in self._due:
+                sleeper.wake()
+        self._look()
+
+    def _look(self) -> None:
+        """Have the thread look what is due; it may be called with any lock held."""
+        wakeup = self._wakeup
+        if wakeup is not None:
+            wakeup.set()
+
+    # The thread
+
+    def _start(self) -> None:
+        self._wakeup = Wakeup()
+        run = threading.Thread(target=self._run, args=(self._wakeup,), daemon=True)
+        run.name = "leasectl_session"
+        run.start()
+
+    def _run(self, wakeup: Wakeup) -> None:
+        while True:
+            pause = self._do_what_is_due()
+            if pause is not None:
+                wakeup.wait(pause)
+                wakeup.clear()
+            elif not wakeup.wait(_LINGER_SECONDS):
+                with self._lock:
+                    if not self._due:
+                        self._wakeup = None
+                        break
+            else:
+                wakeup.clear()
+        wakeup.close()
+
+    def _do_what_is_due(self) -> float | None:
+        """Do it; returns how long until there is more, in seconds; None where nobody waits."""
+        with self._lock:
+            followers = dict(self._followers)
+            due = dict(self._due)
+        for pool_type, follower in followers.items():
+            if follower.take_new_settings():  # perhaps they count with something else now
+                due.update((each, 0.0) for each in due if each.ticket.request.type == pool_type)
+            if follower.next_at is not None and follower.next_at <= self._clock.elapsed():
+                follower.look_at_time()
+        for sleeper, at in due.items():
+            if at <= self._clock.elapsed():
+                self._renew(sleeper)
+        with self._lock:
+            next_at = earliest(
+                *self._due.values(), *(each.next_at for each in self._followers.values())
+            )
+        return None if next_at is None else max(0.0, next_at - self._clock.elapsed())
+
+    def _renew(self, sleeper: Sleeper) -> None:
+        """Have a ticket live on, and count with what it has to by now."""
+        ticket = sleeper.ticket
+        patience = min(ticket.ttl_seconds / 6, _LONGEST_ANSWER_SECONDS)
+        due = None
+        try:
+            with self._store.limited(self._clock.elapsed() + patience):
+                is_there = self._write(sleeper)
+        except LeaseError:  # who waits asks for itself, and gets the same answer
+            due = self._clock.elapsed() + patience / 5
+            if ticket.is_overdue:
+                sleeper.wake()
+        else:
+            if not is_there:
+                due = self._clock.elapsed() + ticket.ttl_seconds
+                ticket.note_gone()
+                sleeper.wake()
+        view = self._view_of(sleeper)
+        with self._lock:
+            if sleeper in self._due:
+                self._due[sleeper] = _due(ticket, view) if due is None else due
+
+    def _write(self, sleeper: Sleeper) -> bool:
+        """Renew a ticket; returns whether it was there."""
+        ticket = sleeper.ticket
+        for _ in range(_MOST_TRIES):
+            seen, sent_at, view = ticket.object, self._clock.elapsed(), self._view_of(sleeper)
+            assert seen is not None, "who listens has put its ticket"
+            counts_as = seen.counts_as if view is None else ticket.counts_as(view)
+            body = renewed_ticket(seen, wall=self._clock.wall(), counts_as=counts_as)
+            renewed = body["spec"]["renewTime"]
+            written = self._store.change(body, partial(_is_renewed, renewed))
+            if written.raw is not None:
+                ticket.note(written.raw, sent_at=sent_at)
+                follower = self.follower(ticket.request.type)
+                if follower is not None and counts_as != seen.counts_as:
+                    follower.look_at_time()  # the watch may have told of it before
+                return True
+            if written.found is None or written.found["metadata"]["uid"] != seen.id.uid:
+                return False
+            ticket.note(written.found)  # somebody has edited it
+        return True
+
+    def _view_of(self, sleeper: Sleeper) -> PoolView | None:
+        follower = self.follower(sleeper.ticket.request.type)
+        return None if follower is None else follower.view()
+
+
+def _due(ticket: OwnTicket, view: PoolView | None) -> float:
+    """When it is to be renewed next, on the elapsed clock."""
+    rises_at = None if view is None else ticket.rises_at(view)
+    return min(ticket.sent_at + ticket.ttl_seconds / 3, rises_at or math.inf)
+
+
+def _is_renewed(renewed: str, raw: Json) -> bool:
+    """Tell whether an object has been renewed just then."""
+    return (raw.get("spec") or {}).get("renewTime") == renewed

@@ -1,0 +1,326 @@
+"""A waiter on Kubernetes: each step of a ticket, from before it is put until it is a claim.
+
+Order. The place of a ticket is the resourceVersion that its create answered: it grows with each
+write of the cluster. Whoever looks by a list that is later than its own ticket sees all that have a
+smaller place and are there; and what is before it can only become less, but for who has a higher
+priority, which is judged by what is seen at the claim. So by a view that a watch keeps up to date,
+however late, nobody ever claims before who came earlier, and lives, and could use it.
+
+*The fast road*: where a list shows no ticket and enough that is free, it is claimed without one, by
+what that list has shown; its place is the list's resourceVersion. Every ticket that is put later
+has a larger one, and none was there: it is first. Who has put such a ticket meanwhile and sees the
+same resources free takes one or the other of them, or comes second at one: then one of the two
+writes is refused. A refused one on the fast road queues with a ticket like everybody, and so comes
+behind all who have one by then. It isn't tried again.
+
+*A stopped process* that goes on after its ticket was taken for dead finds that out before it
+claims, by its own clock; should it be stopped between that and its write, this is still guarded by
+the version of a resource that nobody has had since. At worst one that was next keeps its turn.
+
+Killed before its ticket is put, a waiter leaves nothing; after that, a ticket, which whoever waits
+behind it takes away when it hasn't been renewed for its ttl, all that are dead at once. A create
+that arrives after its sender was killed is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence, Set
+
+from leasectl.engines import refusals
+from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
+from leasectl.engines.facts import Standing
+from leasectl.engines.kubernetes.bodies import with_grant
+from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.objects import PACE, ResourceObject
+from leasectl.engines.kubernetes.observed import Looked, Observed
+from leasectl.engines.kubernetes.pace import after_grant, seconds_left
+from leasectl.engines.kubernetes.pool_types import pool_types
+from leasectl.engines.kubernetes.reading import annotations_of
+from leasectl.engines.kubernetes.standing import standing_of
+from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.turns import Turn, in_order, members_of, turn_of
+from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.waiting.session import WaitSession
+from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
+from leasectl.engines.possible import unmet
+from leasectl.errors import LeaseError
+from leasectl.model import Lease, Process
+from leasectl.system.clock import Clock
+from leasectl.system.process_watch import ProcessWatch
+from leasectl.system.wakeup import Wakeup
+
+
+class KubernetesWaiter:
+    """One waiter, as `Waiter`.
+
+    Args:
+        ticket: Its own.
+        store: Where the pool is.
+        claims: The claims there.
+        observed: What was seen of others' lives.
+        session: The one that it shares with the others of its process.
+        until: How long its steps may take, on the elapsed clock; None for as long as they take.
+        clock: Where times come from.
+
+    Attributes:
+        ticket: As given.
+        verdict: How it stood when it looked last, or was woken.
+    """
+
+    def __init__(
+        self,
+        ticket: OwnTicket,
+        store: Store,
+        claims: Claims,
+        observed: Observed,
+        session: WaitSession,
+        *,
+        until: float | None,
+        clock: Clock,
+    ) -> None:
+        self.ticket = ticket
+        self.verdict: Verdict | None = None
+        self._store = store
+        self._claims = claims
+        self._observed = observed
+        self._session = session
+        self._until = until
+        self._clock = clock
+        self._processes = ProcessWatch()
+        self._wakeup: Wakeup | None = None
+        self._view: PoolView | None = None  # what it has seen last
+        self._is_fast = False  # and that it may claim by that, without a ticket
+
+    @property
+    def has_place(self) -> bool:
+        return not self.ticket.is_overdue
+
+    def check(self) -> None:
+        with self._store.limited(self._until):
+            self._check(self._store.pool(self.ticket.request.type))
+
+    def enqueue(self, *, again: bool = False) -> None:
+        with self._store.limited(self._until):
+            view = self._store.pool(self.ticket.request.type)
+            if again:
+                self._check_there(view)
+            else:
+                self._check(view)
+            self._view, self._is_fast = view, not again and self._has_all(view)
+            if not self._is_fast:
+                self._put()
+
+    def claim(self) -> Outlook:
+        with self._store.limited(self._until):
+            return self._claim()
+
+    def standing(self) -> Standing:
+        with self._store.limited(self._until):
+            view = self._look()
+            self._check_there(view)
+            return standing_of(self.ticket, view, self._observed, now=self._clock.elapsed())
+
+    def listen(self, processes: Sequence[Process]) -> tuple[frozenset[int], bool]:
+        # Nothing is missed before: a watch starts at the version of the look before it.
+        self._processes.update(processes)
+        if self._wakeup is None:
+            self._wakeup = Wakeup()
+        if self._view is not None:
+            self._session.listen(self, self._view)
+        return frozenset((self._wakeup.fd, *self._processes.fds())), self._processes.any_ended
+
+    def heard(self, woken: Set[int]) -> bool:
+        if self._wakeup is not None and self._wakeup.fd in woken:
+            self._wakeup.clear()
+        ended = not woken.isdisjoint(self._processes.fds())
+        self._processes.heard(woken)
+        return ended
+
+    def wake(self) -> None:
+        """End its sleep; from any thread."""
+        if self._wakeup is not None:
+            self._wakeup.set()
+
+    def dequeue(self, why: str = "") -> None:
+        with self._store.limited(self._until):
+            own, self._is_fast = self.ticket, False
+            if own.is_tried:
+                self._store.delete(own.identity(), as_seen=False)
+            if own.claim_sent_at:
+                self._claims.give_back(own)
+
+    def close(self) -> None:
+        self._processes.close()
+        self._session.leave(self)
+        if self._wakeup is not None:
+            self._wakeup.close()
+
+    # Looking
+
+    def _check(self, view: PoolView) -> None:
+        """Refuse what this pool could never meet, as `possible` has it."""
+        self._check_there(view)
+        why = unmet(self.ticket.request, members_of(view))
+        if why is not None:
+            raise why.refusal()
+
+    def _check_there(self, view: PoolView) -> None:
+        if not view.is_there:
+            raise refusals.no_pool(view.pool_type, pool_types(self._store))
+
+    def _has_all(self, view: PoolView) -> bool:
+        """Tell whether nobody waits and there is enough."""
+        if in_order(view):
+            return False
+        return len(self._turn(view, self._observed_in(view)).free) >= self.ticket.request.count
+
+    def _observed_in(self, view: PoolView) -> Looked:
+        return self._observed.look(view)
+
+    def _turn(self, view: PoolView, looked: Looked) -> Turn:
+        return turn_of(self.ticket.as_seen(view), view, looked.over)
+
+    def _look(self) -> PoolView:
+        """The pool as a watch keeps it up to date; else as it is."""
+        follower = self._session.follower(self.ticket.request.type)
+        view = None if follower is None else follower.view()
+        own = self.ticket.object
+        if view is None or (own is not None and view.version < own.place):
+            view = self._store.pool(self.ticket.request.type)
+        return view
+
+    # Putting the ticket
+
+    def _put(self) -> None:
+        own = self.ticket
+        written = self._store.create(own.body(), own.is_it)
+        if written.raw is None:
+            raise self._overdue()  # it was made, and taken away, before anybody said so
+        own.note(written.raw)
+
+    # Claiming
+
+    def _claim(self) -> Outlook:
+        own = self.ticket
+        if own.is_unsure:
+            leases = self._claims.find(own)
+            own.is_unsure = False
+            if leases is not None:
+                return self._granted(leases)
+        if self._is_fast:
+            assert self._view is not None
+            self._is_fast, view = False, self._view
+            outlook = self._claim_by(view)
+            if outlook is not None and outlook.leases is not None:
+                return outlook
+            self._put()
+            return self._claim_at_last(self._store.pool(own.request.type))
+        return self._claim_at_last(self._look())
+
+    def _claim_at_last(self, view: PoolView) -> Outlook:
+        """Claim by what was seen, or by what is there when that wasn't so any more."""
+        while True:
+            outlook = self._claim_by(view)
+            if outlook is not None:
+                return outlook
+            view = self._store.pool(self.ticket.request.type)
+
+    def _claim_by(self, view: PoolView) -> Outlook | None:
+        """Claim what is seen to be free, if it is its turn; None where somebody was faster."""
+        own, self._view = self.ticket, view
+        self._check_still_there(view)
+        looked = self._observed_in(view)
+        self._reap(view, looked)
+        turn, self.verdict = self._turn(view, looked), verdict_of(own, view, looked.over)
+        if not turn.is_met:
+            self._observed.save()
+            return Outlook(impossible=str(unmet(own.request, members_of(view))))
+        if turn.before is not None:
+            self._observed.save()
+            return Outlook(is_behind=True)
+        is_behind = bool(turn.others) and own.request.name is None
+        if len(turn.free) < own.request.count:
+            self._observed.save()
+            return Outlook(is_head=True, is_behind=is_behind)
+        left = self._seconds_left(view)
+        if left:
+            self._observed.save()
+            due = self._clock.elapsed() + left
+            return Outlook(is_head=True, is_behind=is_behind, next_grant_at=due)
+        return self._take(view, turn.free[: own.request.count])
+
+    def _check_still_there(self, view: PoolView) -> None:
+        own = self.ticket
+        self._check_there(view)
+        is_put = own.object is not None
+        if own.is_gone or (is_put and own.object_name not in view.tickets):
+            raise self._overdue() if own.is_overdue else TicketGone()
+
+    def _take(self, view: PoolView, chosen: Sequence[ResourceObject]) -> Outlook | None:
+        own = self.ticket
+        if own.is_overdue:
+            raise self._overdue()
+        if not self._pay(view):
+            return None
+        leases = self._claims.make(own, view, chosen)
+        return None if leases is None else self._granted(leases)
+
+    def _granted(self, leases: tuple[Lease, ...]) -> Outlook:
+        own = self.ticket
+        ttl = own.request.ttl_seconds
+        if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
+            self._claims.give_back(own)  # the answers took their time; somebody may have it by now
+            raise self._overdue()
+        if own.is_tried:
+            with contextlib.suppress(LeaseError):  # then it isn't renewed, and heeded by nobody
+                self._store.delete(own.identity(), as_seen=False)
+        return Outlook(leases)
+
+    def _reap(self, view: PoolView, looked: Looked) -> None:
+        """Take away the dead that are before it, all at once."""
+        own = self.ticket.as_seen(view)
+        for name in looked.over.tickets:
+            ticket = view.tickets[name]
+            if name != own.id.name and self._store.delete(ticket.id, as_seen=True):
+                del view.tickets[name]
+        for name in looked.over.claims:
+            resource = view.resources[name]
+            if not resource.member.takes_holders:  # nobody else would come to take it
+                self._claims.end_over(resource)
+
+    # The pace
+
+    def _seconds_left(self, view: PoolView) -> float:
+        if self.ticket.has_paid or view.pool is None:
+            return 0.0
+        return seconds_left(view.pool, self._observed, self._clock.elapsed())
+
+    def _pay(self, view: PoolView) -> bool:
+        """Have the pool's pace let it through, if it has one; returns whether that is so."""
+        own, pool = self.ticket, view.pool
+        if own.has_paid or pool is None or not pool.settings.pace_seconds:
+            return True
+        level = after_grant(pool, self._observed, self._clock.elapsed())
+        body = with_grant(pool, level, own.object_name)
+        note = body["metadata"]["annotations"][PACE]
+        written = self._store.change(body, lambda raw: annotations_of(raw).get(PACE) == note)
+        if written.raw is None:
+            return False
+        own.has_paid = True
+        view.put(written.raw)
+        self._observed_in_pace(view)
+        return True
+
+    def _observed_in_pace(self, view: PoolView) -> None:
+        """Have all of this state directory know of the grant."""
+        if view.pool is not None:
+            seconds_left(view.pool, self._observed, self._clock.elapsed())
+            self._observed.save()
+
+    def _overdue(self) -> TicketExpired:
+        return TicketExpired(
+            "lost the place in the queue: the API server had heard nothing of us for "
+            f"{self.ticket.ttl_seconds:g}s; ask again"
+        )

@@ -1,0 +1,174 @@
+"""Kubernetes as a `World`: a real API server, clients that are processes with a service account.
+
+Nothing there has a clock that counts: all see for themselves what hasn't been renewed for how long,
+by a clock that is put forward for all of them. So time passes in steps that leave the living time
+to say that they live; what a dead or a stopped client left in a queue goes as if its time was over.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Callable, NoReturn
+
+import pytest
+
+from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.choice import choose
+from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.engine import WAITER_TTL_SECONDS
+from leasectl.engines.kubernetes.objects import TicketObject
+from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
+from leasectl.engines.kubernetes.reading import parse_object, parse_time
+from leasectl.system.clock import Clock
+from leasectl.system.process import this_process
+from tests.contract.forked import ForkedClient, LostFile, SharedClock
+from tests.contract.world import Client, Participant
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.support import eventually
+
+
+class KubernetesWorld:
+    """A namespace of its own, and the processes that use it."""
+
+    ttl_seconds = 10.0
+    keeps_stopped = False
+    next_is_witness = False
+    ages_itself = True
+    counts_grants = False
+
+    def __init__(self, namespace: Namespace, folder: Path) -> None:
+        self._losses = LostFile(folder / "lost")
+        self._observed = str(folder / "observed")
+        kubeconfig = namespace.account.kubeconfig(folder / "kubeconfig")
+        self._choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+        self._time = SharedClock()
+        opened = self._open()
+        self._store, self.engine, self.pools = opened.store, opened.engine, opened.pools
+        self._opened = opened
+        self._clients: list[_Client] = []
+
+    @property
+    def members(self) -> NoReturn:
+        pytest.skip("kubernetes:// has no membership yet")
+
+    @property
+    def notes(self) -> NoReturn:
+        pytest.skip("kubernetes:// has no notes yet")
+
+    @property
+    def values(self) -> NoReturn:
+        pytest.skip("kubernetes:// has no values yet")
+
+    @property
+    def events(self) -> NoReturn:
+        pytest.skip("kubernetes:// has no events yet")
+
+    def client(self) -> Client:
+        client = _Client(f"handle-{len(self._clients)}", self)
+        self._clients.append(client)
+        return client
+
+    def withdraw(self, client: Client) -> None:
+        self.engine.withdraw(client.claim_key)
+
+    def let_pass(self, seconds: float) -> None:
+        self.pools.pools()  # and so all is observed, as if somebody had looked in the meantime
+        if seconds >= WAITER_TTL_SECONDS:
+            for client in self._clients:
+                if client.is_stopped:
+                    self.end_waiting(client.claim_key)
+        left = seconds
+        while left > 0:
+            waiting = self._waiting()
+            step = min([left, *(each.ttl_seconds / 3 for each in waiting)])
+            self._time.advance(step)
+            left -= step
+            for client in self._clients:
+                client.look_at_time()
+            if waiting:
+                eventually(self._all_have_renewed)
+
+    def lost(self) -> list[tuple[str, str]]:
+        return self._losses.read()
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.kill()
+
+    def is_waiting(self, claim_key: str) -> bool:
+        return bool(self._tickets(claim_key))
+
+    def end_waiting(self, claim_key: str) -> None:
+        """Have the time run out in which a dead waiter's ticket is still there."""
+        for ticket in self._tickets(claim_key):
+            self._store.delete(ticket.id, as_seen=False)
+
+    def participant(self, client: ForkedClient) -> Participant:
+        assert isinstance(client, _Client)
+        opened = self._open()
+        client.when_to_look(opened.engine.session.look_at_time)
+        return Participant(
+            opened.engine,
+            opened,
+            self._time.clock,
+            claim_key=client.claim_key,
+            process=this_process(),
+            count_wakeup=client.count_wakeup,
+            count_timed_wait=client.count_timed_wait,
+        )
+
+    def _tickets(self, claim_key: str) -> list[TicketObject]:
+        found = map(parse_object, self._store.of_claim(claim_key, "ticket").items)
+        return [each for each in found if isinstance(each, TicketObject)]
+
+    def _waiting(self) -> list[TicketObject]:
+        """The tickets of those who can say that they live."""
+        running = {f"world/{each.claim_key}" for each in self._clients if each.is_running}
+        found = map(parse_object, self._store.all("ticket").items)
+        tickets = [each for each in found if isinstance(each, TicketObject)]
+        return [each for each in tickets if each.claim_key in running]
+
+    def _all_have_renewed(self) -> bool:
+        now = self._time.clock.wall()
+        return all(
+            now - parse_time(each.raw["spec"]["renewTime"]) < each.ttl_seconds / 3
+            for each in self._waiting()
+        )
+
+    def _open(self) -> Opened:
+        # Whether an answer is late is a matter of this machine's time.
+        api = open_api(self._choice, clock=Clock())
+        return open_kubernetes(
+            api,
+            self._choice.namespace,
+            state_id="world",
+            observed_path=self._observed,
+            lost=self._losses.note,
+            clock=self._time.clock,
+        )
+
+
+class _Client(ForkedClient):
+    def __init__(self, claim_key: str, world: KubernetesWorld) -> None:
+        self._world = world
+        self._read_fd, self._write_fd = os.pipe()
+        super().__init__(claim_key, world.participant, world.is_waiting)
+        os.close(self._read_fd)
+
+    def look_at_time(self) -> None:
+        """Have it see that the clock has jumped; its timers run on the kernel's, which hasn't."""
+        if self.is_running:
+            os.write(self._write_fd, b".")
+
+    def when_to_look(self, look: Callable[[], None]) -> None:
+        def run() -> None:
+            while os.read(self._read_fd, 1):
+                look()
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def kill(self) -> None:
+        super().kill()
+        self._world.end_waiting(self.claim_key)
