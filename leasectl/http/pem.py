@@ -21,14 +21,16 @@ class Pem(NamedTuple):
     Args:
         content: It.
         source: Where it was found, for messages.
+        advice: What to do where it isn't what it should be.
     """
 
     content: bytes
     source: str
+    advice: str
 
     def refused(self, what: str) -> CorruptState:
         """The error for one that isn't what it should be; says nothing of what is in it."""
-        return CorruptState(f"{printable(self.source, longest=500)} {what}")
+        return CorruptState(f"{printable(self.source, longest=500)} {what}; {self.advice}")
 
 
 class PemTls(NamedTuple):

@@ -24,6 +24,8 @@ class Settings(NamedTuple):
         cert_file: Path of a file with the certificate to show to a server, or None.
         key_file: Path of a file with that certificate's key; None when it is in the same file.
         user_file: Path of a file with ``user:password`` for etcd, or None.
+        cluster: Which cluster of Kubernetes, and where it is written as whom, as
+            `leasectl.engines.kubernetes.api.choice` has it, on one line; or None.
     """
 
     token_file: str | None = None
@@ -32,6 +34,7 @@ class Settings(NamedTuple):
     cert_file: str | None = None
     key_file: str | None = None
     user_file: str | None = None
+    cluster: str | None = None
 
 
 def encode_settings(settings: Settings) -> str:
@@ -40,8 +43,12 @@ def encode_settings(settings: Settings) -> str:
         return ""
     lines = [settings.token_file, settings.ca_file, "trust" if settings.trust_env else ""]
     etcd_lines = [settings.cert_file, settings.key_file, settings.user_file]
-    # Versions that knew no others still read what consists of the first three.
-    return "\n".join(line or "" for line in lines + etcd_lines * any(etcd_lines))
+    # Versions that knew no others still read what consists of the first three, or six.
+    if settings.cluster:
+        lines += [*etcd_lines, settings.cluster]
+    elif any(etcd_lines):
+        lines += etcd_lines
+    return "\n".join(line or "" for line in lines)
 
 
 def parse_settings(text: str) -> Settings:
@@ -53,7 +60,7 @@ def parse_settings(text: str) -> Settings:
     if not text:
         return Settings()
     lines = text.split("\n")
-    if len(lines) not in (3, 6):
+    if len(lines) not in (3, 6, 7):
         raise CorruptState(
             f"settings of {len(lines)} lines were written by a newer leasectl, or are damaged"
         )

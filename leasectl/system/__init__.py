@@ -7,7 +7,7 @@ the descriptors); a signal arrives. `signals` come as descriptors too, so that n
 a commit and the line that remembers it. The one wait that isn't in poll(2), for a lock, is
 `lock_wait`. Who goes on in the `background` ends by itself if nobody has heard of it.
 
-What nobody waits for is done `afterwards`.
+What nobody waits for is done `afterwards`. A `program` is run for what it prints.
 
 What may hang and has no descriptor to poll is done by threads (`request_threads`), one for each
 server. How long to pause before what failed is tried again says `backoff`, to all.

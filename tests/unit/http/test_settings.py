@@ -19,6 +19,8 @@ ALL = Settings("/token", "/ca", True, "/cert", "/key", "/user")
         Settings(user_file="/user"),
         Settings(cert_file="/cert"),
         Settings(ca_file="/ca", key_file="/key"),
+        Settings(cluster='{"server":"https://there"}'),
+        ALL._replace(cluster="{}"),
     ],
 )
 def test_what_is_written_is_read_back(settings: Settings) -> None:
@@ -34,7 +36,7 @@ def test_versions_without_etcd_can_read_what_has_nothing_to_do_with_it() -> None
     assert encode_settings(Settings("/token", "/ca", True)) == "/token\n/ca\ntrust"
 
 
-@pytest.mark.parametrize("text", ["/token", "a\nb", "\n".join("abcdefg")])
+@pytest.mark.parametrize("text", ["/token", "a\nb", "\n".join("abcdefgh")])
 def test_what_no_version_wrote_is_refused(text: str) -> None:
     with pytest.raises(CorruptState, match="newer leasectl, or are damaged"):
         parse_settings(text)

@@ -2,9 +2,9 @@
 
 A URL says which namespace (`address`). Which cluster, and as whom, is chosen once (`choice`): by
 the address, by a variable of ours, by the pod that we are in, or as kubectl would. A handle records
-the choice, which names files and holds no secret. Of what they say (`kubeconfig` merges them,
-`entries` checks each) the `login` makes the `access` that a request needs, and makes it anew when
-they change.
+the choice, which names files and holds no secret. Of what is `found` in them (`kubeconfig` merges
+them, `entries` checks each) and of what programs say that they name (`plugins`) the `login` makes
+the `access` that a request needs, and makes it anew when they change.
 
 `requests` has a method for each thing that is done with a `collection` of objects; `asking` does
 it, within a deadline, and again where that is safe; what a server says instead is in `refusals`.

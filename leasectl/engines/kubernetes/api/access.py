@@ -21,7 +21,7 @@ class Access(NamedTuple):
     Args:
         server: The address of its API, without a "/" at the end.
         found: Where that was found, for messages: ``context "ci" in /path``.
-        who: What we show there, for messages: ``the token of user "ci" in /path``; no secret.
+        who: What we show there, for messages: ``the token in /path``; no secret.
         headers: To be sent with each request.
         more_headers: The same, for those that come more than once.
         trust: For TLS; None without.
@@ -37,6 +37,12 @@ class Access(NamedTuple):
     trust: Trust | None = None
     server_name: str | None = None
     proxy_url: str | None = None
+
+    @property
+    def proxy(self) -> str:
+        """The proxy, for messages: without a user and password that its URL may hold."""
+        scheme, _, rest = (self.proxy_url or "").partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"
 
     def new_client(self) -> Client:
         """A client whose connections lead there."""

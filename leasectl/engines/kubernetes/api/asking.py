@@ -108,9 +108,11 @@ class Asking:
             is_repeatable: It may be carried out more than once.
 
         Raises:
-            Absent, Conflict, AlreadyExists, Expired, InvalidRequest, CorruptState: As
-                `parse_answer`. Busy: Of a PodDisruptionBudget. LostAnswer: It may have been carried
-                out, and isn't repeatable. BackendUnreachable, AccessRefused: As `Api` has them.
+            Absent, Conflict, AlreadyExists, Expired: As `parse_answer`.
+            InvalidRequest, CorruptState: Likewise.
+            Busy: Of a PodDisruptionBudget.
+            LostAnswer: It may have been carried out, and isn't repeatable.
+            BackendUnreachable, AccessRefused: As `Api` has them.
         """
         start = self._clock.elapsed()
         rests_until, why = self._rest
@@ -132,7 +134,8 @@ class Asking:
                 self._pause(tries.pause_after_busy(access, refusal))
             except NoAnswer as reason:
                 if reason.distrust:
-                    raise distrusted(access, reason) from reason
+                    tries.renew(self.login, access, reason)
+                    continue
                 if reason.sent and not is_repeatable:
                     raise _lost(access, deed, reason) from reason
                 if reason.lasting:
@@ -192,14 +195,14 @@ class _Tries:
     def left(self) -> float:
         return self._until - self._clock.elapsed()
 
-    def renew(self, login: Login, access: Access, refusal: NotAuthenticated) -> None:
-        """Have the next try be made as somebody else, or with a newer token; once."""
+    def renew(self, login: Login, access: Access, refusal: NotAuthenticated | NoAnswer) -> None:
+        """Have the next try be made as somebody else, with a newer token or another CA; once."""
         other = None
         if not self._is_renewed:
             self._is_renewed = True
             other = renewed_access(login, access, self.left())
         if other is None:
-            raise unknown(access, refusal) from refusal
+            raise not_let_in(access, refusal) from refusal
 
     def pause_after_busy(self, access: Access, refusal: Busy) -> float:
         """How long to wait; it doesn't count, unless somebody waits no longer than that."""
@@ -229,8 +232,9 @@ class _Tries:
         """All of it for people, and what to do next."""
         within = format_seconds(max(0.0, self._clock.elapsed() - self._start))
         said = f": {self._reason}" if self._reason and self._reason != NOT_IN_TIME else ""
+        by_way_of = f" by way of {access.proxy}" if access.proxy_url else ""
         return (
-            f"no answer from {access.server} within {within}{said}; is it there, and is "
+            f"no answer from {access.server}{by_way_of} within {within}{said}; is it there, and is "
             f"{access.found} the right one?"
         )
 
@@ -265,26 +269,26 @@ def renewed_access(login: Login, refused: Access, seconds: float) -> Access | No
         raise AccessRefused(reason) from reason
 
 
-def unknown(access: Access, refusal: NotAuthenticated) -> AccessRefused:
-    """The error for a 401 that stays: expired, damaged and foreign look the same."""
-    return AccessRefused(
-        NotAllowed(
-            f"{access.server} doesn't know who we are (401: {refusal}): {access.who} has expired, "
-            "is damaged, or is of another cluster; get a new one, or name another kubeconfig in "
-            "LEASECTL_KUBECONFIG"
+def not_let_in(access: Access, refusal: NotAuthenticated | NoAnswer) -> AccessRefused:
+    """The error for a 401 that stays, or for a connection that one of both sides doesn't want.
+
+    Expired, damaged and foreign look the same.
+    """
+    if isinstance(refusal, NotAuthenticated):
+        return AccessRefused(
+            NotAllowed(
+                f"{access.server} doesn't know who we are (401: {refusal}): {access.who} has "
+                "expired, is damaged, or is of another cluster; get a new one, or name another "
+                "kubeconfig in LEASECTL_KUBECONFIG"
+            )
         )
-    )
-
-
-def distrusted(access: Access, reason: NoAnswer) -> AccessRefused:
-    """The error for a connection that one of the two sides doesn't want."""
     advice = {
         "certificate": f"the certificate-authority in {access.found} has to be its CA",
         "name": f"tls-server-name in {access.found} can say which name it has",
         "ours": f"{access.who} has to be one that it knows",
         None: "",
-    }[reason.distrust]
-    return AccessRefused(NotAllowed(f"{access.server}: {reason}; {advice}"))
+    }[refusal.distrust]
+    return AccessRefused(NotAllowed(f"{access.server}: {refusal}; {advice}"))
 
 
 def _lost(access: Access, deed: Deed, reason: NoAnswer) -> LostAnswer:

@@ -20,6 +20,13 @@ from leasectl.text.printable import printable
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 _DEFAULT_NAMESPACE = "default"
 _LONGEST_NAMESPACE_BYTES = 1024
+# What programs that say as whom go by, as far as it is no secret.
+_KEPT_FOR_PROGRAMS = (
+    *("HOME", "PATH", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"),
+    *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ROLE_ARN", "AWS_CONFIG_FILE"),
+    *("AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_CONFIG_DIR"),
+    *("CLOUDSDK_CONFIG", "CLOUDSDK_ACTIVE_CONFIG_NAME", "GOOGLE_APPLICATION_CREDENTIALS"),
+)
 
 # By what it was chosen.
 ChosenBy = Literal["address", "LEASECTL_KUBECONFIG", "pod", "KUBECONFIG", "HOME"]
@@ -36,6 +43,9 @@ class ClusterChoice(NamedTuple):
         kubeconfigs: The paths of the files that are merged; none in a pod.
         context: The entry of theirs; empty in a pod.
         service_account: The folder of the service account; empty where there are kubeconfigs.
+        is_verified: Whether the server has to show a certificate that is trusted.
+        environment: Variables for the program that says as whom, where there is one: names and
+            paths. What keeps a lease for others has none of theirs.
     """
 
     chosen_by: ChosenBy
@@ -44,6 +54,8 @@ class ClusterChoice(NamedTuple):
     kubeconfigs: tuple[str, ...] = ()
     context: str = ""
     service_account: str = ""
+    is_verified: bool = True
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def found(self) -> str:
@@ -66,6 +78,16 @@ class ClusterChoice(NamedTuple):
         }
         return reasons[self.chosen_by]
 
+    @property
+    def warning(self) -> str:
+        """What whoever made the choice should hear of it; empty for nothing."""
+        if self.is_verified:
+            return ""
+        return (
+            f"{self.found} has insecure-skip-tls-verify: whoever is on the way to {self.server} "
+            "can read and change everything, and be us there"
+        )
+
 
 def encode_choice(choice: ClusterChoice) -> str:
     """Write a choice as one line; `parse_choice` reads it back."""
@@ -81,6 +103,7 @@ def parse_choice(text: str) -> ClusterChoice:
     try:
         said = json.loads(text)
         said["kubeconfigs"] = tuple(map(str, said["kubeconfigs"]))
+        said["environment"] = tuple((str(name), str(value)) for name, value in said["environment"])
         return ClusterChoice(**said)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CorruptState(
@@ -115,10 +138,17 @@ def choose(
     is_named = chosen_by in ("address", "LEASECTL_KUBECONFIG")
     merged = read_kubeconfigs(paths, named_by=_named_by(chosen_by), all_there=is_named)
     chosen = merged.context(address.context)
-    cluster = merged.cluster(chosen)
+    cluster, user = merged.cluster(chosen), merged.user(chosen)
     namespace = address.namespace or chosen.namespace or _DEFAULT_NAMESPACE
+    kept = [(name, environment[name]) for name in _KEPT_FOR_PROGRAMS if name in environment]
     return ClusterChoice(
-        chosen_by, _checked_namespace(namespace), cluster.server, paths, chosen.name
+        chosen_by,
+        _checked_namespace(namespace),
+        cluster.server,
+        paths,
+        chosen.name,
+        is_verified=cluster.is_verified or cluster.server.startswith("http:"),
+        environment=tuple(kept) if user.plugin is not None else (),
     )
 
 

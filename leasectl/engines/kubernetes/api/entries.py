@@ -19,7 +19,11 @@ from leasectl.http.pem import Pem
 from leasectl.text.documents import Fields, Items, Part, Scalar
 from leasectl.text.printable import printable
 
-_SERVER = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
+# What to do about whatever is wrong in a kubeconfig.
+MEND_IT = "mend that, or name another kubeconfig in LEASECTL_KUBECONFIG"
+
+_SERVER = re.compile(r"https?://[^\s/?#@:\[\]]+(?P<port>:[0-9]+)?(/[^\s?#@]*)?", re.ASCII)
+_SERVER_IPV6 = re.compile(r"https?://\[[0-9A-Fa-f:.]+\](?P<port>:[0-9]+)?(/[^\s?#@]*)?", re.ASCII)
 _PROXY = re.compile(r"https?://[^\s/?#]+/?")
 # Tokens and names go into headers.
 _HEADER = re.compile(r"[!-~](?:[ -~]*[!-~])?", re.ASCII)
@@ -57,7 +61,7 @@ class Entry(NamedTuple):
 
     def refused(self, what: str) -> CorruptState:
         """The error for one that isn't what it should be; says nothing of what is in it."""
-        return CorruptState(f"{self} {what}")
+        return CorruptState(f"{self} {what}; {MEND_IT}")
 
     def text(self, field: str) -> str | None:
         """A field that is a text; None where it isn't there, or is empty.
@@ -66,7 +70,7 @@ class Entry(NamedTuple):
             CorruptState: It is something else.
         """
         part = self.fields.get(field)
-        if part is None or (isinstance(part, Scalar) and (part.is_null or not part.text)):
+        if part is None or _is_empty(part):
             return None
         if not isinstance(part, Scalar):
             raise self.refused(f"has a {printable(field)} that is no text")
@@ -76,8 +80,19 @@ class Entry(NamedTuple):
         """A field that is true or false, which it is where it isn't there."""
         said = self.text(field)
         if said not in (None, "true", "false"):
-            raise self.refused(f"has a {field} that is neither true nor false")
+            raise self.refused(f"says neither true nor false for {field}")
         return said == "true"
+
+    def texts(self, field: str) -> list[str]:
+        """A field that is a list of texts; empty where it isn't there."""
+        part = self.fields.get(field)
+        if part is None or is_null(part):
+            return []
+        items = part.items if isinstance(part, Items) else (part,)
+        texts = [each.text for each in items if isinstance(each, Scalar)]
+        if not isinstance(part, Items) or len(texts) != len(items):
+            raise self.refused(f"has {field} that are no list of texts")
+        return texts
 
     def path_of(self, field: str) -> str | None:
         """A field that is the path of a file, seen from the kubeconfig."""
@@ -119,9 +134,10 @@ class Source(NamedTuple):
             FileUnreadable: The file isn't there, or may not be read.
         """
         if self.path is None:
-            return Pem(self.data, self.label)
+            return Pem(self.data, self.label, MEND_IT)
         file = NamedFile("file", self.path, self.label)
-        return Pem(file.read(), f"{self.label}, {printable(self.path, longest=500)},")
+        source = f"{self.label}, {printable(self.path, longest=500)},"
+        return Pem(file.read(), source, MEND_IT)
 
 
 class ClusterEntry(NamedTuple):
@@ -180,15 +196,20 @@ def read_cluster(entry: Entry) -> ClusterEntry:
         raise entry.refused("has no server")
     if "@" in server:
         raise entry.refused("has a server with a user, who belongs among the users")
-    if not _SERVER.fullmatch(server):
-        raise entry.refused(f'has the server "{printable(server)}", which is no https:// address')
+    found = _SERVER.fullmatch(server) or _SERVER_IPV6.fullmatch(server)
+    if found is None or not 0 < int((found["port"] or ":1")[1:]) < 1 << 16:
+        raise entry.refused(
+            f'has the server "{printable(server)}", which is no address like https://host:port'
+        )
     is_verified = not entry.truth("insecure-skip-tls-verify")
     ca = entry.source("certificate-authority")
     if ca is not None and not is_verified:
         raise entry.refused("has a certificate-authority and insecure-skip-tls-verify as well")
     server_name, proxy_url = entry.text("tls-server-name"), _proxy_url(entry)
     if server_name and proxy_url:
-        raise NotSupported(f"{entry} has tls-server-name and proxy-url, which can't be had at once")
+        raise NotSupported(
+            f"{entry} has tls-server-name and proxy-url, which can't be had at once; {MEND_IT}"
+        )
     return ClusterEntry(
         str(entry),
         server.rstrip("/"),
@@ -208,20 +229,20 @@ def read_user(entry: Entry) -> UserEntry:
         NotSupported: It says so in a way that isn't known here.
     """
     for field in entry.fields:
-        if field in _NOT_SUPPORTED and entry.fields[field] != Scalar("", plain=False):
+        if field in _NOT_SUPPORTED and not _is_empty(entry.fields[field]):
             raise NotSupported(
-                f"{entry} has {field}, which isn't supported: {_NOT_SUPPORTED[field]}"
+                f"{entry} has {field}, which isn't supported: {_NOT_SUPPORTED[field]}; {MEND_IT}"
             )
-        if field not in _USER_FIELDS:
+        if field not in _USER_FIELDS and field not in _NOT_SUPPORTED:
             raise NotSupported(
                 f'{entry} has "{printable(field)}", which isn\'t known here: nobody can tell whom '
-                "it would make us"
+                f"it would make us; {MEND_IT}"
             )
     certificate, key = entry.source("client-certificate"), entry.source("client-key")
     if key is not None and certificate is None:
         raise entry.refused("has a client-key and no client-certificate")
     token = entry.text("token")
-    if token is not None and not _HEADER.fullmatch(token):
+    if token is not None and not is_header(token):
         raise entry.refused("has a token that can't be one")
     plugin = entry.fields.get("exec")
     return UserEntry(
@@ -230,7 +251,7 @@ def read_user(entry: Entry) -> UserEntry:
         key,
         token,
         entry.path_of("tokenFile"),
-        _plugin(entry, plugin) if plugin is not None and not _is_null(plugin) else None,
+        _plugin(entry, plugin) if plugin is not None and not is_null(plugin) else None,
         tuple(_impersonation(entry)),
     )
 
@@ -244,39 +265,27 @@ def _plugin(entry: Entry, part: Part) -> Entry:
 
 def _impersonation(entry: Entry) -> Iterable[tuple[str, str]]:
     user, uid = entry.text("as"), entry.text("as-uid")
-    groups = _texts(entry, "as-groups")
+    groups = entry.texts("as-groups")
     extra = entry.fields.get("as-user-extra")
-    if extra is not None and not _is_null(extra):
-        raise NotSupported(f"{entry} has as-user-extra, which isn't supported")
+    if extra is not None and not is_null(extra):
+        raise NotSupported(f"{entry} has as-user-extra, which isn't supported; {MEND_IT}")
     if (uid or groups) and not user:
         raise entry.refused("has as-uid or as-groups and no as, which says who that is")
     headers = [("Impersonate-User", user), ("Impersonate-Uid", uid)]
     headers += [("Impersonate-Group", group) for group in groups]
     for name, value in headers:
         if value is not None:
-            if not _HEADER.fullmatch(value):
+            if not is_header(value):
                 raise entry.refused(f"has something after as that can't be a name ({name})")
             yield name, value
-
-
-def _texts(entry: Entry, field: str) -> list[str]:
-    part = entry.fields.get(field)
-    if part is None or _is_null(part):
-        return []
-    texts = (
-        [each.text for each in part.items if isinstance(each, Scalar)]
-        if (isinstance(part, Items))
-        else []
-    )
-    if not isinstance(part, Items) or len(texts) != len(part.items):
-        raise entry.refused(f"has {field} that are no list of texts")
-    return texts
 
 
 def _proxy_url(entry: Entry) -> str | None:
     proxy_url = entry.text("proxy-url")
     if proxy_url is not None and not _PROXY.fullmatch(proxy_url):
-        raise NotSupported(f"{entry} has a proxy-url that is no http:// or https:// address")
+        raise NotSupported(
+            f"{entry} has a proxy-url that is no http:// or https:// address; {MEND_IT}"
+        )
     return proxy_url
 
 
@@ -291,5 +300,15 @@ def _extension(entry: Entry, name: str) -> Part | None:
     return None
 
 
-def _is_null(part: Part) -> bool:
+def is_null(part: Part) -> bool:
+    """Whether a field says nothing."""
     return isinstance(part, Scalar) and part.is_null
+
+
+def _is_empty(part: Part) -> bool:
+    return isinstance(part, Scalar) and (part.is_null or not part.text)
+
+
+def is_header(text: str) -> bool:
+    """Whether a text can be sent as (the end of) a header."""
+    return bool(_HEADER.fullmatch(text))

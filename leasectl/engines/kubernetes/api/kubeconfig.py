@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.entries import (
+    MEND_IT,
     ClusterEntry,
     Entry,
     UserEntry,
+    is_null,
     read_cluster,
     read_user,
 )
-from leasectl.errors import CorruptState, InvalidRequest, NotSupported
+from leasectl.errors import CorruptState, FileUnreadable, InvalidRequest, NotSupported
 from leasectl.http.named_file import NamedFile
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
 from leasectl.text.printable import printable
@@ -66,17 +68,19 @@ class Kubeconfig(NamedTuple):
             InvalidRequest: There is none.
             CorruptState: It isn't what a context should be.
         """
-        if name is None:
-            name = self.current
-        if not name:
+        if not self.contexts:
+            raise CorruptState(f"{self._files} has no contexts; {MEND_IT}")
+        if name is None and not self.current:
             raise InvalidRequest(
                 f"{self._files} has no current context; name one in the address, "
-                f"like kubernetes://namespace?context={next(iter(self.contexts), 'name')}"
+                f"like kubernetes://namespace?context={printable(next(iter(self.contexts)))}"
             )
+        name = name or self.current or ""
         entry = self.contexts.get(name)
         if entry is None:
             raise InvalidRequest(
-                f'{self._files} has no context "{printable(name)}"{self._meant(name)}'
+                f'{self._files} has no context "{printable(name)}"{self._meant(name)}; '
+                "name one that it has in the address, like kubernetes://namespace?context=name"
             )
         cluster = entry.text("cluster")
         if not cluster:
@@ -110,7 +114,7 @@ class Kubeconfig(NamedTuple):
         if name not in entries:
             raise CorruptState(
                 f'{found_in(context.name, self.paths)} has the {kind} "{printable(name)}", which '
-                "isn't there"
+                f"isn't there; {MEND_IT}"
             )
         return entries[name]
 
@@ -142,13 +146,15 @@ def read_kubeconfigs(paths: Sequence[str], *, named_by: str, all_there: bool) ->
         CorruptState: One isn't a kubeconfig.
         NotSupported: One is YAML, and nothing here can read that.
     """
+    there = paths if all_there else [path for path in paths if os.path.exists(path)]
+    if not there:
+        shown = printable(", ".join(paths), longest=500)
+        raise FileUnreadable(
+            f"there is no {shown}; {named_by} must name a kubeconfig that is there"
+        )
     merged = Kubeconfig(tuple(paths), named_by, None, {}, {}, {})
-    read = 0
-    for path in paths:
-        if not all_there and not os.path.exists(path) and (read or path != paths[-1]):
-            continue
+    for path in there:
         merged = _with(merged, NamedFile("kubeconfig", path, named_by))
-        read += 1
     return merged
 
 
@@ -200,7 +206,10 @@ def _entries(file: NamedFile, top: dict[str, Part], name: str) -> Iterator[Entry
         entry_name, content = fields.get("name"), fields.get(kind)
         if not isinstance(entry_name, Scalar) or not entry_name.text:
             raise file.refused(f"has {name}[{number}] without a name", "is a kubeconfig")
-        yield Entry(kind, entry_name.text, file.path, dict(_fields(content)))
+        entry = Entry(kind, entry_name.text, file.path, dict(_fields(content)))
+        if content is not None and not isinstance(content, Fields) and not is_null(content):
+            raise entry.refused("says nothing that has names")
+        yield entry
 
 
 def _fields(part: Part | None) -> Iterator[tuple[str, Part]]:

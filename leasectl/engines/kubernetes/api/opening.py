@@ -27,7 +27,7 @@ def open_api(
         clock, deadline_seconds, attempt_seconds, rest_seconds, pause: As `Api` has them.
     """
     return Api(
-        FileLogin(choice),
+        FileLogin(choice, clock=clock),
         clock=clock,
         deadline_seconds=deadline_seconds,
         attempt_seconds=attempt_seconds,

@@ -280,11 +280,15 @@ class Api:
         deed = Deed("list", collection)
         while True:
             said = self._ask(deed, "GET", query=query, is_repeatable=True).said
-            metadata = said.get("metadata") or {}
-            items += said.get("items") or ()
+            found, metadata = said.get("items") or [], said.get("metadata")
+            if not isinstance(found, list) or not isinstance(metadata, dict):
+                raise BackendUnreachable(
+                    f"{deed}: what was answered is no list, which an API server wouldn't"
+                )
+            items += found
             if not metadata.get("continue"):
                 return Listed(tuple(items), str(metadata.get("resourceVersion", "")))
-            query = {**query, "continue": metadata["continue"]}
+            query = {**query, "continue": str(metadata["continue"])}
 
     def _ask(
         self,

@@ -17,9 +17,8 @@ from leasectl.engines.kubernetes.api.access import Access, Login
 from leasectl.engines.kubernetes.api.asking import (
     addressed,
     current_access,
-    distrusted,
+    not_let_in,
     renewed_access,
-    unknown,
 )
 from leasectl.engines.kubernetes.api.collection import Deed, Json
 from leasectl.engines.kubernetes.api.refusals import (
@@ -130,14 +129,14 @@ class Watch:
         access = current_access(self._login, self._seconds)
         try:
             return self._begun(access)
-        except NotAuthenticated as first:
+        except (NotAuthenticated, NoAnswer) as first:
             other = renewed_access(self._login, access, self._seconds)
             if other is None:
-                raise unknown(access, first) from first
+                raise not_let_in(access, first) from first
             try:
                 return self._begun(other)
-            except NotAuthenticated as again:
-                raise unknown(other, again) from again
+            except (NotAuthenticated, NoAnswer) as again:
+                raise not_let_in(other, again) from again
 
     def __exit__(self, *reason: object) -> None:
         with self._lock:
@@ -157,6 +156,13 @@ class Watch:
             stream.cut()
 
     def _begun(self, access: Access) -> Iterator[WatchEvent]:
+        """Begin it.
+
+        Raises:
+            NotAuthenticated: The server doesn't know us.
+            NoAnswer: One of both sides doesn't trust the other.
+            WatchEnded, AccessRefused, LeaseError: As `__enter__`.
+        """
         self._server = access.server
         client = access.new_client()
         stream = client.stream(addressed(access, self._call))
@@ -170,7 +176,7 @@ class Watch:
             with self._lock:
                 self._stream = None
             if reason.distrust:
-                raise distrusted(access, reason) from reason
+                raise
             raise WatchEnded(f"{access.server}: {reason}") from reason
         if stream.status == 200:
             return self._events(lines)
@@ -207,7 +213,8 @@ class Watch:
         if isinstance(of, dict) and happened in _TYPES:
             return WatchEvent(cast(EventType, happened), of)
         if isinstance(of, dict) and happened == "ERROR":
-            raise _ended(watch_error(self._deed, self._server, of))
+            error = _ended(watch_error(self._deed, self._server, of))
+            raise WatchEnded(str(error)) if isinstance(error, NotAuthenticated) else error
         raise WatchEnded(f"{self._server}: what it says is no event ({printable(line)})")
 
 

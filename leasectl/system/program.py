@@ -1,0 +1,197 @@
+"""A program that is run for what it prints, in a time and of a length that it can't stretch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from leasectl.errors import Interrupted, Unanswered
+from leasectl.system import signals
+from leasectl.system.clock import boottime_seconds
+from leasectl.system.poll import READABLE, Interrupt, sleep
+
+_PIECE_BYTES = 1 << 16
+# Of what it says for people, the end counts: a traceback has the error there.
+_LONGEST_WORDS_BYTES = 1 << 14
+
+
+class Ended(NamedTuple):
+    """What came of a program.
+
+    Args:
+        why: It exited, was ended by a signal, had no more time, or printed too much.
+        number: The exit code, or the signal's; 0 otherwise.
+        printed: On its standard output.
+        said: On its standard error, the last of it.
+    """
+
+    why: Literal["exit", "signal", "time", "length"]
+    number: int
+    printed: bytes
+    said: str
+
+
+def run_program(
+    path: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    seconds: float,
+    longest_bytes: int,
+) -> Ended:
+    """Run a program until it ends; nobody can be asked anything by it.
+
+    It has a session of its own, and no signal is blocked or ignored in it. What else it has started
+    goes on when it ends by itself, and ends with it when it is ended.
+
+    Args:
+        path: Of the program.
+        argv: Its name, and what it is given.
+        environment: Its variables.
+        seconds: How long it may take, suspend included.
+        longest_bytes: How much it may print.
+
+    Raises:
+        OSError: It can't be started.
+        Unanswered: A signal has arrived meanwhile, as `signals.pause` has it.
+    """
+    with contextlib.ExitStack() as opened:
+        output, error = _Pipe(opened, longest_bytes), _Pipe(opened, None)
+        pid = os.posix_spawn(
+            path,
+            list(argv),
+            dict(environment),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output.write_fd, 1),
+                (os.POSIX_SPAWN_DUP2, error.write_fd, 2),
+            ],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=[*signals.ENDING, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
+        )
+        running = _Running(pid)
+        try:
+            os.close(output.take_write_fd())
+            os.close(error.take_write_fd())
+            why = _follow(running.watch(opened), (output, error), seconds)
+        finally:
+            status = running.end()
+    if why != "exit":
+        return Ended(why, 0, bytes(output.read), error.words())
+    code = os.waitstatus_to_exitcode(status)
+    kind: Literal["exit", "signal"] = "signal" if code < 0 else "exit"
+    return Ended(kind, abs(code), bytes(output.read), error.words())
+
+
+class _Pipe:
+    """What is printed, as far as it has been read."""
+
+    def __init__(self, opened: contextlib.ExitStack, longest_bytes: int | None) -> None:
+        self.read = bytearray()
+        self._longest_bytes = longest_bytes
+        self.fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.fd, False)
+        opened.callback(os.close, self.fd)
+        self._opened = opened.enter_context(contextlib.ExitStack())
+        self._opened.callback(os.close, self.write_fd)
+        self.is_over = False
+
+    def take_write_fd(self) -> int:
+        """The other end, which is the caller's from here on."""
+        self._opened.pop_all()
+        return self.write_fd
+
+    def drain(self) -> bool:
+        """Read what is there; returns whether it is too much."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                piece = os.read(self.fd, _PIECE_BYTES)
+                if not piece:
+                    self.is_over = True
+                    return False
+                self.read += piece
+                if self._longest_bytes is None:
+                    del self.read[:-_LONGEST_WORDS_BYTES]
+                elif len(self.read) > self._longest_bytes:
+                    return True
+        return False
+
+    def words(self) -> str:
+        return self.read.decode("utf-8", "replace")
+
+
+class _Running:
+    """A child of this process."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def watch(self, opened: contextlib.ExitStack) -> int | None:
+        """A descriptor that can be read once it has ended; None where nobody knows it any more."""
+        try:
+            fd = os.pidfd_open(self._pid)
+        except ProcessLookupError:
+            return None
+        opened.callback(os.close, fd)
+        return fd
+
+    def end(self) -> int:
+        """End it, if it hasn't, with all of its session; returns its status.
+
+        That is 0 where nobody knows: where children are ignored, as they were on entry.
+        """
+        try:
+            if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                os.killpg(self._pid, signal.SIGKILL)
+            return os.waitpid(self._pid, 0)[1]
+        except (ChildProcessError, ProcessLookupError):
+            return 0
+
+
+def _follow(
+    pidfd: int | None, pipes: Sequence[_Pipe], seconds: float
+) -> Literal["exit", "time", "length"]:
+    """Read until it has ended."""
+    until = boottime_seconds() + seconds
+    with _interrupts() as interrupts:
+        while True:
+            fds = {pipe.fd for pipe in pipes if not pipe.is_over}
+            if pidfd is not None:
+                fds.add(pidfd)
+            elif not fds:
+                return "exit"
+            woken = sleep(wake_fds=fds, interrupts=interrupts, until=until, now=boottime_seconds)
+            too_much = [pipe.drain() for pipe in pipes]
+            if any(too_much):
+                return "length"
+            if pidfd in woken:
+                return "exit"
+            if not woken:
+                return "time"
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Sequence[Interrupt]]:
+    """What ends the wait: a signal, unless one came before, on whose account this is done.
+
+    Only in the thread that the signals are for.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    current = signals.current() if is_main else None
+    try:
+        if current is not None:
+            current.check()
+    except Interrupted:
+        current = None
+    if current is None:
+        yield ()
+        return
+    try:
+        yield (Interrupt(current.fd, READABLE, current.check),)
+    except Interrupted as interrupted:
+        raise Unanswered(interrupted.signum) from None

@@ -1,0 +1,342 @@
+"""What is asked again, and when; what isn't; and what somebody reads who gets no answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from leasectl.engines.kubernetes.api.collection import Collection, leases
+from leasectl.engines.kubernetes.api.refusals import Absent, Busy, Conflict, LostAnswer, MadeAnew
+from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    CorruptState,
+    InvalidRequest,
+    Unanswered,
+)
+from leasectl.system.clock import Clock, boottime_seconds
+from tests.unit.engines.kubernetes.api.conftest import Script
+from tests.unit.engines.kubernetes.api.scripted import Cut, Hang, Reply, Said, Scripted, status
+
+HERE = leases("ns")
+LEASE = {"metadata": {"name": "a", "uid": "u1", "resourceVersion": "1"}}
+OK = Said(body=LEASE)
+OpenAt = Callable[..., Api]
+WRITES: tuple[Callable[[Api], object], ...] = (
+    lambda api: api.create(HERE, LEASE),
+    lambda api: api.replace(HERE, "a", LEASE),
+    lambda api: api.patch(HERE, "a", LEASE),
+    lambda api: api.delete(HERE, "a"),
+)
+
+
+def read(api: Api) -> object:
+    return api.get(HERE, "a")
+
+
+def busy(seconds: str = "1") -> Said:
+    """As priority and fairness has it: no object, plain text."""
+    return Said(429, "Too many requests, please try again later.\n", (("Retry-After", seconds),))
+
+
+class Paused:
+    """Pauses that take no time, written down."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+class TestReads:
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            Cut(),
+            status(500, "InternalError"),
+            status(503, "ServiceUnavailable"),
+            status(504, "Timeout", retryAfterSeconds=1),
+            Said(200, "no JSON"),
+            Said(200, "[]"),
+            Said(502, "<html>Bad gateway</html>"),
+        ],
+    )
+    def test_they_are_asked_again(self, failure: Reply, script: Script, open_at: OpenAt) -> None:
+        server, pause = script(failure, failure, OK), Paused()
+        assert open_at(server, pause=pause).get(HERE, "a") == LEASE
+        assert len(pause.seconds) == 2
+
+    def test_a_server_that_hangs_is_asked_on_a_new_connection(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        server = script(Hang(), OK)
+        assert open_at(server, attempt_seconds=0.2).get(HERE, "a") == LEASE
+        assert server.connections == 2
+
+    def test_they_end_with_their_deadline_and_say_why(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        since = time.monotonic()
+        with pytest.raises(BackendUnreachable) as raised:
+            open_at(script(status(500, "x", "etcd is away")), deadline_seconds=0.3).get(HERE, "a")
+        assert 0.3 <= time.monotonic() - since < 5
+        assert "answered 500: etcd is away; is it there, and is context" in str(raised.value)
+
+    def test_who_has_less_time_waits_no_longer(self, script: Script, open_at: OpenAt) -> None:
+        fast = Clock(elapsed=lambda: boottime_seconds() * 10)
+        api = open_at(script(Hang()), attempt_seconds=0.1, clock=fast)
+        began = fast.elapsed()
+        with api.limited(0.0), pytest.raises(BackendUnreachable):
+            api.get(HERE, "a")
+        assert 2.9 < fast.elapsed() - began < 9.9  # an answer that takes three is waited for
+
+    def test_nobody_asks_again_soon_after_nobody_has_answered(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        server = script(Cut())
+        api = open_at(server, deadline_seconds=0.2, rest_seconds=60)
+        for _ in range(2):
+            with pytest.raises(BackendUnreachable):
+                api.get(HERE, "a")
+        before = len(server.asked)
+        with pytest.raises(BackendUnreachable):
+            api.get(HERE, "a")
+        assert len(server.asked) == before
+
+    def test_a_signal_ends_them_between_two_tries(self, script: Script, open_at: OpenAt) -> None:
+        def pause(_seconds: float) -> None:
+            raise Unanswered(15)
+
+        server = script(Cut(), OK)
+        with pytest.raises(Unanswered):
+            open_at(server, pause=pause).get(HERE, "a")
+        assert len(server.asked) == 1
+
+    def test_a_server_that_is_none_is_asked_once(self, script: Script, open_at: OpenAt) -> None:
+        server = script(Said(302, "", (("Location", "https://login/"),)))
+        with pytest.raises(BackendUnreachable, match=r"answered 302 .*an API server wouldn't"):
+            open_at(server).get(HERE, "a")
+        other = script(Said(404, "404 page not found"))
+        with pytest.raises(BackendUnreachable, match=r"has no leases.coordination.k8s.io \(404 pa"):
+            open_at(other).list(HERE)
+        assert len(server.asked) == len(other.asked) == 1
+
+
+class TestWrites:
+    @pytest.mark.parametrize(
+        ("failure", "number"),
+        [
+            (Cut(), 0),
+            (status(500, "InternalError", "two budgets"), 500),
+            (status(504, "Timeout", retryAfterSeconds=1), 504),
+            (Said(200, "no JSON"), 0),
+        ],
+    )
+    def test_one_whose_answer_was_lost_is_not_repeated(
+        self, failure: Reply, number: int, script: Script, open_at: OpenAt
+    ) -> None:
+        for write in WRITES:
+            server = script(failure, OK)
+            with pytest.raises(LostAnswer) as raised:
+                write(open_at(server))
+            assert raised.value.status == number
+            assert len(server.asked) == 1
+            assert "nobody knows whether it did" in str(raised.value)
+
+    def test_it_is_where_somebody_says_so(self, script: Script, open_at: OpenAt) -> None:
+        server = script(Cut(), OK)
+        made = open_at(server).replace(HERE, "a", LEASE, is_repeatable=True)
+        assert (made, len(server.asked)) == (LEASE, 2)
+
+    def test_a_server_that_hangs_has_an_attempt(self, script: Script, open_at: OpenAt) -> None:
+        since = time.monotonic()
+        with pytest.raises(LostAnswer, match="no answer in time"):
+            open_at(script(Hang()), attempt_seconds=0.2).replace(HERE, "a", LEASE)
+        assert time.monotonic() - since < 5
+
+    def test_one_that_was_not_sent_is_repeated(self, script: Script, open_at: OpenAt) -> None:
+        server = script(OK)
+        server.close()
+        pause = Paused()
+        with pytest.raises(BackendUnreachable, match="Connection refused") as raised:
+            open_at(server, deadline_seconds=0.2, pause=pause).create(HERE, LEASE)
+        assert not isinstance(raised.value, LostAnswer)
+        assert len(pause.seconds) > 1
+
+    def test_what_they_make_of_nothing_is_told(self, script: Script, open_at: OpenAt) -> None:
+        with pytest.raises(MadeAnew) as raised:
+            open_at(script(Said(201, LEASE))).replace(HERE, "a", LEASE)
+        assert raised.value.made == LEASE
+
+    def test_what_guards_them_is_sent(self, script: Script, open_at: OpenAt) -> None:
+        server = script(OK)
+        api = open_at(server)
+        api.delete(HERE, "a", uid="u1", resource_version="7")
+        api.patch(Collection("v1", "nodes"), "n", {"spec": {}})
+        api.create(Collection("v1", "pods", "ns"), {"k": 1}, name="p", subresource="eviction")
+        delete, patch, create = server.asked
+        assert delete.body["preconditions"] == {"uid": "u1", "resourceVersion": "7"}
+        assert (patch.method, patch.path) == ("PATCH", "/api/v1/nodes/n")
+        assert patch.headers["content-type"] == "application/merge-patch+json"
+        assert (create.method, create.path) == ("POST", "/api/v1/namespaces/ns/pods/p/eviction")
+        assert server.connections == 1
+
+
+class TestBusy:
+    def test_it_is_waited_for_as_long_as_the_server_says(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        for ask in (read, WRITES[0]):  # a write wasn't carried out
+            server, pause = script(busy("7"), busy("2"), OK), Paused()
+            assert ask(open_at(server, pause=pause)) == LEASE
+            assert pause.seconds == [7.0, 2.0]
+
+    def test_but_not_beyond_what_who_asks_has(self, script: Script, open_at: OpenAt) -> None:
+        server, pause = script(busy("30"), OK), Paused()
+        api = open_at(server, pause=pause)
+        with api.limited(0.0), pytest.raises(BackendUnreachable) as raised:
+            api.get(HERE, "a")
+        assert pause.seconds == []
+        assert "is busy, and is to be asked again in 30s: Too many requests" in str(raised.value)
+
+    def test_nor_for_ever(self, script: Script, open_at: OpenAt) -> None:
+        with pytest.raises(BackendUnreachable, match="is to be asked again in 1h"):
+            open_at(script(busy("999999999"))).get(HERE, "a")
+
+    @pytest.mark.parametrize("said", ["0", "-1", "soon", "", "Sun, 06 Nov 1994 08:49:37 GMT", "²"])
+    def test_when_makes_no_sense_it_is_soon(
+        self, said: str, script: Script, open_at: OpenAt
+    ) -> None:
+        server, pause = script(busy(said) if said != "²" else busy("%C2"), OK), Paused()
+        assert open_at(server, pause=pause).get(HERE, "a") == LEASE
+        (seconds,) = pause.seconds
+        assert 0 < seconds < 1
+
+    def test_a_budget_that_forbids_an_eviction_is_its_askers_matter(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        refusal = status(
+            429,
+            "TooManyRequests",
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            causes=[{"reason": "DisruptionBudget", "message": "The budget b needs 1"}],
+        )
+        with pytest.raises(Busy) as raised:
+            open_at(script(refusal)).create(
+                Collection("v1", "pods", "ns"), {}, name="p", subresource="eviction"
+            )
+        assert raised.value.is_budget
+        assert raised.value.retry_after_seconds is None
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("reply", "kind"),
+        [
+            (status(404, "NotFound", name="a", kind="leases"), Absent),
+            (status(409, "Conflict", name="a"), Conflict),
+            (status(413, "RequestEntityTooLarge"), InvalidRequest),
+            (status(422, "Invalid"), InvalidRequest),
+            (status(400, "BadRequest"), CorruptState),
+        ],
+    )
+    def test_none_is_asked_again(
+        self, reply: Reply, kind: type[Exception], script: Script, open_at: OpenAt
+    ) -> None:
+        server = script(reply)
+        with pytest.raises(kind):
+            open_at(server).replace(HERE, "a", LEASE)
+        assert len(server.asked) == 1
+
+    def test_what_the_server_says_is_made_printable_and_short(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        server = script(status(422, "Invalid", "\x1b[2J\n" + "x" * 5000))
+        with pytest.raises(InvalidRequest) as raised:
+            open_at(server).create(HERE, LEASE)
+        assert str(raised.value).isprintable()
+        assert len(str(raised.value)) < 500
+
+    def test_a_namespace_that_is_not_there_is_named(self, script: Script, open_at: OpenAt) -> None:
+        server = script(status(404, "NotFound", 'namespaces "ns" not found', kind="namespaces"))
+        with pytest.raises(AccessRefused) as raised:
+            open_at(server).create(HERE, LEASE)
+        assert raised.value.exit_code == 64
+        assert 'has no namespace "ns"; make it with: kubectl create namespace ns' in str(
+            raised.value
+        )
+
+    @pytest.mark.parametrize(
+        ("message", "line"),
+        [
+            (
+                'leases.coordination.k8s.io is forbidden: User "bob" cannot create resource '
+                '"leases" in API group "coordination.k8s.io" in the namespace "ns"',
+                '"bob" may not create leases.coordination.k8s.io in namespace "ns", or there is no '
+                "such namespace; somebody who may has to do: leasectl kubernetes manifest "
+                "--namespace ns | kubectl apply -f -",
+            ),
+            (
+                'leases is forbidden: User "system:anonymous" cannot create resource "leases"',
+                "without a token or certificate nobody may create leases.coordination.k8s.io in "
+                'namespace "ns"; a kubeconfig has to have one',
+            ),
+            (
+                'leases "a" is forbidden: exceeded quota: q',
+                "it may not create leases.coordination.k8s.io in namespace "
+                '"ns": leases "a" is forbidden: exceeded quota: q',
+            ),
+        ],
+    )
+    def test_what_we_may_not_says_who_could_change_that(
+        self, message: str, line: str, script: Script, open_at: OpenAt
+    ) -> None:
+        server = script(status(403, "Forbidden", message))
+        with pytest.raises(AccessRefused) as raised:
+            open_at(server).create(HERE, LEASE)
+        assert raised.value.exit_code == 77
+        assert str(raised.value) == f"{server.url}: {line}"
+
+
+class TestLists:
+    def test_pages_are_of_one_list(self, script: Script, open_at: OpenAt) -> None:
+        first = {"items": [{"n": 1}], "metadata": {"resourceVersion": "5", "continue": "c&1"}}
+        last = {"items": [{"n": 2}], "metadata": {"resourceVersion": "5"}}
+        server = script(Said(body=first), Said(body=last))
+        listed = open_at(server).list(HERE, labels="a=b,c", fields="metadata.name=x")
+        assert listed == (({"n": 1}, {"n": 2}), "5")
+        selected = {"limit": "500", "labelSelector": "a=b,c", "fieldSelector": "metadata.name=x"}
+        assert [each.query for each in server.asked] == [selected, {**selected, "continue": "c&1"}]
+
+    def test_one_that_was_forgotten_is_begun_anew(self, script: Script, open_at: OpenAt) -> None:
+        first = Said(body={"items": [1], "metadata": {"resourceVersion": "5", "continue": "c"}})
+        gone = status(410, "Expired")
+        all_of_it = Said(body={"items": None, "metadata": {"resourceVersion": "9"}})
+        server = script(first, gone, all_of_it)
+        assert open_at(server).list(HERE) == ((), "9")
+        for_ever = script(*[first, gone] * 10)
+        with pytest.raises(BackendUnreachable, match="changes faster than it is read"):
+            open_at(for_ever).list(HERE)
+
+    @pytest.mark.parametrize(
+        "body", [{"items": 3, "metadata": {}}, {"items": []}, {"items": [], "metadata": 3}]
+    )
+    def test_what_is_no_list_is_none(self, body: Any, script: Script, open_at: OpenAt) -> None:
+        with pytest.raises(BackendUnreachable, match="an API server wouldn't"):
+            open_at(script(Said(body=body)), deadline_seconds=0.2).list(HERE)
+
+
+def test_connections_are_kept(script: Script, open_at: OpenAt) -> None:
+    server: Scripted = script(OK)
+    api = open_at(server)
+    for _ in range(5):
+        api.get(HERE, "a")
+    assert server.connections == 1
+    assert server.asked[0].headers["authorization"] == "Bearer t"
+    assert server.asked[0].headers["accept-encoding"] == "identity"
+    api.close()
