@@ -5,8 +5,6 @@ The clocks of others are never compared with ours. Whoever has just been started
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from leasectl.maintenance.facts import Lease
 
 
@@ -30,7 +28,3 @@ class Observed:
             since = now
         self._since[name] = (lease, since)
         return now - since
-
-    def forget_all_but(self, names: Container[str]) -> None:
-        """Keep nothing of leases that nobody looks at any more."""
-        self._since = {name: seen for name, seen in self._since.items() if name in names}
