@@ -1,6 +1,7 @@
 """TLS from what certificates and keys are, not from where they are: some are in no file.
 
-Python's ssl reads a key from a file only. That file is in memory, and has no name.
+Python's ssl reads a key from a file only. That file is in memory, where that can be, and has no
+name.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import contextlib
 import os
 import ssl
 from collections.abc import Iterator
-from typing import NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple, NoReturn, cast
 
-from leasectl.errors import CorruptState
+from leasectl.errors import CorruptState, StateUnwritable
 from leasectl.text.printable import printable
 
 
@@ -106,9 +107,20 @@ def _show(context: ssl.SSLContext, certificate: Pem, key: Pem | None) -> None:
 @contextlib.contextmanager
 def _nameless_file(content: bytes) -> Iterator[str]:
     """A path at which this process, and nobody else, reads something that is on no disk."""
-    fd = os.memfd_create("leasectl", os.MFD_CLOEXEC)
-    try:
-        os.write(fd, content)
-        yield f"/proc/self/fd/{fd}"
-    finally:
-        os.close(fd)
+    with _opened_nameless() as file:
+        file.write(content)
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _opened_nameless() -> BinaryIO:
+    if hasattr(os, "memfd_create"):  # not in a Python that was built for old systems
+        with contextlib.suppress(OSError):  # the kernel is one, or forbids it
+            return open(os.memfd_create("leasectl", os.MFD_CLOEXEC), "wb", buffering=0)
+    import tempfile
+
+    for folder in ("/dev/shm", None):  # in memory as a rule; else wherever such files go
+        try:
+            return cast(BinaryIO, tempfile.TemporaryFile("wb", buffering=0, dir=folder))
+        except OSError as error:
+            failed = error
+    raise StateUnwritable(f"a key can't be handed to OpenSSL: {failed}; TMPDIR has to be writable")

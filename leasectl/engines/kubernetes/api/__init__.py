@@ -8,5 +8,6 @@ the `access` that a request needs, and makes it anew when they change.
 
 `requests` has a method for each thing that is done with a `collection` of objects; `asking` does
 it, within a deadline, and again where that is safe; what a server says instead is in `refusals`.
-What happens to objects tells a watch (`watching`). `opening` puts all that together.
+What happens to objects tells a watch (`watching`). `opening` puts all that together; who we are for
+a server, and what we may, is our `standing`.
 """

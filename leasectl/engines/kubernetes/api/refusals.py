@@ -251,14 +251,16 @@ def _forbidden(deed: Deed, said: _Said) -> str:
     user = printable(found["user"], longest=200)
     if user == "system:anonymous":
         return f"without a token or certificate nobody may {deed}; a kubeconfig has to have one"
-    namespace = deed.collection.namespace
     who = f'"{user}" may not {deed.verb} {deed.resource}{deed.where}'
+    namespace = printable(deed.collection.namespace)
     if not namespace:
         return f"{who}; a ClusterRole has to allow it"
-    return (
-        f"{who}, or there is no such namespace; somebody who may has to do: "
-        f"leasectl kubernetes manifest --namespace {printable(namespace)} | kubectl apply -f -"
-    )
+    account = user.removeprefix(f"system:serviceaccount:{namespace}:")
+    manifest = f"leasectl kubernetes manifest --namespace {namespace}"
+    if account != user:
+        manifest += f" --service-account {account} | kubectl apply -f -"
+        return f"{who}, or there is no such namespace; somebody who may has to do: {manifest}"
+    return f"{who}, or there is no such namespace; a Role has to allow it, as shown by: {manifest}"
 
 
 def _absent(deed: Deed, server: str, said: _Said) -> Exception:

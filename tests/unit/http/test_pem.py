@@ -1,0 +1,91 @@
+"""TLS from certificates and keys that are in no file."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from leasectl.errors import CorruptState
+from leasectl.http.pem import Pem, PemTls, pem_context
+from tests.kit.certificates import Certificates, encrypt_key, make_certificates
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def pem(path: str | Path) -> Pem:
+    return Pem(Path(path).read_bytes(), f"what {Path(path).name} has", "mend it")
+
+
+def test_nothing_is_left_open_and_no_file_is_made(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    client = certificates.client
+    before = os.listdir("/proc/self/fd")
+    pems = PemTls(pem(certificates.ca.file), pem(client.file), pem(client.key_file))
+    context = pem_context(pems)
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_files_in_memory_there_is_one_without_a_name(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    made = tempfile.TemporaryFile
+
+    def in_a_folder_of_ours(mode: str, *, buffering: int, dir: str | None) -> object:
+        assert dir == "/dev/shm"
+        return made(mode, buffering=buffering, dir=tmp_path)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", in_a_folder_of_ours)
+    client = certificates.client
+    pem_context(PemTls(pem(certificates.ca.file), pem(client.file), pem(client.key_file)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_certificate_and_its_key_may_be_in_one(certificates: Certificates) -> None:
+    client = certificates.client
+    both = Path(client.file).read_bytes() + Path(client.key_file).read_bytes()
+    pem_context(PemTls(pem(certificates.ca.file), Pem(both, "both", "")))
+
+
+def test_a_server_is_believed_only_where_that_is_said(certificates: Certificates) -> None:
+    assert pem_context(PemTls(is_verified=False)).verify_mode == ssl.CERT_NONE
+    assert pem_context(PemTls(pem(certificates.ca.file))).verify_mode == ssl.CERT_REQUIRED
+    assert pem_context(PemTls()).verify_mode == ssl.CERT_REQUIRED
+
+
+def test_what_cannot_be_used_is_named_and_not_shown(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    client, server, ca = certificates.client, certificates.server, pem(certificates.ca.file)
+    encrypted = encrypt_key(client.key_file, tmp_path / "encrypted")
+    damaged = Pem(b"-----BEGIN CERTIFICATE-----\ns3cret\n-----END CERTIFICATE-----\n", "it", "mend")
+    for pems, line in (
+        (PemTls(Pem(b"s3cret", "the CA", "mend it")), "the CA holds no certificate"),
+        (PemTls(damaged), "it holds no certificate in PEM form, or a damaged one; mend"),
+        (PemTls(ca, Pem(b"s3cret", "it", "mend it")), "it holds no certificate in PEM form"),
+        (PemTls(ca, pem(client.file)), "what client.pem has holds no private key in PEM form"),
+        (PemTls(ca, pem(client.file), pem(server.key_file)), "isn't the key of what client.pem"),
+        (PemTls(ca, pem(client.file), pem(encrypted)), "what encrypted has is an encrypted key"),
+        (PemTls(ca, damaged, pem(client.key_file)), "it and its key can't be used"),
+    ):
+        with pytest.raises(CorruptState) as raised:
+            pem_context(pems)
+        assert line in str(raised.value)
+        assert "s3cret" not in str(raised.value)
+        assert "mend" in str(raised.value)
+
+
+def test_a_context_with_a_ca_of_its_own_has_no_others(certificates: Certificates) -> None:
+    assert len(pem_context(PemTls(pem(certificates.ca.file))).get_ca_certs()) == 1
