@@ -31,6 +31,8 @@ from leasectl.system.clock import Clock
 NODES = Collection("v1", "nodes")
 _PODS = Collection("v1", "pods")
 _SECONDS = 4.0
+# That changes only when somebody changes budgets.
+_COVERED_AGAIN_SECONDS = 30.0
 _MORE_THAN_ONE = "more than one disruption budget covers it, and the API evicts no such pod"
 
 
@@ -140,7 +142,9 @@ class ApiCluster:
             new = ", which is new," if seconds else ""
             return Evicted("held", f"a disruption budget{new} forbids it now", seconds)
         except LostAnswer as error:
-            return Evicted("failed", _MORE_THAN_ONE if _covered_twice(error) else str(error))
+            if _covered_twice(error):
+                return Evicted("failed", _MORE_THAN_ONE, _COVERED_AGAIN_SECONDS)
+            return Evicted("failed", str(error))
         except (Refused, AccessRefused, InvalidRequest, CorruptState) as error:
             return Evicted("failed", str(error))
         return Evicted("going")

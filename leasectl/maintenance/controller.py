@@ -29,6 +29,7 @@ from leasectl.system.poll import Sleep
 REQUEST_SECONDS = 5.0
 # A clock that jumps is noticed after so long; changes are heard of at once.
 _LONGEST_REST_SECONDS = 10.0
+_SAY_AGAIN_SECONDS = 60.0
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=3.0, chance=0.5)
 # What stands for the name of a node in that of its lease.
 _NODE = "{node}"
@@ -109,7 +110,7 @@ class Controller:
         self._drains: dict[str, _Running] = {}
         self._looked_last = False
         self._leader = ""
-        self._trouble = ""
+        self._trouble_said_at: float | None = None
 
     def run(self) -> Reconciling:
         """Go on for ever; yields each sleep."""
@@ -157,7 +158,9 @@ class Controller:
         except BackendUnreachable as error:
             self._note_trouble(error)
             return
-        self._trouble = ""
+        if self._trouble_said_at is not None:
+            self._trouble_said_at = None
+            self._warn("the server answers again")
         if self._leadership.leader != self._leader:
             self._leader = self._leadership.leader
             leads = self._leadership.has_seconds(0)
@@ -249,11 +252,18 @@ class Controller:
     # --- drains
 
     def _drain(self, now: float) -> bool:
-        """Do one request of the drain that is due first; returns whether there was one."""
-        due = [(each.drain.due_at, name) for name, each in self._drains.items() if now < each.until]
-        due_at, name = min(due, default=(now + 1, ""))
-        if due_at > now:
+        """Do one request of the drain that is due first; returns whether there was one.
+
+        Which was begun goes on: of what it has listed, nobody knows for long whether it is so.
+        """
+        due = [
+            (not each.drain.is_under_way, each.drain.due_at, name)
+            for name, each in self._drains.items()
+            if each.drain.due_at <= now < each.until
+        ]
+        if not due:
             return False
+        *_, name = min(due)
         (_, acquired_at), drain, _ = self._drains[name]
         try:
             if drain.turn(now, self._clock.wall() - acquired_at):
@@ -263,9 +273,12 @@ class Controller:
         return True
 
     def _note_trouble(self, error: BackendUnreachable) -> None:
-        if str(error) != self._trouble:
+        """Say what is wrong, at once and then once in a while."""
+        now = self._clock.elapsed()
+        before = self._trouble_said_at
+        if before is None or now - before >= _SAY_AGAIN_SECONDS:
+            self._trouble_said_at = now
             self._warn(f"{error}; trying again")
-        self._trouble = str(error)
 
 
 class _Running(NamedTuple):

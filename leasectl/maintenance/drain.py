@@ -17,6 +17,8 @@ from leasectl.text.durations import format_duration
 
 # How often to look which pods have gone.
 LOOK_SECONDS = 2.0
+# An eviction goes by a uid that was listed no longer ago.
+_FRESH_SECONDS = 10.0
 # How often to try again what a budget holds back, or a server fails at: as kubectl does.
 AGAIN_SECONDS = 5.0
 _MOST_NAMES = 2
@@ -76,8 +78,14 @@ class NodeDrain:
         self._options = options
         self._say = say
         self._todo: list[Pod] = []
+        self._listed_at = 0.0
         self._left: list[tuple[Pod, str]] = []
         self._held: dict[str, tuple[float, str]] = {}  # by uid: until when, and why
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it was looked which pods are left, and not all of them were asked to go yet."""
+        return bool(self._todo)
 
     def turn(self, now: float, lasted_seconds: float) -> bool:
         """Do the next request; returns whether something more is known by `drain` then.
@@ -92,7 +100,7 @@ class NodeDrain:
         limit = self._options.timeout_seconds
         has_given_up = limit is not None and lasted_seconds >= limit
         try:
-            if self._todo:
+            if self._todo and now - self._listed_at <= _FRESH_SECONDS:
                 self._evict(self._todo.pop(), now)
             else:
                 self._look(now, evicts=not has_given_up)
@@ -112,6 +120,7 @@ class NodeDrain:
 
     def _look(self, now: float, *, evicts: bool) -> None:
         """See which pods are left, and which of them can be asked to go."""
+        self._listed_at = now
         pods = [each for each in self._cluster.pods(self._node) if not each.is_of_node]
         self._left, self._todo = [], []
         there = {each.uid for each in pods}
@@ -127,6 +136,8 @@ class NodeDrain:
                 self._left.append((pod, held_why))
             else:
                 self._todo.append(pod)
+        # From the end: those that were never asked first, or some might never be.
+        self._todo.sort(key=lambda each: self._held.get(each.uid, (0.0, ""))[0], reverse=True)
 
     def _evict(self, pod: Pod, now: float) -> None:
         evicted = self._cluster.evict(pod, grace_seconds=self._options.grace_seconds)

@@ -77,7 +77,9 @@ class _Look:
         if self._lease is None:
             return self._begin("new, recreate" if self._has_begun else "new, create")
         if not self._is_ours:
-            return self._end("its lease was another's") if self._has_begun else self._take_over()
+            return (
+                self._end("its lease isn't ours any more") if self._has_begun else self._take_over()
+            )
         return self._own(self._lease, self._wanted.seconds)
 
     def _own(self, lease: Lease, seconds: int) -> Step:

@@ -138,19 +138,19 @@ class _Follower:
     def _run(self) -> None:
         # Signals are the main thread's.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        pauses, trouble = Pauses(_BACKOFF), ""
+        pauses, has_said = Pauses(_BACKOFF), False
         while not self._is_closed:
             try:
                 if not self._version:
                     self._list()
-                pauses, trouble = Pauses(_BACKOFF), ""
+                pauses, has_said = Pauses(_BACKOFF), False
                 self._follow()
             except (WatchEnded, NoAnswer):
                 self._version = ""
             except LeaseError as error:
                 self._version = ""
-                if str(error) != trouble:
-                    trouble = str(error)
+                if not has_said:
+                    has_said = True
                     self._say(f"{error}; trying again")
             threading.Event().wait(pauses.next())
 

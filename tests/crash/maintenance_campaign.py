@@ -54,12 +54,14 @@ class Size(NamedTuple):
         seconds: For how long.
         killed_every_seconds: One of the two controllers, at least and at most.
         lost: The share of answers that don't arrive.
+        away_seconds: For how long the server can't be reached, once, in the middle of it.
     """
 
     nodes: int = 20
     seconds: float = 120.0
     killed_every_seconds: tuple[float, float] = (1.0, 8.0)
     lost: float = 0.02
+    away_seconds: float = 45.0
 
 
 class Report(NamedTuple):
@@ -173,8 +175,12 @@ class _Campaign:
 
     def _trouble(self) -> None:
         end = time.monotonic() + self._size.seconds
+        away_at = end - self._size.seconds / 2 if self._size.away_seconds else end
         kill_at = time.monotonic() + self._pause()
         while time.monotonic() < end:
+            if time.monotonic() >= away_at:
+                self._go_away()
+                away_at = end
             self._wish(self._chance.choice(self._nodes))
             if self._chance.random() < 0.1:
                 self._take(self._chance.choice(self._nodes))
@@ -182,6 +188,17 @@ class _Campaign:
                 self._kill(self._chance.randrange(len(self._relays)))
                 kill_at = time.monotonic() + self._pause()
             time.sleep(self._chance.uniform(0.05, 0.4))
+
+    def _go_away(self) -> None:
+        """Have the controllers reach no server for a while, but everybody else."""
+        for relay in self._relays:
+            relay.cut()
+        until = time.monotonic() + self._size.away_seconds
+        while time.monotonic() < until:
+            self._take(self._chance.choice(self._nodes))
+            time.sleep(0.2)
+        for relay in self._relays:
+            relay.mend()
 
     def _pause(self) -> float:
         return self._chance.uniform(*self._size.killed_every_seconds)
@@ -199,9 +216,10 @@ class _Campaign:
             return
         said: Object = found.json()
         lease = parse_lease(said)
-        if lease.duration_seconds and lease.holder == US:
+        wall = time.time()
+        if lease.duration_seconds and lease.holder == US and wall <= (lease.ends_at or 0) + 2:
             return
-        now = rfc3339(time.time())
+        now = rfc3339(wall)
         spec = {"holderIdentity": THEM, "leaseDurationSeconds": 3, "acquireTime": now}
         spec.update(renewTime=now, leaseTransitions=lease.transitions + 1)
         taken = self._api("PUT", path, {**said, "spec": spec})
@@ -267,11 +285,16 @@ class _Campaign:
             lease = parse_lease(leases[name]) if name in leases else None
             if node.marked_by or node.status not in ("", "ended"):
                 return False
-            if node.is_unschedulable is not (name in self._by_hand):
+            if node.is_unschedulable is not (name in self._by_hand) and not self._is_theirs(name):
                 return False
             if lease is not None and lease.holder == US and lease.duration_seconds:
                 return False
         return True
+
+    def _is_theirs(self, name: str) -> bool:
+        by_hand = name in self._by_hand
+        history = sorted(self._history, key=lambda each: each.version)
+        return judge_node(name, history, by_hand=by_hand).is_theirs
 
     def _patch(self, name: str, patch: Object) -> None:
         self._api.ok("PATCH", f"{NODES}/{name}", patch, content_type=_MERGE)
@@ -281,12 +304,13 @@ class _Campaign:
     def _judge(self) -> Report:
         history = sorted(self._history, key=lambda each: each.version)
         violations: list[str] = []
-        counts = dict(self._counts, windows=0, cordons=0, late=0.0)
+        counts = dict(self._counts, windows=0, cordons=0, late=0.0, theirs=0)
         for name in self._nodes:
             seen = judge_node(name, history, by_hand=name in self._by_hand)
             violations += seen.violations
             counts["windows"] += seen.windows
             counts["cordons"] += seen.cordons
+            counts["theirs"] += seen.is_theirs
             counts["late"] = max(counts["late"], round(seen.late_seconds, 1))
         evictions = list(self._evictions())
         violations += judge_evictions(evictions, history)
@@ -309,9 +333,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=Size().seconds)
     parser.add_argument("--nodes", type=int, default=Size().nodes)
+    parser.add_argument("--away", type=float, default=Size().away_seconds)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     asked = parser.parse_args()
-    size = Size(nodes=asked.nodes, seconds=asked.seconds)
+    size = Size(nodes=asked.nodes, seconds=asked.seconds, away_seconds=asked.away)
     with contextlib.ExitStack() as ends:
         namespace = ends.enter_context(new_namespace(ends.enter_context(own_servers(1))))
         folder = Path(ends.enter_context(tempfile.TemporaryDirectory()))

@@ -55,13 +55,15 @@ class Seen(NamedTuple):
         violations: What may not be.
         windows: How often its lease was acquired by us.
         cordons: How often it was cordoned.
-        late_seconds: How long after a lease's end it was given back, at most.
+        late_seconds: How long after a lease's end it was seen to, at most.
+        is_theirs: Another had its lease when we were to uncordon it.
     """
 
     violations: list[str]
     windows: int
     cordons: int
     late_seconds: float
+    is_theirs: bool
 
 
 def judge_node(name: str, history: Sequence[Happened], *, by_hand: bool) -> Seen:
@@ -80,7 +82,7 @@ def judge_node(name: str, history: Sequence[Happened], *, by_hand: bool) -> Seen
             judge.see_node(parse_node(each.said), request_of(each.said))
         else:
             judge.see_lease(parse_lease(each.said))
-    return Seen(judge.violations, judge.windows, judge.cordons, judge.late_seconds)
+    return Seen(judge.violations, judge.windows, judge.cordons, judge.late_seconds, judge.is_theirs)
 
 
 class _Judge:
@@ -88,6 +90,7 @@ class _Judge:
         self.violations: list[str] = []
         self.windows = self.cordons = 0
         self.late_seconds = 0.0
+        self.is_theirs = False
         self._name = name
         self._node = Node("", "", cordoned)
         self._lease = Lease("", 0, None)
@@ -98,11 +101,16 @@ class _Judge:
         if node.is_unschedulable and not before.is_unschedulable:
             self.cordons += 1
             self._must(node.marked_by == US, "was cordoned without a mark")
+            self.is_theirs = False
             self._must(self._is_ours(), "was cordoned without its lease")
         if before.is_unschedulable and not node.is_unschedulable:
             self._must(before.marked_by == US, "was uncordoned, which somebody else had cordoned")
             self._must(not node.marked_by, "was uncordoned, and kept its mark")
             self._must(self._is_ours(), f"was uncordoned in a lease of {self._lease.holder}'s")
+        if before.marked_by and not node.marked_by and node.is_unschedulable:
+            theirs = self._lease.holder == THEM and self._lease.duration_seconds > 0
+            self._must(theirs, "lost its mark, and nobody else has it")
+            self.is_theirs = True
         if node.marked_by and not before.marked_by:
             self._must(not before.is_unschedulable, "was marked, and cordoned before")
         if node.status == "ended" and before.status != "ended":
@@ -123,8 +131,9 @@ class _Judge:
         if lease.holder == US and not lease.duration_seconds and before.duration_seconds:
             still = self._node.is_unschedulable and self._node.marked_by == US
             self._must(not still, "lease was given back, and it is cordoned")
-            over = (before.acquired_at or 0) + before.duration_seconds
-            self.late_seconds = max(self.late_seconds, (lease.renewed_at or 0) - over)
+        if lease.holder == US == before.holder and before.duration_seconds:
+            late = (lease.renewed_at or 0) - (before.ends_at or 0)
+            self.late_seconds = max(self.late_seconds, late)
 
     def _is_ours(self) -> bool:
         return self._lease.holder == US and self._lease.duration_seconds > 0

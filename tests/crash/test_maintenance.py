@@ -40,7 +40,7 @@ from tests.kit.loading import load_everything
 from tests.kit.sizes import EVERY_KILL, FULL_SIZE
 
 _MERGE = "application/merge-patch+json"
-SHORT = Size(nodes=5, seconds=6.0, killed_every_seconds=(0.5, 1.5))
+SHORT = Size(nodes=5, seconds=6.0, killed_every_seconds=(0.5, 1.5), away_seconds=0.0)
 SIZE = Size() if FULL_SIZE else SHORT
 
 

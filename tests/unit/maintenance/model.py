@@ -216,11 +216,15 @@ def judge_step(world: World, step: Step) -> None:
         must(step.look_at > world.now, "nobody looks again and again at what doesn't change")
     lease = world.lease
     is_here = lease is not None and lease.owner_uid == HERE
-    if world.has_begun and world.is_held and is_here and world.over_at is not None:
+    is_given_back = lease is not None and not lease.duration_seconds
+    if world.has_begun and is_here and not is_given_back and world.over_at is not None:
         is_over = world.now >= world.over_at
         must(step.status == "ended" or not is_over, "what is over ends, whoever of us looks")
         in_time = step.look_at is not None and step.look_at <= world.over_at
         must(in_time or step.status == "ended", "it is looked again by the end at the latest")
+        must(step.over_at in (None, world.over_at), "what is said to be the end is it")
+        is_known = step.over_at is not None or step.look_at == world.now
+        must(is_known or step.status == "ended", "when it ends is said, as that is urgent")
     if step.status == "updated":
         kept = [w.lease.acquired_at for w in step.writes if isinstance(w, LeaseWrite)]
         before = None if lease is None else lease.acquired_at
