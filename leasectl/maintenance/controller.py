@@ -110,7 +110,8 @@ class Controller:
         self._drains: dict[str, _Running] = {}
         self._looked_last = False
         self._leader = ""
-        self._trouble_said_at: float | None = None
+        self._is_away = False  # the server, as was said
+        self._said_at: dict[str, float] = {}  # what goes wrong, on the elapsed clock
 
     def run(self) -> Reconciling:
         """Go on for ever; yields each sleep."""
@@ -157,9 +158,11 @@ class Controller:
             self._leadership.turn()
         except BackendUnreachable as error:
             self._note_trouble(error)
+            self._is_away = True
             return
-        if self._trouble_said_at is not None:
-            self._trouble_said_at = None
+        if self._is_away:
+            self._is_away = False
+            self._said_at.clear()
             self._warn("the server answers again")
         if self._leadership.leader != self._leader:
             self._leader = self._leadership.leader
@@ -273,12 +276,13 @@ class Controller:
         return True
 
     def _note_trouble(self, error: BackendUnreachable) -> None:
-        """Say what is wrong, at once and then once in a while."""
-        now = self._clock.elapsed()
-        before = self._trouble_said_at
-        if before is None or now - before >= _SAY_AGAIN_SECONDS:
-            self._trouble_said_at = now
-            self._warn(f"{error}; trying again")
+        """Say what is wrong; the same only once in a while, and nothing more of a server away."""
+        now, text = self._clock.elapsed(), str(error)
+        recent = {what: at for what, at in self._said_at.items() if now - at < _SAY_AGAIN_SECONDS}
+        if text not in recent and not (self._is_away and recent):
+            recent[text] = now
+            self._warn(f"{text}; trying again")
+        self._said_at = recent
 
 
 class _Running(NamedTuple):

@@ -6,11 +6,13 @@ from typing import Callable
 
 import pytest
 
+from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.controller import Controller, Reconciling, Settings
 from leasectl.maintenance.drain import DrainOptions
-from leasectl.maintenance.facts import Us
+from leasectl.maintenance.facts import NodeWrite, Us
 from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS, Leadership
-from leasectl.maintenance.objects import Pod, parse_time
+from leasectl.maintenance.objects import Json, Pod, name_of, parse_time
+from leasectl.system.clock import rfc3339
 from tests.kit.support import ManualClock
 from tests.unit.maintenance.fake_cluster import FakeCluster
 
@@ -171,6 +173,42 @@ class TestLife:
         world.until(lambda: world.cluster.status(NODE) == "ended")
         assert world.now - began <= 601 + TTL_SECONDS
 
+    def test_after_a_server_was_away_for_longer_it_ends_as_soon_as_that_is_back(
+        self, world: World
+    ) -> None:
+        self.be_away_at_the_end(world)
+        acquired = world.cluster.leases[NODE]["spec"]["acquireTime"]
+        world.cluster.is_away = False
+        world.until(lambda: world.cluster.status(NODE) == "ended", within=10)
+        assert not world.cluster.is_cordoned(NODE)
+        # It was made longer, not acquired once more.
+        assert world.cluster.leases[NODE]["spec"]["acquireTime"] == acquired
+        assert not world.cluster.requested(NODE)
+
+    def test_if_another_has_it_by_then_the_cordon_stays_and_is_theirs(self, world: World) -> None:
+        self.be_away_at_the_end(world)
+        now = rfc3339(world.clock.clock.wall())
+        theirs = {"holderIdentity": "upgrader", "leaseDurationSeconds": 600}
+        theirs.update(acquireTime=now, renewTime=now)
+        world.cluster.put_lease(NODE, **theirs)
+        world.cluster.is_away = False
+        world.until(lambda: world.cluster.status(NODE) == "ended", within=10)
+        world.during(30)
+        assert world.cluster.is_cordoned(NODE)
+        assert not world.cluster.is_marked(NODE)
+        assert world.cluster.leases[NODE]["spec"] == {
+            **theirs,
+            "acquireTime": now,
+            "renewTime": now,
+        }
+
+    def be_away_at_the_end(self, world: World) -> None:
+        world.cluster.ask_for(NODE, "2m")
+        world.until(lambda: world.cluster.status(NODE) == "active")
+        world.cluster.is_away = True
+        world.during(300)
+        assert world.cluster.is_cordoned(NODE)
+
     def test_nobody_is_asked_while_nothing_is_to_be_done(self, world: World) -> None:
         world.during(30)
         world.cluster.requests.clear()
@@ -279,6 +317,38 @@ class TestReplicas:
         world.cluster.is_away = True
         world.during(TTL_SECONDS - 2)
         assert not world.replicas[0].leadership.has_seconds(0)
+
+
+class TestTrouble:
+    def test_a_server_that_is_away_is_said_once_a_minute_and_when_it_is_back(
+        self, world: World
+    ) -> None:
+        world.cluster.ask_for(NODE, "1h")
+        world.until(lambda: world.cluster.status(NODE) == "active")
+        world.cluster.is_away = True
+        world.during(150)
+        said = world.replicas[0].said
+        assert said.count("the API is away; trying again") in (2, 3)
+        world.cluster.is_away = False
+        world.during(10)
+        assert said.count("the server answers again") == 1
+
+    def test_what_fails_at_one_node_is_said_and_keeps_no_other_waiting(self, world: World) -> None:
+        world.cluster.add_node("bad")
+        write_node = world.cluster.write_node
+
+        def refused(read: Json, write: NodeWrite) -> bool:
+            if name_of(read) == "bad":
+                raise BackendUnreachable("it may not")
+            return write_node(read, write)
+
+        world.cluster.write_node = refused  # type: ignore[method-assign]
+        world.cluster.ask_for("bad", "1h")
+        world.cluster.ask_for(NODE, "1h")
+        world.until(lambda: world.cluster.status(NODE) == "active", within=10)
+        world.during(150)
+        assert world.replicas[0].said.count("it may not; trying again") in (2, 3)
+        assert "the server answers again" not in world.replicas[0].said
 
 
 class TestFailures:
