@@ -17,7 +17,7 @@ from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.cluster import Cluster
 from leasectl.maintenance.drain import DrainOptions, NodeDrain
 from leasectl.maintenance.facts import LeaseWrite, NodeWrite, Seen, Step, Us
-from leasectl.maintenance.leadership import Leadership
+from leasectl.maintenance.leadership import LEASE_NAME, Leadership
 from leasectl.maintenance.lifecycle import next_step
 from leasectl.maintenance.objects import Json, parse_lease, parse_node, wanted_of
 from leasectl.maintenance.observed import Observed
@@ -43,7 +43,10 @@ class Changes(Protocol):
     fd: int
 
     def take(self) -> set[str]:
-        """The names of the nodes at which something has changed since this was asked before."""
+        """The names of the nodes at which something has changed since this was asked before.
+
+        `LEASE_NAME` among them says that another leads, or nobody any more.
+        """
         ...
 
 
@@ -118,7 +121,10 @@ class Controller:
         while True:
             now = self._clock.elapsed()
             for name in self._changes.take():
-                self._due[name] = now
+                if name != LEASE_NAME:
+                    self._due[name] = now
+                elif not self._leadership.has_seconds(0):
+                    self._leadership.due_at = now
             if not self._turn(now):
                 yield Sleep(frozenset([self._changes.fd]), self._next_at())
 

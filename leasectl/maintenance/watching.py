@@ -80,13 +80,15 @@ class WatchedChanges:
         self._wakeup.set()
 
     def _add_lease(self, name: str) -> None:
-        node = self._settings.node_of(name)
-        if node and name != LEASE_NAME:
+        node = name if name == LEASE_NAME else self._settings.node_of(name)
+        if node:
             self._add(node)
 
     def _judged_lease(self, said: Json) -> Hashable:
         """What counts of a lease; None where it is nothing to us if no node asks for anything."""
         lease = parse_lease(said)
+        if name_of(said) == LEASE_NAME:
+            return lease.holder, bool(lease.duration_seconds)
         if lease.holder == self._settings.us.identity and not lease.duration_seconds:
             return None
         return lease

@@ -120,7 +120,7 @@ class TestKills:
         namespace.account.permit_everywhere(MAINTENANCE_RULES)
         life = Life(namespace, kubeconfig, tmp_path)
         kills = 0
-        for number in itertools.count(3, 1 if EVERY_KILL else 29):
+        for number in itertools.count(3, 1 if EVERY_KILL else 37):
             if not life.go(number):
                 break
             kills += 1

@@ -117,8 +117,9 @@ class FakeCluster:
             return None
         written: Object = copy.deepcopy(dict(lease_body(read, name, lease, node=node)))
         written["metadata"].setdefault("uid", f"lease-{name}")
+        is_other = there is None or there["spec"].keys() != written["spec"].keys()
         self.leases[name] = written
-        self._touch(written, node)
+        self._touch(written, node or (name if is_other else ""))
         self._lose(loses)
         return copy.deepcopy(written)
 

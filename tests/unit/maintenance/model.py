@@ -7,6 +7,7 @@ the model knows what is so, while the lifecycle only knows what it saw.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Callable, NamedTuple
 
 from leasectl.maintenance.facts import (
@@ -280,13 +281,16 @@ CORDONS = (
 )
 
 
-def all_worlds() -> Iterator[World]:
+@cache
+def all_worlds() -> tuple[World, ...]:
     """Every combination of what can be seen, whether it can come to be or not.
 
     What is known of a drain comes of one: the check puts it there.
     """
-    for wanted in REQUESTS:
-        for lease in LEASES:
-            for status in NODE_STATUSES:
-                for is_cordoned, mark in CORDONS:
-                    yield World(wanted, status, is_cordoned, mark, lease)
+    return tuple(
+        World(wanted, status, is_cordoned, mark, lease)
+        for wanted in REQUESTS
+        for lease in LEASES
+        for status in NODE_STATUSES
+        for is_cordoned, mark in CORDONS
+    )

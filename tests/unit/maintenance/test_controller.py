@@ -305,12 +305,13 @@ class TestReplicas:
         world.until(lambda: world.cluster.status(NODE) == "ended")
 
     def test_whoever_ends_properly_is_followed_at_once(self, world: World) -> None:
-        second = world.replica("b")
-        world.during(3)
-        world.replicas[0].leadership.resign()
-        assert "leaseDurationSeconds" not in world.cluster.leases[LEASE_NAME]["spec"]
+        first, second = world.replicas[0], world.replica("b")
+        world.replicas.append(second)
+        world.during(6)
         world.replicas = [second]
-        world.until(lambda: second.leadership.has_seconds(5), within=1)
+        first.leadership.resign()
+        assert "leaseDurationSeconds" not in world.cluster.leases[LEASE_NAME]["spec"]
+        world.until(lambda: second.leadership.has_seconds(5), within=0.1)
 
     def test_a_leader_that_cannot_renew_stops_before_another_may_begin(self, world: World) -> None:
         world.during(1)
