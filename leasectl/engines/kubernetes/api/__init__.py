@@ -7,7 +7,8 @@ them, `entries` checks each) and of what programs say that they name (`plugins`)
 the `access` that a request needs, and makes it anew when they change.
 
 `requests` has a method for each thing that is done with a `collection` of objects; `asking` does
-it, within a deadline, and again where that is safe; what a server says instead is in `refusals`.
+it, within a deadline, and again where that is safe, by what has become of its `tries`; what a
+server says instead is in `refusals`, and whether it is `letting_in` whoever comes so.
 What happens to objects tells a watch (`watching`). `opening` puts all that together; who we are for
 a server, and what we may, is our `standing`.
 """

@@ -9,11 +9,13 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.kubernetes.api.choice import ClusterChoice
-from leasectl.http.pem import PemTls
+from leasectl.http.named_file import NamedFile
+from leasectl.http.pem import Pem, PemTls
 from leasectl.http.settings import read_token
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.api.plugins import Plugin
+_POD = "the pod's service account"
 
 
 class Found(NamedTuple):
@@ -50,16 +52,15 @@ def read_choice(choice: ClusterChoice) -> Found:
 
 
 def _read_pod(choice: ClusterChoice) -> Found:
-    from leasectl.engines.kubernetes.api.entries import Source
-
     token_file = os.path.join(choice.service_account, "token")
     ca_file = os.path.join(choice.service_account, "ca.crt")
+    ca = NamedFile("CA file", ca_file, _POD)
     return Found(
         choice.server,
         choice.found,
         f"the token in {token_file}",
-        PemTls(Source("the CA of this pod's service account", path=ca_file).read()),
-        token=read_token(token_file, named_by="the pod's service account"),
+        PemTls(Pem(ca.read(), str(ca), f"{_POD} must have one that does")),
+        token=read_token(token_file, named_by=_POD),
         files=(token_file, ca_file),
     )
 

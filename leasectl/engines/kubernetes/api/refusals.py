@@ -18,7 +18,6 @@ from leasectl.errors import (
     CorruptState,
     InvalidRequest,
     LeaseError,
-    NotAllowed,
 )
 from leasectl.http.messages import Answer
 from leasectl.http.no_answer import NoAnswer
@@ -90,6 +89,10 @@ class NotAuthenticated(Refused):
     """It doesn't know who we are (401): a token or certificate is expired, damaged, or foreign."""
 
 
+class NotPermitted(Refused):
+    """We may not do that (403); ``words`` says what to do about it."""
+
+
 class Failed(NoAnswer):
     """The server failed (5xx): whether the request was carried out, nobody knows.
 
@@ -149,8 +152,9 @@ def parse_answer(deed: Deed, server: str, answer: Answer) -> Json:
         answer: As it came.
 
     Raises:
-        Absent, Conflict, AlreadyExists, Expired, Busy, NotAuthenticated: As they say.
-        AccessRefused: We may not (403), or there is no such namespace.
+        Absent, Conflict, AlreadyExists, Expired, Busy: As they say.
+        NotAuthenticated, NotPermitted: Likewise.
+        AccessRefused: There is no such namespace.
         InvalidRequest: It is more, or something else, than the server takes (413, 422).
         CorruptState: It isn't what this server understands (400).
         NoAnswer: Nothing that counts; whether it was carried out, nobody knows.
@@ -167,7 +171,7 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
     if status == 401:
         return NotAuthenticated(words, status=status, reason=reason)
     if status == 403:
-        return AccessRefused(NotAllowed(f"{server}: {_forbidden(deed, said)}"))
+        return NotPermitted(_forbidden(deed, said), status=status, reason=reason)
     if status == 404:
         return _absent(deed, server, said)
     if status == 409:

@@ -12,17 +12,20 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable, NamedTuple
 from urllib.parse import urlencode
 
 from leasectl.engines.kubernetes.api.access import Access, Login
-from leasectl.engines.kubernetes.api.asking import Asking, Reply, current_access
+from leasectl.engines.kubernetes.api.asking import Asking, Reply
 from leasectl.engines.kubernetes.api.collection import Collection, Deed, Json
+from leasectl.engines.kubernetes.api.letting_in import current_access
 from leasectl.engines.kubernetes.api.refusals import Expired, MadeAnew
-from leasectl.engines.kubernetes.api.watching import Watch
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Call
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.engines.kubernetes.api.watching import Watch
 
 _JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -250,6 +253,8 @@ class Api:
         Returns:
             A context manager, inside of which are the events; it can be `cut` by any thread.
         """
+        from leasectl.engines.kubernetes.api.watching import Watch
+
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",

@@ -14,17 +14,18 @@ from itertools import islice
 from typing import Literal, NamedTuple, cast
 
 from leasectl.engines.kubernetes.api.access import Access, Login
-from leasectl.engines.kubernetes.api.asking import (
+from leasectl.engines.kubernetes.api.collection import Deed, Json
+from leasectl.engines.kubernetes.api.letting_in import (
     addressed,
     current_access,
     not_let_in,
     renewed_access,
 )
-from leasectl.engines.kubernetes.api.collection import Deed, Json
 from leasectl.engines.kubernetes.api.refusals import (
     Busy,
     Expired,
     NotAuthenticated,
+    NotPermitted,
     Refused,
     refusal,
     watch_error,
@@ -129,13 +130,15 @@ class Watch:
         access = current_access(self._login, self._seconds)
         try:
             return self._begun(access)
+        except NotPermitted as refusal:
+            raise not_let_in(access, refusal) from refusal
         except (NotAuthenticated, NoAnswer) as first:
             other = renewed_access(self._login, access, self._seconds)
             if other is None:
                 raise not_let_in(access, first) from first
             try:
                 return self._begun(other)
-            except (NotAuthenticated, NoAnswer) as again:
+            except (NotAuthenticated, NotPermitted, NoAnswer) as again:
                 raise not_let_in(other, again) from again
 
     def __exit__(self, *reason: object) -> None:
@@ -159,7 +162,7 @@ class Watch:
         """Begin it.
 
         Raises:
-            NotAuthenticated: The server doesn't know us.
+            NotAuthenticated, NotPermitted: The server doesn't know us, or we may not.
             NoAnswer: One of both sides doesn't trust the other.
             WatchEnded, AccessRefused, LeaseError: As `__enter__`.
         """
@@ -214,13 +217,13 @@ class Watch:
             return WatchEvent(cast(EventType, happened), of)
         if isinstance(of, dict) and happened == "ERROR":
             error = _ended(watch_error(self._deed, self._server, of))
-            raise WatchEnded(str(error)) if isinstance(error, NotAuthenticated) else error
+            raise WatchEnded(str(error)) if isinstance(error, Refused) else error
         raise WatchEnded(f"{self._server}: what it says is no event ({printable(line)})")
 
 
 def _ended(error: Exception) -> Exception:
     """What callers act upon in the same way is the same."""
-    if isinstance(error, NotAuthenticated):
+    if isinstance(error, (NotAuthenticated, NotPermitted)):
         return error
     if isinstance(error, Expired):
         return WatchExpired(str(error))

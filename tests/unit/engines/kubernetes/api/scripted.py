@@ -65,7 +65,8 @@ class Scripted:
         context: For TLS; None for none.
 
     Attributes:
-        asked: All that it was.
+        asked: All that it was, but whether it is ready.
+        ready: What it says to that; the last one for all further times too.
         connections: How many were made.
     """
 
@@ -73,6 +74,7 @@ class Scripted:
         self.asked: list[Asked] = []
         self.connections = 0
         self.replies = list(replies)
+        self.ready: list[Reply] = [Said(body="ok")]
         self._over = threading.Event()
         self._lock = threading.Lock()
         outer = self
@@ -151,13 +153,19 @@ class Scripted:
 
     def _take(self, asked: Asked) -> Reply:
         with self._lock:
+            if asked.path == "/readyz":
+                return _next(self.ready)
             self.asked.append(asked)
-            return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+            return _next(self.replies)
 
     def close(self) -> None:
         self._over.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+def _next(replies: list[Reply]) -> Reply:
+    return replies.pop(0) if len(replies) > 1 else replies[0]
 
 
 @contextlib.contextmanager

@@ -310,6 +310,38 @@ class TestRefusals:
         assert str(raised.value) == f"{server.url}: {line}"
 
 
+class TestStarting:
+    """A server that has just begun knows nobody's rights and nobody's tokens yet."""
+
+    @pytest.mark.parametrize("code", [401, 403])
+    @pytest.mark.parametrize("unready", [Said(500, "[-]rbac failed"), Cut()])
+    def test_what_it_refuses_before_it_is_ready_is_asked_again(
+        self, code: int, unready: Reply, script: Script, open_at: OpenAt
+    ) -> None:
+        for ask in (read, WRITES[1]):
+            server, pause = script(status(code, "x"), status(code, "x"), OK), Paused()
+            server.ready = [unready]
+            assert ask(open_at(server, pause=pause)) == LEASE
+            assert len(pause.seconds) == 2
+
+    def test_once_it_is_that_counts(self, script: Script, open_at: OpenAt) -> None:
+        server, pause = script(status(403, "Forbidden")), Paused()
+        server.ready = [Said(500), Said(body="ok")]
+        with pytest.raises(AccessRefused):
+            open_at(server, pause=pause).get(HERE, "a")
+        assert (len(server.asked), len(pause.seconds)) == (2, 1)
+
+    def test_where_nobody_may_ask_that_it_counts_in_the_end(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        server = script(status(403, "Forbidden"))
+        server.ready = [status(403, "Forbidden")]
+        since = time.monotonic()
+        with pytest.raises(AccessRefused):
+            open_at(server, deadline_seconds=0.5).get(HERE, "a")
+        assert 0.4 < time.monotonic() - since < 5
+
+
 class TestLists:
     def test_pages_are_of_one_list(self, script: Script, open_at: OpenAt) -> None:
         first = {"items": [{"n": 1}], "metadata": {"resourceVersion": "5", "continue": "c&1"}}
