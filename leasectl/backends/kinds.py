@@ -37,6 +37,8 @@ class Kind(NamedTuple):
         status_by: The module that asks its server how the pools behind it are, a `StatusServer`;
             None where it has pools of its own, or can't be asked.
         examined_by: The module with the checks that `doctor` makes of it; None for none.
+        located_by: The module that finds in the environment where its server is, a `Locator`; None
+            where its URLs say so.
     """
 
     schemes: tuple[str, ...]
@@ -53,6 +55,7 @@ class Kind(NamedTuple):
     pool_server: str | None = None
     status_by: str | None = None
     examined_by: str | None = None
+    located_by: str | None = None
 
     @property
     def takes_address(self) -> bool:
@@ -90,6 +93,19 @@ KINDS: tuple[Kind, ...] = (
         default_ttl_seconds=60.0,
         pool_server="leasectl.backends.etcd",
         examined_by="leasectl.doctor.etcd",
+    ),
+    Kind(
+        schemes=("kubernetes",),
+        title="Kubernetes",
+        example="kubernetes://NAMESPACE",
+        choice="kubernetes://NAMESPACE",
+        help="kubernetes://[NAMESPACE][?context=NAME&kubeconfig=PATH]",
+        opener="leasectl.backends.kubernetes",
+        remote=True,
+        has_pools=True,
+        default_ttl_seconds=60.0,
+        pool_server="leasectl.backends.kubernetes",
+        located_by="leasectl.backends.kubernetes",
     ),
     Kind(
         schemes=("http", "https"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Callable, cast
 
 from leasectl.backends.contract import Opening
@@ -16,7 +16,7 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Backend, Opener
-    from leasectl.backends.servers import ClaimWatch, PoolServer, StatusServer
+    from leasectl.backends.servers import ClaimWatch, Locator, PoolServer, StatusServer
     from leasectl.engines.contract import LostListener
     from leasectl.engines.notes import NoteListener
     from leasectl.model import Handle
@@ -26,6 +26,24 @@ def check_url(url: str) -> str:
     """Return the URL of a backend there is, or raise InvalidRequest."""
     _opener(url).check_url(url)
     return url
+
+
+def located(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
+    """Settings with which server a URL means here and now, where it doesn't say that itself.
+
+    Args:
+        url: Of a backend there is.
+        settings: As far as they are the same for all.
+        environment: The variables that may say so.
+
+    Raises:
+        LeaseError: Nothing says so, or what does can't be used.
+    """
+    module = kind_of(url).located_by
+    if module is None:
+        return settings
+    locator = cast("Locator", importlib.import_module(module))
+    return locator.locate(url, settings, environment)
 
 
 def check_request(url: str, request: Request, wait_seconds: float | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Callable, Protocol
 
 from leasectl.http.settings import Settings
@@ -75,6 +75,13 @@ class PoolServer(Protocol):
         Raises:
             LeaseError: They can't be had in that time.
         """
+
+
+class Locator(Protocol):
+    """The module that a kind's row names for where its server is, which its URLs needn't say."""
+
+    def locate(self, url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
+        """Add to settings which server is meant; as `opening.located`."""
 
 
 class StatusServer(Protocol):

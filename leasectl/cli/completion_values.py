@@ -69,7 +69,7 @@ def known_types(backend: str | None = None) -> Sequence[str]:
         if kind.has_pools and not kind.remote:
             found = read_only.pool_types(state_directory())
         else:
-            found = pool_types(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
+            found = pool_types(url, settings(url), seconds=_SERVER_SECONDS, clock=Clock())
     return [each for each in found if not is_reserved(each)]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from leasectl.backends.kinds import LOCAL
+from leasectl.backends.kinds import LOCAL, kind_of
 from leasectl.backends.opening import check_url
 from leasectl.cli.output import note
-from leasectl.errors import InvalidRequest, NotFound
+from leasectl.errors import InvalidRequest, LeaseError, NotFound
 from leasectl.http.settings import Settings, encode_settings
 from leasectl.leases.caller import Caller
 from leasectl.leases.recovery import recover
@@ -67,9 +67,13 @@ def _user() -> str:
         return f"uid{os.geteuid()}"  # an arbitrary uid without a passwd entry
 
 
-def settings() -> Settings:
-    """How to talk to a server; credentials are only ever named by the path of their file."""
-    return Settings(
+def settings(url: str | None = None) -> Settings:
+    """How to talk to a server; credentials are only ever named by the path of their file.
+
+    Args:
+        url: Of the backend, where it may be the environment that says which server is meant.
+    """
+    common = Settings(
         token_file=_path("LEASECTL_TOKEN_FILE"),
         ca_file=_path("LEASECTL_CA_FILE") or _path("SSL_CERT_FILE"),
         trust_env=os.environ.get("LEASECTL_TRUST_ENV") == "1",
@@ -77,6 +81,11 @@ def settings() -> Settings:
         key_file=_path("LEASECTL_KEY_FILE"),
         user_file=_path("LEASECTL_USER_FILE"),
     )
+    if url is None or kind_of(url).located_by is None:
+        return common
+    from leasectl.backends.opening import located
+
+    return located(url, common, os.environ)
 
 
 def release_seconds(default: float | None = None) -> float | None:
@@ -110,7 +119,7 @@ def check_request(request: Request, wait_seconds: float | None, backend: str | N
     url = choose_backend(backend).url
     requests.check_request(request, wait_seconds, backend_url=url, caller=caller())
     release_seconds()
-    settings()
+    settings(url)
 
 
 def open_service(
@@ -149,13 +158,23 @@ def open_service(
         state,
         backend_url=url,
         caller=caller(),
-        settings=encode_settings(settings()),
+        settings=encode_settings(_settings(url, must_be=not for_handles or bool(backend))),
         release_seconds=release_seconds(_SHORT_SECONDS if for_many else None),
         rest_seconds=_REST_SECONDS if for_many else 0.0,
         warn=note,
     )
     recover(service)
     return service
+
+
+def _settings(url: str, *, must_be: bool) -> Settings:
+    """The settings for a backend; without which server it is where that can't be found out now."""
+    if must_be:
+        return settings(url)
+    try:
+        return settings(url)
+    except LeaseError:
+        return settings()
 
 
 def _keep_events(state: State, text: str) -> None:

@@ -155,7 +155,7 @@ def command(
         acquire_seconds=acquire_seconds,
         token=token,
         open_another=lambda: open_service(served, for_many=True),
-        probe=open_probe(service.backend_url, settings(), clock=Clock()),
+        probe=open_probe(service.backend_url, settings(service.backend_url), clock=Clock()),
         ready=ready,
         warn=note if background is None else Log(service.state.path("serve.log"), Clock()).write,
     )

@@ -5,5 +5,8 @@ that renews their tickets and looks at the time, for what is over is told by nob
 pool a `follower`, a thread with a watch that keeps a view of it up to date. Whenever that changes
 somebody's `verdict`, that one is woken, and nobody else.
 
+Others have a watch of their own: a holder, to hear of it at once when its claim is taken away
+(`claim_watch`).
+
 What comes of it is only a hint: each write is guarded by what was seen.
 """

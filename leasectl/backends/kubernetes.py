@@ -1,0 +1,161 @@
+"""``kubernetes://NAMESPACE``: pools that machines share, as Leases in a cluster of Kubernetes.
+
+What asks a cluster is imported where it is asked: an address is looked at without that, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Callable
+
+from leasectl.backends.contract import Backend, Opening
+from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
+from leasectl.errors import CorruptState
+from leasectl.http.settings import Settings, parse_settings
+from leasectl.model import Request
+from leasectl.system import signals
+from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.backends.servers import ClaimWatch
+    from leasectl.engines.kubernetes.api.choice import ClusterChoice
+    from leasectl.engines.notes import NoteListener
+
+# What any request may take in all, unless somebody has said how long a release may.
+_REQUEST_SECONDS = 10.0
+_ATTEMPT_SECONDS = 4.0
+_PROBE_SECONDS = 2.0
+
+
+def check_url(url: str) -> None:
+    """Raise InvalidRequest unless it is the URL of a namespace."""
+    parse_kubernetes_url(url)
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    """Raise InvalidRequest when it asks for more than is claimed one after the other."""
+    from leasectl.engines.kubernetes.claims import check_count
+
+    check_count(request)
+
+
+def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
+    """As `Locator` has it: which cluster, and as whom, with no secret of it."""
+    from leasectl.engines.kubernetes.api.choice import choose, encode_choice
+
+    choice = choose(parse_kubernetes_url(url), environment)
+    return settings._replace(cluster=encode_choice(choice))
+
+
+def open_backend(url: str, opening: Opening) -> Backend:
+    """Open the pools in a namespace; nothing is asked of its cluster yet."""
+    from leasectl.backends.pool.backend import PoolBackend
+    from leasectl.engines.kubernetes.api.opening import open_api
+    from leasectl.engines.kubernetes.opening import open_kubernetes
+
+    choice = _choice(parse_settings(opening.settings))
+    seconds = opening.release_seconds
+    api = open_api(
+        choice,
+        clock=opening.clock,
+        deadline_seconds=_REQUEST_SECONDS if seconds is None else seconds,
+        rest_seconds=opening.rest_seconds,
+        pause=signals.pause,
+    )
+    which = hashlib.sha256(f"{choice.server} {choice.namespace}".encode()).hexdigest()[:16]
+    opened = open_kubernetes(
+        api,
+        choice.namespace,
+        state_id=opening.state.state_id(),
+        observed_path=opening.state.path(f"observed-{which}"),
+        lost=opening.lost,
+        clock=opening.clock,
+        caller=opening.caller,
+    )
+    return PoolBackend(url, opened.engine, opened, clock=opening.clock, remote=True)
+
+
+def open_renewals(
+    url: str,
+    *,
+    state_id: str,
+    settings: Settings,
+    ttl_seconds: float,
+    noted: NoteListener,
+    clock: Clock,
+) -> Callable[[str], tuple[str, ...]]:
+    """As `PoolServer` has it. No try takes longer than a sixth of the ttl."""
+    from leasectl.engines.kubernetes.api.opening import open_api
+    from leasectl.engines.kubernetes.opening import open_kubernetes
+
+    choice = _choice(settings)
+    api = open_api(
+        choice,
+        clock=clock,
+        deadline_seconds=ttl_seconds / 3,
+        attempt_seconds=min(_ATTEMPT_SECONDS, ttl_seconds / 6),
+    )
+    opened = open_kubernetes(
+        api,
+        choice.namespace,
+        state_id=state_id,
+        lost=lambda claim_key, names: None,
+        clock=clock,
+    )
+    opened.engine.renewals.noted = noted
+    return opened.engine.renew
+
+
+def open_claim_watch(
+    url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
+) -> ClaimWatch:
+    """As `PoolServer` has it."""
+    from leasectl.engines.kubernetes.api.collection import leases
+    from leasectl.engines.kubernetes.api.opening import open_api
+    from leasectl.engines.kubernetes.store import Store
+    from leasectl.engines.kubernetes.waiting.claim_watch import KubernetesClaimWatch
+
+    choice = _choice(settings)
+    api = open_api(choice, clock=clock, deadline_seconds=_REQUEST_SECONDS)
+    return KubernetesClaimWatch(Store(api, leases(choice.namespace), state_id), claim_key)
+
+
+def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
+    """As `PoolServer` has it."""
+    from leasectl.engines.kubernetes.api.collection import leases
+    from leasectl.engines.kubernetes.api.opening import open_api
+    from leasectl.engines.kubernetes.names import object_of_pool
+    from leasectl.engines.kubernetes.store import Store
+
+    choice = _choice(settings)
+    api = open_api(choice, clock=clock, deadline_seconds=_PROBE_SECONDS)
+    store = Store(api, leases(choice.namespace), "")
+
+    def probe() -> None:
+        store.get(object_of_pool("probe"))  # whether that is there or not
+
+    return probe
+
+
+def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
+    """As `PoolServer` has it."""
+    from leasectl.engines.kubernetes.api.collection import leases
+    from leasectl.engines.kubernetes.api.opening import open_api
+    from leasectl.engines.kubernetes.pool_types import pool_types as types_in
+    from leasectl.engines.kubernetes.store import Store
+
+    choice = _choice(settings)
+    api = open_api(choice, clock=clock, deadline_seconds=seconds)
+    return types_in(Store(api, leases(choice.namespace), ""))
+
+
+def _choice(settings: Settings) -> ClusterChoice:
+    from leasectl.engines.kubernetes.api.choice import parse_choice
+
+    if settings.cluster is None:
+        raise CorruptState(
+            "nothing says which cluster of Kubernetes is meant; name its kubeconfig in "
+            "LEASECTL_KUBECONFIG"
+        )
+    return parse_choice(settings.cluster)
