@@ -1,9 +1,10 @@
-"""Where leases come from: the embedded pool, etcd, a lease proxy, or nowhere.
+"""Where leases come from: the embedded pool, etcd, Kubernetes, a lease proxy, or nowhere.
 
 From a URL to leases: `kinds` has a row for each scheme, which everybody asks what such a backend
-can do -> `opening` looks the row up and has its module (`local`, `etcd`, `proxy.opening`,
-`dry_run`) look at the URL and open it -> what is opened is a `Backend`, as `contract` has it, and
-tells a `Journal` of what it gets. What else a row's modules ask a server for is in `servers`.
+can do -> `opening` looks the row up and has its module (`local`, `etcd`, `kubernetes`,
+`proxy.opening`, `dry_run`) look at the URL and open it -> what is opened is a `Backend`, as
+`contract` has it, and tells a `Journal` of what it gets. What else a row's modules ask a server for
+is in `servers`.
 
 `pool` is the one algorithm for all engines with pools; `proxy` talks to a lease proxy, and
 `one_by_one` gets N leases from a server that grants one a request. Those `without_pools` refuse in

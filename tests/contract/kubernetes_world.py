@@ -18,9 +18,11 @@ from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.opening import open_api
 from leasectl.engines.kubernetes.engine import WAITER_TTL_SECONDS
+from leasectl.engines.kubernetes.fields import parse_time
 from leasectl.engines.kubernetes.objects import TicketObject
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.engines.kubernetes.reading import parse_object, parse_time
+from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.members import Members
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
@@ -50,8 +52,8 @@ class KubernetesWorld:
         self._clients: list[_Client] = []
 
     @property
-    def members(self) -> NoReturn:
-        pytest.skip("kubernetes:// has no membership yet")
+    def members(self) -> Members:
+        return self._open().members
 
     @property
     def notes(self) -> NoReturn:

@@ -1,10 +1,11 @@
 """Pools in Kubernetes: Leases of its own API in one namespace, with nothing to install.
 
 A resource, a ticket and a pool is an object each: `names` says what it is called, `objects` what it
-says, `reading` how that is read, `bodies` how it is written, and `store` writes it, guarded by what
-was seen, so that nothing that somebody else has changed is written over, and nothing that was
-deleted comes back. Whatever is asked of a cluster goes through `api`, which knows where it is and
-who we are there.
+says, `reading` how that is read, by its `fields`, `bodies` and `resource_bodies` how it is written,
+and `store` writes it, guarded by what was seen, so that nothing that somebody else has changed is
+written over, and nothing that was deleted comes back; `recognition` tells after a lost answer
+whether it was written. Whatever is asked of a cluster goes through `api`, which knows where it is
+and who we are there.
 
 An acquisition through the `engine`: a list is a `view` of the pool; by that `turns` says whose turn
 it is, and for what. Where nobody waits, `claims` makes a claim at once; else its process puts a
@@ -13,6 +14,7 @@ looks (`observed`), never by comparing clocks; so is how fast the pool's `pace` 
 `renewals` gives a claim its full time again, `claims` gives it back, and `forced_ends` takes it
 away.
 
-`pools` makes, changes and deletes pools, `pool_types` says which there are, `shown` tells what is
-in them, and `standing` that to who waits. From a cluster to all that leads `opening`.
+`pools` makes, changes and deletes pools, `members` says in which each name is, `pool_types` which
+there are, `shown` tells what is in them, and `standing` that to who waits. From a cluster to all
+that leads `opening`.
 """

@@ -10,35 +10,31 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
 from leasectl.engines.facts import PoolSettings
 from leasectl.engines.kubernetes import names
 from leasectl.engines.kubernetes.objects import (
-    CLAIM,
+    BELONGING,
+    BY,
     CLAIM_LABEL,
     COUNTS_AS,
     DELETING,
-    ENDED,
     KIND,
-    LAST,
-    MEMBER,
-    NAME,
-    NOTE,
     PACE,
     PLACE,
     POOL,
     SETTINGS,
     TICKET,
     TYPE,
-    Claim,
+    BelongingObject,
     Json,
     PoolObject,
-    ResourceObject,
     TicketObject,
 )
-from leasectl.engines.membership import Member
+from leasectl.engines.membership import Pools
 from leasectl.model import Claimant
 from leasectl.system.clock import rfc3339
 
@@ -62,125 +58,17 @@ def micro_time(wall_seconds: float, *, after: str = "") -> str:
     return text
 
 
-# Resources
-
-
-def new_resource(member: Member) -> Body:
-    """A name that nobody holds, in a pool or only expected in one."""
-    body = _new(names.object_of_resource(member.name), "resource")
-    body["metadata"]["annotations"][NAME] = member.name
-    return _with_member(body, member)
-
-
-def with_member(resource: ResourceObject, member: Member) -> Body:
-    """A resource of which something else is so."""
-    return _with_member(_as_seen(resource.raw), member)
-
-
-def claimed(resource: ResourceObject, claim: Claim) -> Body:
-    """A resource with a new claim, whoever had it before."""
-    body = _as_seen(resource.raw)
-    meta, spec = body["metadata"], body["spec"]
-    meta["labels"][CLAIM_LABEL] = names.label_of_claim(claim.claim_key)
-    for gone in (ENDED, NOTE):
-        meta["annotations"].pop(gone, None)
-    meta["annotations"][CLAIM] = _claim_record(claim)
-    meta["annotations"][LAST] = json.dumps(
-        {"fence": claim.fence, "holder": claim.holder_identity, "transitions": claim.transitions}
-    )
-    spec["acquireTime"] = micro_time(claim.acquire_time)
-    spec["leaseTransitions"] = claim.transitions
-    return _with_claim(body, claim)
-
-
-def renewed(resource: ResourceObject, claim: Claim) -> Body:
-    """A resource whose claim has been given its full time again, or another ttl."""
-    body = _as_seen(resource.raw)
-    body["metadata"]["annotations"][CLAIM] = _claim_record(claim)
-    body["metadata"]["labels"][CLAIM_LABEL] = names.label_of_claim(claim.claim_key)
-    return _with_claim(body, claim)
-
-
-def ended(resource: ResourceObject, reason: str) -> Body:
-    """A resource whose claim was ended by force, and is kept for its holder for as long as it had.
-
-    Its renewal time stays: whoever has seen that goes on to count from there.
-    """
-    body = _as_seen(resource.raw)
-    body["metadata"]["annotations"][ENDED] = reason
-    return body
-
-
-def released(resource: ResourceObject, member: Member) -> Body:
-    """A resource that nobody holds any more.
-
-    Args:
-        resource: As it was seen.
-        member: What is so of it after that.
-    """
-    body = _as_seen(resource.raw)
-    meta, spec = body["metadata"], body["spec"]
-    meta["labels"].pop(CLAIM_LABEL, None)
-    for gone in (CLAIM, ENDED, NOTE):
-        meta["annotations"].pop(gone, None)
-    for gone in ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime"):
-        spec.pop(gone, None)
-    return _with_member(body, member)
-
-
-def _with_claim(body: Body, claim: Claim) -> Body:
-    spec = body["spec"]
-    spec["holderIdentity"] = claim.holder_identity
-    spec["renewTime"] = claim.renewed
-    if claim.ttl_seconds is None:
-        spec.pop("leaseDurationSeconds", None)
-    else:
-        spec["leaseDurationSeconds"] = _whole(claim.ttl_seconds)
-    return body
-
-
-def _claim_record(claim: Claim) -> str:
-    record: dict[str, Any] = {
-        "key": claim.claim_key,
-        "ticket": claim.ticket,
-        "place": claim.place,
-        "grant": claim.grant,
-        "fence": claim.fence,
-        "holder": claim.holder_identity,
-        "acquired": micro_time(claim.acquire_time),
-        "renewed": claim.renewed,
-        "ttl": claim.ttl_seconds,
-        "transitions": claim.transitions,
-        "labels": claim.labels,
-    }
-    if claim.holder_pid is not None:
-        record["pid"] = claim.holder_pid
-    if claim.release_after_seconds is not None:
-        record["release_after"] = claim.release_after_seconds
-    return json.dumps(record)
-
-
-def _with_member(body: Body, member: Member) -> Body:
-    meta = body["metadata"]
-    _in_pool(meta, member.pool)
-    record: dict[str, Any] = {}
-    if member.expected is not None:
-        record["expected"] = member.expected
-    for field in ("by_default", "cordoned", "moves_to", "leaves", "joined"):
-        if getattr(member, field):
-            record[field] = getattr(member, field)
-    if member.lifetime is not None:
-        process, ttl = member.lifetime
-        record["lifetime"] = {
-            "process": None if process is None else process.encode(),
-            "ttl_seconds": ttl,
+def with_belonging(before: BelongingObject | None, pools: Pools) -> Body:
+    """Where names belong from now on, of which nobody says more."""
+    new = new_body(names.OBJECT_OF_BELONGING, "belonging")
+    body = new if before is None else as_seen(before.raw)
+    body["metadata"]["annotations"][BELONGING] = json.dumps(
+        {
+            "default": pools.default,
+            "grace_seconds": pools.grace_seconds,
+            "patterns": dict(pools.patterns),
         }
-    if member.properties:
-        record["properties"] = member.properties
-    if record:
-        meta["annotations"][MEMBER] = json.dumps(record)
-    else:
-        meta["annotations"].pop(MEMBER, None)
+    )
     return body
 
 
@@ -200,10 +88,10 @@ def new_ticket(
         wall: Wall clock, in seconds.
     """
     request = claimant.request
-    body = _new(object_name, "ticket")
+    body = new_body(object_name, "ticket")
     meta = body["metadata"]
     meta["labels"][CLAIM_LABEL] = names.label_of_claim(claim_key)
-    _in_pool(meta, request.type)
+    put_in_pool(meta, request.type)
     meta["annotations"][TICKET] = json.dumps(
         {
             "key": claim_key,
@@ -220,7 +108,7 @@ def new_ticket(
     now = micro_time(wall)
     body["spec"] = {
         "holderIdentity": claimant.holder_identity,
-        "leaseDurationSeconds": _whole(ttl_seconds),
+        "leaseDurationSeconds": whole_seconds(ttl_seconds),
         "acquireTime": now,
         "renewTime": now,
     }
@@ -229,7 +117,7 @@ def new_ticket(
 
 def renewed_ticket(ticket: TicketObject, *, wall: float, counts_as: int) -> Body:
     """A ticket whose waiter lives; its place is written down, as the object doesn't show it now."""
-    body = _as_seen(ticket.raw)
+    body = as_seen(ticket.raw)
     annotations, spec = body["metadata"]["annotations"], body["spec"]
     annotations[PLACE] = str(ticket.place)
     if counts_as == ticket.priority:
@@ -245,15 +133,15 @@ def renewed_ticket(ticket: TicketObject, *, wall: float, counts_as: int) -> Body
 
 def new_pool(pool_type: str, settings: PoolSettings) -> Body:
     """A pool with nothing in it."""
-    body = _new(names.object_of_pool(pool_type), "pool")
-    _in_pool(body["metadata"], pool_type)
+    body = new_body(names.object_of_pool(pool_type), "pool")
+    put_in_pool(body["metadata"], pool_type)
     body["metadata"]["annotations"][SETTINGS] = json.dumps(settings._asdict())
     return body
 
 
 def with_settings(pool: PoolObject, settings: PoolSettings) -> Body:
     """A pool that grants as these say."""
-    body = _as_seen(pool.raw)
+    body = as_seen(pool.raw)
     body["metadata"]["annotations"][SETTINGS] = json.dumps(settings._asdict())
     return body
 
@@ -266,14 +154,14 @@ def with_grant(pool: PoolObject, level: float, grant: str) -> Body:
         level: What its grants owe the pace then.
         grant: What tells that one from all others.
     """
-    body = _as_seen(pool.raw)
+    body = as_seen(pool.raw)
     body["metadata"]["annotations"][PACE] = json.dumps([level, grant])
     return body
 
 
 def deleting(pool: PoolObject, *, is_deleting: bool) -> Body:
     """A pool that somebody is about to delete, or isn't any more."""
-    body = _as_seen(pool.raw)
+    body = as_seen(pool.raw)
     body["metadata"]["annotations"].pop(DELETING, None)
     if is_deleting:
         body["metadata"]["annotations"][DELETING] = "true"
@@ -283,16 +171,22 @@ def deleting(pool: PoolObject, *, is_deleting: bool) -> Body:
 # Of all
 
 
-def _new(object_name: str, kind: str) -> Body:
+def new_body(object_name: str, kind: str) -> Body:
+    """An object of ours, with nothing in it."""
     return {
         "apiVersion": API_VERSION,
         "kind": "Lease",
-        "metadata": {"name": object_name, "labels": {KIND: kind}, "annotations": {}},
+        "metadata": {
+            "name": object_name,
+            "labels": {KIND: kind},
+            # By which its maker knows it again, if the answer is lost.
+            "annotations": {BY: secrets.token_hex(8)},
+        },
         "spec": {},
     }
 
 
-def _as_seen(raw: Json) -> Body:
+def as_seen(raw: Json) -> Body:
     """A copy that may be changed, at the depth at which that is done here."""
     meta = dict(raw.get("metadata") or {})
     meta["labels"] = dict(meta.get("labels") or {})
@@ -306,7 +200,8 @@ def _as_seen(raw: Json) -> Body:
     }
 
 
-def _in_pool(meta: Mapping[str, Any], pool_type: str | None) -> None:
+def put_in_pool(meta: Mapping[str, Any], pool_type: str | None) -> None:
+    """Have an object be found as one of a pool, or of none."""
     meta["annotations"].pop(TYPE, None)
     meta["labels"].pop(POOL, None)
     if pool_type is not None:
@@ -314,6 +209,6 @@ def _in_pool(meta: Mapping[str, Any], pool_type: str | None) -> None:
         meta["labels"][POOL] = names.label_of_type(pool_type)
 
 
-def _whole(seconds: float) -> int:
+def whole_seconds(seconds: float) -> int:
     """A duration as the API has it: whole seconds, never less than is meant."""
     return min(max(1, math.ceil(seconds)), _LONGEST_SPEC_TTL)

@@ -29,18 +29,20 @@ its versions are smaller than they were, what the resource remembers of its last
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
-from leasectl.engines.kubernetes.bodies import claimed, micro_time, released
+from leasectl.engines.kubernetes.bodies import micro_time
+from leasectl.engines.kubernetes.fields import parse_time
 from leasectl.engines.kubernetes.names import object_of_resource
 from leasectl.engines.kubernetes.objects import Claim, Json, ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.reading import parse_object, parse_time
+from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.recognition import is_made_as, is_made_by, is_same, resource_in
+from leasectl.engines.kubernetes.resource_bodies import claimed, released, with_member
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.engines.membership import after_release
+from leasectl.engines.membership import after_lifetime, after_release
 from leasectl.errors import BackendUnreachable, InvalidRequest
 from leasectl.model import Lease, ReleasedBy, Request
 from leasectl.system.clock import Clock
@@ -62,18 +64,6 @@ def check_count(request: Request) -> None:
             f"--count {request.count} is more than is granted at once on Kubernetes: "
             f"{MOST_AT_ONCE} at most, because each takes a request"
         )
-
-
-class Made(NamedTuple):
-    """A claim that was made.
-
-    Args:
-        leases: All of it.
-        sent_at: When the first of its writes was sent, on the elapsed clock.
-    """
-
-    leases: tuple[Lease, ...]
-    sent_at: float
 
 
 class Claims:
@@ -133,6 +123,31 @@ class Claims:
             self.note(each, own.claim_sent_at)
         return tuple(claim.lease(each.name) for each, claim in zip(chosen, claims))
 
+    def make_one(
+        self, own: OwnTicket, view: PoolView, chosen: ResourceObject, number: int, *, is_new: bool
+    ) -> tuple[Lease, ...] | None:
+        """Claim one resource past the queue, with whatever else becomes of it in the same write.
+
+        Args:
+            own: Whose it becomes, which waits in no queue.
+            view: Later than what was seen of the resource.
+            chosen: It, as it is to be but for the claim.
+            number: Of the resource, among those that are claimed so.
+            is_new: It isn't there yet.
+        """
+        (claim,) = self._claims(own, view, [chosen], first=number)
+        own.claim_sent_at = self._clock.elapsed()
+        if is_new:
+            body = claimed(chosen, claim)
+            body["metadata"].pop("managedFields")
+            done = resource_in(self._store.create(body, is_made_by(body)).raw)
+        else:
+            done = self._write_claim(chosen, claim)
+        if done is None:
+            return None
+        self.note(done, own.claim_sent_at)
+        return (claim.lease(chosen.name),)
+
     def find(self, own: OwnTicket) -> tuple[Lease, ...] | None:
         """What a claim got whose answers never came, if that was all; else it is given back."""
         found = self._made_of(own)
@@ -154,12 +169,17 @@ class Claims:
         return [each for each in found if each.claim and each.claim.ticket == own.object_name]
 
     def _claims(
-        self, own: OwnTicket, view: PoolView, chosen: Sequence[ResourceObject]
+        self,
+        own: OwnTicket,
+        view: PoolView,
+        chosen: Sequence[ResourceObject],
+        *,
+        first: int = 0,
     ) -> list[Claim]:
         claimant, renewed = own.claimant, micro_time(self._clock.wall())
         now = parse_time(renewed)  # as everybody reads it
         identity, place = claimant.holder_identity, own.as_seen(view).place
-        base = view.version * FENCES_PER_VERSION
+        base = view.version * FENCES_PER_VERSION + first
         fences = [max(base + n, each.fence + 1) for n, each in enumerate(chosen)]
         return [
             Claim(
@@ -229,8 +249,8 @@ class Claims:
         is_known = known is not None and known.claim is not None and known.claim.mark == claim.mark
         if is_known and sent_at is not None and sent_at + claim.ttl_seconds <= now:
             return True
-        since = self._observed.since(resource.id.uid, claim.mark, resource.id.version)
-        return since + claim.ttl_seconds <= now
+        end = self._observed.claim_end(resource)
+        return end is not None and end <= now
 
     # Ending them
 
@@ -279,12 +299,24 @@ class Claims:
 
     def end_over(self, resource: ResourceObject) -> bool:
         """Free a claim that is over, and tell of it, unless it was renewed since it was seen."""
-        written = self._store.change(released(resource, after_release(resource.member)), _is_free)
-        if written.raw is None:
+        member = after_release(resource.member)
+        if not member.is_known:
+            is_done = self._store.delete(resource.id, as_seen=True)
+        else:
+            is_done = self._store.change(released(resource, member), _is_free).raw is not None
+        if not is_done:
             return False
         self.forget(resource.id.name)
         self._tell_lost(resource)
         return True
+
+    def end_life(self, resource: ResourceObject) -> bool:
+        """Have a name leave its pool whose time there is over, or as soon as nobody holds it."""
+        member = after_lifetime(resource.member)
+        if not member.is_known:
+            return self._store.delete(resource.id, as_seen=True)
+        body = with_member(resource, member)
+        return self._store.change(body, is_made_as(body)).raw is not None
 
     def _tell_lost(self, resource: ResourceObject) -> None:
         """Tell who held something that it is over; who isn't of leasectl isn't told."""
@@ -303,17 +335,6 @@ class Claims:
         """A claim isn't as it was written here any more, or not for long."""
         self._held.pop(object_name, None)
         self._sent.pop(object_name, None)
-
-
-def resource_in(raw: Json | None) -> ResourceObject | None:
-    """Read an object that is to be a resource; None for one that is none, or nothing."""
-    found = None if raw is None else parse_object(raw)
-    return found if isinstance(found, ResourceObject) else None
-
-
-def is_same(claim: Claim, other: Claim) -> bool:
-    """Tell whether two are the same claim, however often renewed."""
-    return (claim.claim_key, claim.fence) == (other.claim_key, other.fence)
 
 
 def _leases(resources: Iterable[ResourceObject]) -> tuple[Lease, ...]:

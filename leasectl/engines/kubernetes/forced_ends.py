@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.engines.contract import LostListener
-from leasectl.engines.kubernetes.bodies import ended
-from leasectl.engines.kubernetes.claims import Claims, is_same, resource_in
+from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.objects import ENDED, ResourceObject
 from leasectl.engines.kubernetes.reading import annotations_of
+from leasectl.engines.kubernetes.recognition import is_same, resource_in
+from leasectl.engines.kubernetes.resource_bodies import ended
 from leasectl.engines.kubernetes.store import Store
 
 _MOST_TRIES = 10

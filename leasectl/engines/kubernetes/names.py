@@ -18,6 +18,8 @@ import secrets
 OWN = "leasectl-"
 POOL_PREFIX = "leasectl-pool-"
 TICKET_PREFIX = "leasectl-ticket-"
+# What is said beside pools, of names that aren't in any yet.
+OBJECT_OF_BELONGING = "leasectl-belonging"
 LONGEST_OBJECT = 253
 LONGEST_LABEL = 63
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Union
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.matching import Want
-from leasectl.engines.membership import Member
+from leasectl.engines.membership import Member, Pools
 from leasectl.model import Labels, Lease
 
 Json = Mapping[str, Any]
@@ -37,6 +37,8 @@ COUNTS_AS = DOMAIN + "counts-as"
 SETTINGS = DOMAIN + "settings"
 PACE = DOMAIN + "pace"
 DELETING = DOMAIN + "deleting"
+BELONGING = DOMAIN + "belonging"
+BY = DOMAIN + "by"
 
 # Of a ticket that doesn't say how long it lasts.
 USUAL_TTL_SECONDS = 60.0
@@ -127,6 +129,9 @@ class ResourceObject(NamedTuple):
         fence: Of its last claim; 0 for none so far.
         last_holder: Who had that; None likewise.
         transitions: How often it went from one holder to another by then.
+        grace_seconds: So long after it came to the default pool nobody gets it; None for at once.
+        came: What is different each time that it comes there.
+        joined: What is different each time that it joins its pool.
     """
 
     id: Identity
@@ -136,6 +141,9 @@ class ResourceObject(NamedTuple):
     fence: int = 0
     last_holder: str | None = None
     transitions: int = 0
+    grace_seconds: float | None = None
+    came: str = ""
+    joined: str = ""
 
     @property
     def name(self) -> str:
@@ -207,6 +215,20 @@ class PoolObject(NamedTuple):
     last_grant: str = ""
 
 
+class BelongingObject(NamedTuple):
+    """Where names belong of which nobody says more.
+
+    Args:
+        id: Its object.
+        raw: That, as the server has it.
+        pools: What it says; without the types, which are those of other objects.
+    """
+
+    id: Identity
+    raw: Json
+    pools: Pools
+
+
 class Unreadable(NamedTuple):
     """An object with our label that nobody of ours has written so.
 
@@ -223,4 +245,4 @@ class Unreadable(NamedTuple):
     why: str
 
 
-Found = Union[ResourceObject, TicketObject, PoolObject, Unreadable]
+Found = Union[ResourceObject, TicketObject, PoolObject, BelongingObject, Unreadable]

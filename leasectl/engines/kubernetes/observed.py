@@ -25,7 +25,7 @@ from leasectl.engines.kubernetes.objects import ResourceObject, TicketObject
 from leasectl.engines.kubernetes.turns import Over
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.process import boot_id
+from leasectl.system.process import boot_id, is_dead
 from leasectl.text.fields import MALFORMED, read_number, read_text
 
 _MOST_KEPT = 20_000
@@ -102,17 +102,51 @@ class Observed:
         """Note all that is seen of a pool; tells what of it is over."""
         now = self._clock.elapsed()
         ends: list[float] = []
-        tickets, claims = set(), set()
+        tickets: set[str] = set()
+        claims: set[str] = set()
+        lives: set[str] = set()
+        graces: set[str] = set()
+
+        def sort(found: set[str], name: str, end: float | None) -> None:
+            if end is not None and end <= now:
+                found.add(name)
+            elif end is not None:
+                ends.append(end)
+
         for name, ticket in view.tickets.items():
             end = self.since(ticket.id.uid, ticket.mark, ticket.id.version) + ticket.ttl_seconds
-            tickets.add(name) if end <= now else ends.append(end)
+            sort(tickets, name, end)
         for name, resource in view.resources.items():
-            claim = resource.claim
-            if claim is not None and claim.ttl_seconds is not None:
-                end = self.since(resource.id.uid, claim.mark, resource.id.version)
-                end += claim.ttl_seconds
-                claims.add(name) if end <= now else ends.append(end)
-        return Looked(Over(frozenset(tickets), frozenset(claims)), earliest(*ends))
+            sort(claims, name, self.claim_end(resource))
+            sort(lives, name, self.life_end(resource))
+            sort(graces, name, self.grace_end(resource))
+            lifetime = resource.member.lifetime
+            if lifetime is not None and lifetime.process is not None and is_dead(lifetime.process):
+                lives.add(name)
+        over = Over(frozenset(tickets), frozenset(claims), frozenset(lives), frozenset(graces))
+        return Looked(over, earliest(*ends))
+
+    def claim_end(self, resource: ResourceObject) -> float | None:
+        """When the claim of a resource is over unless it is renewed, elapsed clock; None: never."""
+        claim = resource.claim
+        if claim is None or claim.ttl_seconds is None:
+            return None
+        return self.since(resource.id.uid, claim.mark, resource.id.version) + claim.ttl_seconds
+
+    def life_end(self, resource: ResourceObject) -> float | None:
+        """The same of when it leaves its pool unless it joins again."""
+        lifetime = resource.member.lifetime
+        if lifetime is None or lifetime.ttl_seconds is None:
+            return None
+        since = self.since(f"{resource.id.uid} life", resource.joined, resource.id.version)
+        return since + lifetime.ttl_seconds
+
+    def grace_end(self, resource: ResourceObject) -> float | None:
+        """The same of when it can be had that came to the default pool."""
+        if resource.grace_seconds is None:
+            return None
+        since = self.since(f"{resource.id.uid} grace", resource.came, resource.id.version)
+        return since + resource.grace_seconds
 
     def save(self) -> None:
         """Have the others of the state directory know it, too; if that fails they don't."""

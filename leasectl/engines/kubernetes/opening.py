@@ -15,6 +15,7 @@ from leasectl.errors import NotSupported
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.kubernetes.members import KubernetesMembers
     from leasectl.engines.kubernetes.pools import KubernetesPools
 
 
@@ -43,8 +44,12 @@ class Opened(NamedTuple):
         raise _not_yet("events")
 
     @property
-    def members(self) -> NoReturn:
-        raise _not_yet("membership")
+    def members(self) -> KubernetesMembers:
+        from leasectl.engines.kubernetes.members import KubernetesMembers
+
+        return KubernetesMembers(
+            self.store, self.claims, self.observed, lost=self.lost, clock=self.clock
+        )
 
     @property
     def notes(self) -> NoReturn:

@@ -13,26 +13,29 @@ the mark is taken off, and what was deleted is made again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.engines.kubernetes import bodies
+from leasectl.engines.kubernetes import bodies, resource_bodies
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.forced_ends import ForcedEnds
+from leasectl.engines.kubernetes.members import Known, KubernetesMembers
 from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import Json, PoolObject, ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.pool_types import pool_types
 from leasectl.engines.kubernetes.reading import identity_of, parse_object
+from leasectl.engines.kubernetes.recognition import is_made_by
 from leasectl.engines.kubernetes.shown import ShownPools
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.turns import in_order
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.engines.membership import Member
-from leasectl.errors import BackendUnreachable, CorruptState, LeaseError
+from leasectl.engines.membership import Member, add, remove
+from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Process
 from leasectl.system.clock import Clock
 
@@ -64,6 +67,7 @@ class KubernetesPools:
         self._observed = observed
         self._lost = lost
         self._shown = ShownPools(store, claims, observed, clock=clock)
+        self._members = KubernetesMembers(store, claims, observed, lost=lost, clock=clock)
 
     def looking(self, pool_type: str | None = None) -> AbstractContextManager[object]:
         return nullcontext()
@@ -74,16 +78,16 @@ class KubernetesPools:
     def create_pool(
         self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
     ) -> None:
-        self._check_untaken(pool_type, names)
+        known, after = self._to_add(pool_type, names, is_new=True)
         body = bodies.new_pool(pool_type, settings)
-        written = self._store.create(body, lambda raw: False)
+        written = self._store.create(body, is_made_by(body))
         if written.raw is None:
             if not self._finish_deleting(written.found):
                 raise refusals.pool_exists(pool_type)
             self.create_pool(pool_type, names, settings=settings)
             return
         try:
-            self._make(pool_type, names)
+            self._make(known, after)
         except LeaseError:
             self._store.delete(identity_of(written.raw), as_seen=False)
             raise
@@ -105,22 +109,14 @@ class KubernetesPools:
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         self._pool(pool_type)
-        self._check_untaken(pool_type, names)
-        self._make(pool_type, names)
+        self._make(*self._to_add(pool_type, names, is_new=False))
 
     def remove_resources(self, pool_type: str, names: Sequence[str], *, force: bool) -> None:
-        view = self._view(pool_type)
-        found = {each.name: each for each in view.resources.values()}
-        chosen = []
-        for name in dict.fromkeys(names):
-            if name not in found:
-                raise refusals.no_resource(pool_type, name)
-            chosen.append(found[name])
-        for resource in chosen:
-            if not force:
-                _check_unheld(resource)
-        for resource in chosen:
-            self._remove(pool_type, resource, force=force)
+        self._pool(pool_type)
+        self._members.update(
+            tuple(dict.fromkeys(names)),
+            lambda member, _: remove(member, pool_type, force=force),
+        )
 
     def end_early(
         self, claim_key: str, names: Sequence[str], *, guard: Process | None, reason: str
@@ -144,89 +140,80 @@ class KubernetesPools:
             self._go_on(pool_type)
             raise
         self._delete_rest(pool_type)
+        self._members.pool_deleted(pool_type)
 
     # Making
 
-    def _check_untaken(self, pool_type: str, names: Sequence[str]) -> None:
-        """Refuse a name that is in some pool, or given twice."""
-        taken = self._taken()
+    def _to_add(
+        self, pool_type: str, names: Sequence[str], *, is_new: bool
+    ) -> tuple[Known, list[Member]]:
+        """What is known of names, and what is to be so once they are in a pool, perhaps a new one.
+
+        Raises:
+            InvalidRequest: One is in a pool, or given twice.
+            NotAllowed: One belongs to another pool.
+        """
+        known = self._members.known()
         seen: set[str] = set()
         for name in names:
-            if name in taken:
-                raise refusals.name_taken(name, taken[name])
+            there = known.member(name).pool
+            if there is not None:
+                raise refusals.name_taken(name, there)
             if name in seen:
                 raise refusals.name_taken(name, pool_type)
             seen.add(name)
+        pools = known.pools
+        if is_new:
+            pools = pools._replace(types=pools.types | {pool_type})
+        return known, [add(known.member(name), pool_type, pools) for name in names]
 
-    def _taken(self) -> dict[str, str]:
-        """In which pool each name is."""
-        found = map(parse_object, self._store.all("resource").items)
-        return {
-            each.name: each.member.pool
-            for each in found
-            if isinstance(each, ResourceObject) and each.member.pool is not None
-        }
-
-    def _make(self, pool_type: str, names: Sequence[str]) -> None:
-        """Make free resources, all or none, unless killed in between."""
-        made: list[Json] = []
+    def _make(self, known: Known, after: Sequence[Member]) -> None:
+        """Have names be in a pool, all or none, unless killed in between."""
+        made: list[Member] = []
         try:
-            for name in names:
-                made.append(self._make_one(pool_type, name))
+            for member in after:
+                if self._members.write(known, member) is None:
+                    raise self._taken(member)
+                made.append(member)
         except LeaseError:
-            for raw in reversed(made):  # also if one of them has found a holder meanwhile
-                self._store.delete(identity_of(raw), as_seen=True)
+            back = {each.name: known.member(each.name) for each in made}
+            with contextlib.suppress(LeaseError):  # what has found a holder meanwhile stays
+                self._members.update(
+                    tuple(back), lambda member, _: member if member.holder else back[member.name]
+                )
             raise
 
-    def _make_one(self, pool_type: str, name: str) -> Json:
-        member = Member(name, pool_type)
-        written = self._store.create(bodies.new_resource(member), lambda raw: False)
-        if written.raw is not None:
-            return written.raw
-        found = None if written.found is None else parse_object(written.found)
-        if not isinstance(found, ResourceObject):
-            raise _unreadable(name)
-        if found.name != name or found.member.pool is not None:
-            raise refusals.name_taken(name, found.member.pool or found.name)
-        changed = self._store.change(bodies.with_member(found, member), lambda raw: False)
-        if changed.raw is None:  # somebody else has put it somewhere
-            raise refusals.name_taken(name, pool_type)
-        return changed.raw
+    def _taken(self, member: Member) -> LeaseError:
+        """Why a name couldn't be put into a pool, as somebody else was faster."""
+        (there,) = self._members.members([member.name])
+        return refusals.name_taken(member.name, there.pool or str(member.pool))
 
     # Taking away
-
-    def _remove(self, pool_type: str, resource: ResourceObject, *, force: bool) -> None:
-        for _ in range(_MOST_TRIES):
-            if self._store.delete(resource.id, as_seen=True):
-                self._tell_lost([resource])
-                return
-            found = self._store.resource(resource.name)
-            if found is None or found.member.pool != pool_type:
-                return
-            resource = found
-            if not force:
-                _check_unheld(resource)
-        raise _too_fast(pool_type)
 
     def _delete_resources(self, view: PoolView, *, force: bool) -> None:
         """Take all of a pool away that is marked; else what is gone is made again."""
         gone: list[ResourceObject] = []
         try:
             for resource in view.resources.values():
-                self._remove(view.pool_type, resource, force=force)
+                self._members.update(
+                    (resource.name,),
+                    lambda member, _: (
+                        remove(member, view.pool_type, force=force)
+                        if member.pool == view.pool_type
+                        else member
+                    ),
+                )
                 gone.append(resource)
         except LeaseError:
             for resource in gone:
-                body = bodies.with_member(resource, resource.member)
-                for server_side in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
-                    body["metadata"].pop(server_side, None)
-                self._store.create(body, lambda raw: False)
+                self._store.create(resource_bodies.made_again(resource), lambda raw: False)
             raise
 
     def _delete_rest(self, pool_type: str) -> None:
         """Take away what else there is of a pool that is marked, the pool itself last."""
         view = self._store.pool(pool_type)
-        for found in (view.tickets, view.resources, view.unreadable):
+        self._delete_resources(view, force=True)
+        for found in (view.tickets, view.unreadable):
             for each in found.values():
                 self._store.delete(each.id, as_seen=False)
         if view.pool is not None and view.pool.deleting:
@@ -248,14 +235,9 @@ class KubernetesPools:
             return False
         pool = parse_object(raw)
         assert isinstance(pool, PoolObject)
-        self._tell_lost(self._store.pool(pool.type).resources.values())
         self._delete_rest(pool.type)
+        self._members.pool_deleted(pool.type)
         return True
-
-    def _tell_lost(self, resources: Iterable[ResourceObject]) -> None:
-        for each in resources:
-            if each.claim is not None and each.claim.claim_key and not each.claim.ended:
-                self._lost(self._store.claim_key_of(each.claim.claim_key), [each.name])
 
     # Looking
 
@@ -272,11 +254,6 @@ class KubernetesPools:
         if not isinstance(found, PoolObject) or found.deleting:
             raise refusals.no_pool(pool_type, pool_types(self._store))
         return found
-
-
-def _check_unheld(resource: ResourceObject) -> None:
-    if resource.claim is not None:
-        raise refusals.resource_held(resource.name, resource.claim.holder_identity)
 
 
 def _check_unused(view: PoolView, *, force: bool) -> None:
@@ -298,10 +275,3 @@ def _is_deleting(raw: Json) -> bool:
 
 def _too_fast(pool_type: str) -> BackendUnreachable:
     return BackendUnreachable(f'pool "{pool_type}" changes faster than it is read; try again')
-
-
-def _unreadable(name: str) -> CorruptState:
-    return CorruptState(
-        f'the Lease of resource "{name}" can\'t be read; was it edited, or written by a newer '
-        "version?"
-    )

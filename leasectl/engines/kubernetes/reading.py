@@ -7,21 +7,30 @@ whoever asks finds both among the `Unreadable`.
 
 from __future__ import annotations
 
-import calendar
 import json
-import re
-import time
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from leasectl.engines.facts import PoolSettings
+from leasectl.engines.kubernetes.fields import (
+    mapping,
+    parse_time,
+    read_labels,
+    read_natural,
+    read_not_negative,
+    read_positive,
+    read_where,
+    safe_text,
+)
 from leasectl.engines.kubernetes.names import (
+    OBJECT_OF_BELONGING,
     TICKET_PREFIX,
     label_of_type,
     object_of_pool,
     object_of_resource,
 )
 from leasectl.engines.kubernetes.objects import (
+    BELONGING,
     CLAIM,
     COUNTS_AS,
     DELETING,
@@ -37,6 +46,7 @@ from leasectl.engines.kubernetes.objects import (
     SETTINGS,
     TICKET,
     TYPE,
+    BelongingObject,
     Claim,
     Found,
     Identity,
@@ -47,23 +57,15 @@ from leasectl.engines.kubernetes.objects import (
     Unreadable,
 )
 from leasectl.engines.matching import Want
-from leasectl.engines.membership import Lifetime, Member, Properties
-from leasectl.model import Labels, Where, parse_process
+from leasectl.engines.membership import Lifetime, Member, Pools, Properties
+from leasectl.model import parse_process
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.printable import printable
-
-# Labels have 200 characters at most, and a character that is escaped becomes ten.
-_LONGEST_SHOWN = 2000
-# Wall clock, in seconds; no calendar has more.
-_YEAR_10000 = 253_402_300_800
-_MICRO_TIME = re.compile(
-    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|[+-]00:00)", re.ASCII
-)
 
 
 def identity_of(raw: Json) -> Identity:
     """Which object that is, as the server has written it."""
-    meta = _mapping(_mapping(raw).get("metadata"))
+    meta = mapping(mapping(raw).get("metadata"))
     version = str(meta.get("resourceVersion", ""))
     number = int(version) if version.isascii() and version.isdecimal() else 0
     return Identity(str(meta.get("name", "")), str(meta.get("uid", "")), number)
@@ -87,30 +89,19 @@ def parse_object(raw: Json) -> Found | None:
         why = printable(str(error) or type(error).__name__, longest=80)
         if kind_of(raw) == "ticket":  # until its time is over it may be somebody's
             pool = annotations_of(raw).get(TYPE)
-            renewed = repr(_mapping(raw.get("spec")).get("renewTime"))
+            renewed = repr(mapping(raw.get("spec")).get("renewTime"))
             return TicketObject(id_, raw, str(pool), id_.version, renewed=renewed)
         return Unreadable(id_, raw, kind_of(raw), why)
 
 
 def annotations_of(raw: Json) -> dict[str, Any]:
     """The annotations of an object, whatever they are."""
-    return dict(_mapping(_mapping(raw.get("metadata")).get("annotations")))
+    return dict(mapping(mapping(raw.get("metadata")).get("annotations")))
 
 
 def labels_of(raw: Json) -> dict[str, Any]:
     """The labels of an object."""
-    return dict(_mapping(_mapping(raw.get("metadata")).get("labels")))
-
-
-def parse_time(text: object) -> float:
-    """Read a MicroTime, or a Time: wall clock, in seconds."""
-    found = _MICRO_TIME.fullmatch(read_text(text))
-    if found is None:
-        raise ValueError("a time is none")
-    whole = calendar.timegm(time.strptime(found[1], "%Y-%m-%dT%H:%M:%S"))
-    if not 0 <= whole < _YEAR_10000:
-        raise ValueError("no calendar has that time")
-    return whole + int((found[2] or "0").ljust(6, "0")[:6]) / 1_000_000
+    return dict(mapping(mapping(raw.get("metadata")).get("labels")))
 
 
 # Of each kind
@@ -122,42 +113,47 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
     if id_.name != object_of_resource(name):
         raise ValueError(f"it says that it is {name}")
     pool = _type_in(raw, notes) if notes.get(TYPE) is not None else None
-    last = _mapping(json.loads(notes.get(LAST, "{}")))
+    last = mapping(json.loads(notes.get(LAST, "{}")))
+    said = mapping(json.loads(notes.get(MEMBER, "{}")))
+    grace, came = said.get("grace") or (None, "")
     claim = _read_claim(raw, notes)
     return ResourceObject(
         id_,
         raw,
-        _read_member(name, pool, notes)._replace(
+        _read_member(name, pool, said)._replace(
             holder=None if claim is None else claim.holder_identity
         ),
         claim,
-        fence=_natural(last.get("fence", 0)),
+        fence=read_natural(last.get("fence", 0)),
         last_holder=read_optional(read_text, last.get("holder")),
-        transitions=_natural(last.get("transitions", 0)),
+        transitions=read_natural(last.get("transitions", 0)),
+        grace_seconds=read_optional(read_positive, grace),
+        came=read_text(came),
+        joined=read_text(said.get("life", "")),
     )
 
 
 def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
-    spec = _mapping(raw.get("spec"))
+    spec = mapping(raw.get("spec"))
     if CLAIM not in notes:
         return _foreign_claim(spec) if spec.get("holderIdentity") else None
     record = json.loads(notes[CLAIM])
     renewed = read_text(record["renewed"])
     ended = safe_text(read_text(notes[ENDED])) if ENDED in notes else ""
-    fence = _natural(record["fence"])
+    fence = read_natural(record["fence"])
     return Claim(
         claim_key=safe_text(read_text(record["key"])),
         ticket=read_text(record["ticket"]),
-        place=_natural(record["place"]),
-        grant=_natural(record["grant"]),
+        place=read_natural(record["place"]),
+        grant=read_natural(record["grant"]),
         fence=fence,
         holder_identity=safe_text(read_text(record["holder"])),
         acquire_time=parse_time(record["acquired"]),
         renew_time=parse_time(renewed),
         renewed=renewed,
-        ttl_seconds=read_optional(_positive, record["ttl"]),
-        transitions=_natural(record["transitions"]),
-        labels=_safe_labels(record["labels"]),
+        ttl_seconds=read_optional(read_positive, record["ttl"]),
+        transitions=read_natural(record["transitions"]),
+        labels=read_labels(record["labels"]),
         holder_pid=read_optional(int, record.get("pid")),
         release_after_seconds=read_optional(read_number, record.get("release_after")),
         ended=ended or ("by hand" if ENDED in notes else ""),
@@ -181,8 +177,8 @@ def _foreign_claim(spec: Json) -> Claim:
         acquire_time=when if acquired is None else parse_time(acquired),
         renew_time=when,
         renewed=str(renewed),
-        ttl_seconds=None if ttl is None else _positive(ttl),
-        transitions=_natural(spec.get("leaseTransitions") or 0),
+        ttl_seconds=None if ttl is None else read_positive(ttl),
+        transitions=read_natural(spec.get("leaseTransitions") or 0),
     )
 
 
@@ -199,25 +195,25 @@ def _read_ticket(id_: Identity, raw: Json) -> TicketObject:
     if not id_.name.startswith(TICKET_PREFIX):
         raise ValueError("it isn't called as a ticket")
     record = json.loads(notes[TICKET])
-    spec = _mapping(raw.get("spec"))
+    spec = mapping(raw.get("spec"))
     priority = int(record["priority"])
     return TicketObject(
         id_,
         raw,
         _type_in(raw, notes),
         # Until the first renewal writes it down; after that whoever edits it makes it no better.
-        min(id_.version, _natural(int(notes[PLACE]))) if PLACE in notes else id_.version,
+        min(id_.version, read_natural(int(notes[PLACE]))) if PLACE in notes else id_.version,
         claim_key=safe_text(read_text(record["key"])),
         holder_identity=safe_text(read_text(record["holder"])),
-        ttl_seconds=_positive(record["ttl"]),
+        ttl_seconds=read_positive(record["ttl"]),
         renewed=repr(spec.get("renewTime")),
-        want=Want(read_optional(read_name, record.get("name")), _read_where(record["where"])),
-        count=_natural(record["count"]),
+        want=Want(read_optional(read_name, record.get("name")), read_where(record["where"])),
+        count=read_natural(record["count"]),
         priority=priority,
         counts_as=int(notes[COUNTS_AS]) if COUNTS_AS in notes else priority,
         since=parse_time(spec["acquireTime"]),
         pid=read_optional(int, record.get("pid")),
-        labels=_safe_labels(record["labels"]),
+        labels=read_labels(record["labels"]),
     )
 
 
@@ -228,9 +224,9 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
         raise ValueError(f"it says that it is pool {pool_type}")
     record = json.loads(notes[SETTINGS])
     settings = PoolSettings(
-        pace_seconds=_not_negative(record["pace_seconds"]),
-        burst=_natural(record["burst"]),
-        aging_seconds=_not_negative(record["aging_seconds"]),
+        pace_seconds=read_not_negative(record["pace_seconds"]),
+        burst=read_natural(record["burst"]),
+        aging_seconds=read_not_negative(record["aging_seconds"]),
     )
     if settings.burst < 1:
         raise ValueError("a burst is none")
@@ -241,13 +237,22 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
         pool_type,
         settings,
         DELETING in notes,
-        level=_not_negative(level),
+        level=read_not_negative(level),
         last_grant=read_text(last_grant),
     )
 
 
-def _read_member(name: str, pool: str | None, notes: Mapping[str, Any]) -> Member:
-    record = _mapping(json.loads(notes.get(MEMBER, "{}")))
+def _read_belonging(id_: Identity, raw: Json) -> BelongingObject:
+    if id_.name != OBJECT_OF_BELONGING:
+        raise ValueError("it isn't called so")
+    record = json.loads(annotations_of(raw)[BELONGING])
+    patterns = {read_text(each): read_name(to) for each, to in record["patterns"].items()}
+    default = read_optional(read_name, record["default"])
+    pools = Pools(frozenset(), default, read_not_negative(record["grace_seconds"]), patterns)
+    return BelongingObject(id_, raw, pools)
+
+
+def _read_member(name: str, pool: str | None, record: Json) -> Member:
     expected = read_optional(read_name, record.get("expected"))
     if pool is None:
         return Member(name, None, expected)
@@ -260,7 +265,7 @@ def _read_member(name: str, pool: str | None, notes: Mapping[str, Any]) -> Membe
         moves_to=read_optional(read_name, record.get("moves_to")),
         leaves=bool(record.get("leaves")),
         lifetime=read_optional(_read_lifetime, record.get("lifetime")),
-        joined=_natural(record.get("joined", 0)),
+        joined=read_natural(record.get("joined", 0)),
         properties=_read_properties(record.get("properties", ())),
     )
 
@@ -268,7 +273,7 @@ def _read_member(name: str, pool: str | None, notes: Mapping[str, Any]) -> Membe
 def _read_lifetime(record: Json) -> Lifetime:
     return Lifetime(
         read_optional(parse_process, record.get("process")),
-        read_optional(_positive, record.get("ttl_seconds")),
+        read_optional(read_positive, record.get("ttl_seconds")),
     )
 
 
@@ -280,15 +285,8 @@ _READ: dict[str, Callable[[Identity, Json], Found]] = {
     "resource": _read_resource,
     "ticket": _read_ticket,
     "pool": _read_pool,
+    "belonging": _read_belonging,
 }
-
-
-# Of fields
-
-
-def safe_text(text: str) -> str:
-    """Text that may end up on somebody's terminal."""
-    return printable(text, longest=_LONGEST_SHOWN)
 
 
 def _type_in(raw: Json, notes: Mapping[str, Any]) -> str:
@@ -297,39 +295,3 @@ def _type_in(raw: Json, notes: Mapping[str, Any]) -> str:
     if labels_of(raw).get(POOL) != label_of_type(pool_type):
         raise ValueError(f"its label isn't that of pool {pool_type}")
     return pool_type
-
-
-def _mapping(value: Any) -> Json:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _natural(value: Any) -> int:
-    number = int(value)
-    if number < 0:
-        raise ValueError("a number is less than 0")
-    return number
-
-
-def _positive(value: Any) -> float:
-    number = read_number(value)
-    if number <= 0:
-        raise ValueError("a duration is none")
-    return number
-
-
-def _not_negative(value: Any) -> float:
-    number = read_number(value)
-    if number < 0:
-        raise ValueError("a duration is none")
-    return number
-
-
-def _safe_labels(value: Any) -> Labels:
-    return tuple((safe_text(read_text(key)), safe_text(read_text(text))) for key, text in value)
-
-
-def _read_where(value: Any) -> Where:
-    return tuple(
-        (read_name(key), safe_text(read_text(wanted)), bool(is_equal))
-        for key, wanted, is_equal in value
-    )

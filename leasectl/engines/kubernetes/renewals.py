@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Callable
 
-from leasectl.engines.kubernetes.bodies import Body, micro_time, renewed
-from leasectl.engines.kubernetes.claims import Claims, is_same, resource_in
+from leasectl.engines.kubernetes.bodies import Body, micro_time
+from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.objects import Claim, Json, ResourceObject
+from leasectl.engines.kubernetes.recognition import is_same, resource_in
+from leasectl.engines.kubernetes.resource_bodies import renewed
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.notes import Note, NoteListener
 from leasectl.errors import BackendUnreachable

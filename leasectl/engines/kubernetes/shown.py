@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from leasectl.engines import refusals
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.names import label_of_type
+from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type
 from leasectl.engines.kubernetes.objects import (
     POOL,
-    Claim,
+    BelongingObject,
+    Json,
     PoolObject,
     ResourceObject,
     TicketObject,
@@ -20,8 +23,10 @@ from leasectl.engines.kubernetes.reading import labels_of, parse_object
 from leasectl.engines.kubernetes.store import Seen, Store
 from leasectl.engines.kubernetes.turns import effective_priority, in_order, unmet_in
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.engines.membership import Member
+from leasectl.engines.membership import Member, Pools
 from leasectl.system.clock import Clock
+
+NO_POOLS = Pools(frozenset())
 
 
 class ShownPools:
@@ -40,15 +45,20 @@ class ShownPools:
         self._observed = observed
         self._clock = clock
 
+    # Looking
+
     def pools(self, pool_type: str | None) -> tuple[Pool, ...]:
         """All pools, or the one; NotFound when there is no such type."""
         if pool_type is None:
-            views = _views(self._store.all("pool", "resource", "ticket"))
+            seen = self._store.all()
+            views, belonging = _views(seen), _belonging(seen.items)
         else:
             views = [self._store.pool(pool_type)]
             if not views[0].is_there:
                 raise refusals.no_pool(pool_type, pool_types(self._store))
-        return tuple(self._shown(self.reaped(view)) for view in views)
+            raw = self._store.get(OBJECT_OF_BELONGING)
+            belonging = _belonging(() if raw is None else (raw,))
+        return tuple(self._shown(self.reaped(view), belonging) for view in views)
 
     def reaped(self, view: PoolView) -> PoolView:
         """A pool without what is over in it, which is taken away."""
@@ -60,9 +70,11 @@ class ShownPools:
                 del view.tickets[name]
         for name in over.claims:
             is_changed |= self._claims.end_over(view.resources[name])
+        for name in over.lives - over.claims:
+            is_changed |= self._claims.end_life(view.resources[name])
         return self._store.pool(view.pool_type) if is_changed else view
 
-    def _shown(self, view: PoolView) -> Pool:
+    def _shown(self, view: PoolView, belonging: Pools) -> Pool:
         assert view.pool is not None
         now = self._clock.elapsed()
         resources = sorted(view.resources.values(), key=lambda each: each.name)
@@ -74,31 +86,39 @@ class ShownPools:
             tuple(_entry(self._store, each, view, each.id.name in unmet) for each in queue),
             view.pool.settings,
             seconds_left(view.pool, self._observed, now),
+            belonging.grace_seconds if belonging.default == view.pool_type else None,
         )
 
     def _resource(self, resource: ResourceObject, now: float) -> Resource:
         member = resource.member
         said = None if member._replace(holder=None) == Member(member.name, member.pool) else member
-        claim = resource.claim
-        if claim is None:
-            return Resource(resource.name, member=said)
-        return Resource(
+        claim, grace_left = resource.claim, _left(self._observed.grace_end(resource), now)
+        of_name = Resource(
             resource.name,
-            claim.lease(resource.name),
-            self._store.claim_key_of(claim.claim_key) if claim.claim_key else None,
-            expires_in_seconds=self._left(resource, claim, now),
+            member=said,
+            held_back_seconds=grace_left or None,
+            leaves_in_seconds=_left(self._observed.life_end(resource), now),
+        )
+        if claim is None:
+            return of_name
+        return of_name._replace(
+            lease=claim.lease(resource.name),
+            claim_key=self._store.claim_key_of(claim.claim_key) if claim.claim_key else None,
+            expires_in_seconds=_left(self._observed.claim_end(resource), now),
             holder_pid=claim.holder_pid,
             release_after_seconds=claim.release_after_seconds,
             ended=claim.ended or None,
-            member=said,
             note=claim.note,
         )
 
-    def _left(self, resource: ResourceObject, claim: Claim, now: float) -> float | None:
-        if claim.ttl_seconds is None:
-            return None
-        since = self._observed.since(resource.id.uid, claim.mark, resource.id.version)
-        return max(0.0, since + claim.ttl_seconds - now)
+
+def _left(end: float | None, now: float) -> float | None:
+    return None if end is None else max(0.0, end - now)
+
+
+def _belonging(items: Iterable[Json]) -> Pools:
+    found = map(parse_object, items)
+    return next((each.pools for each in found if isinstance(each, BelongingObject)), NO_POOLS)
 
 
 def _views(seen: Seen) -> list[PoolView]:

@@ -69,11 +69,14 @@ class Store:
         api: Of the cluster.
         collection: The Leases of the namespace.
         state_id: Names where claim keys are unique.
+
+    Attributes:
+        collection: As given.
     """
 
     def __init__(self, api: Api, collection: Collection, state_id: str) -> None:
         self._api = api
-        self._collection = collection
+        self.collection = collection
         self._state_id = state_id
 
     def limited(self, until: float | None) -> AbstractContextManager[None]:
@@ -117,7 +120,7 @@ class Store:
     def get(self, name: str) -> Json | None:
         """One object as it is now; None where there is none."""
         try:
-            return self._api.get(self._collection, name)
+            return self._api.get(self.collection, name)
         except Absent:
             return None
 
@@ -130,15 +133,15 @@ class Store:
     def watch_pool(self, pool_type: str, version: int) -> Watch:
         """What happens in a pool after a time."""
         labels = f"{POOL}={names.label_of_type(pool_type)}"
-        return self._api.watch(self._collection, resource_version=str(version), labels=labels)
+        return self._api.watch(self.collection, resource_version=str(version), labels=labels)
 
     def watch_claim(self, claim_key: str, version: int) -> Watch:
         """What happens to what a claim key finds after a time."""
         labels = f"{CLAIM_LABEL}={names.label_of_claim(self.with_state_id(claim_key))}"
-        return self._api.watch(self._collection, resource_version=str(version), labels=labels)
+        return self._api.watch(self.collection, resource_version=str(version), labels=labels)
 
     def _list(self, labels: str) -> Seen:
-        found = self._api.list(self._collection, labels=labels)
+        found = self._api.list(self.collection, labels=labels)
         version = found.resource_version
         return Seen(found.items, int(version) if version.isdecimal() else 0)
 
@@ -156,13 +159,13 @@ class Store:
         """
         name = body["metadata"]["name"]
         try:
-            return Written(self._api.create(self._collection, body, is_repeatable=True))
+            return Written(self._api.create(self.collection, body, is_repeatable=True))
         except AlreadyExists:
             found = self.get(name)
             if found is not None and not kind_of(found):
                 raise NotAllowed(
                     f'Lease "{printable(name, longest=253)}" in namespace '
-                    f'"{self._collection.namespace}" isn\'t of leasectl; nothing of that name can '
+                    f'"{self.collection.namespace}" isn\'t of leasectl; nothing of that name can '
                     "be made while it is there"
                 ) from None
             return Written(found if found is not None and is_ours(found) else None, found)
@@ -176,7 +179,7 @@ class Store:
         """
         name = body["metadata"]["name"]
         try:
-            said = self._api.replace(self._collection, name, body, is_repeatable=True)
+            said = self._api.replace(self.collection, name, body, is_repeatable=True)
         except (Absent, Conflict):
             found = self.get(name)
             is_done = found is not None and _uid(found) == _uid(body) and is_ours(found)
@@ -184,7 +187,7 @@ class Store:
         except MadeAnew as made:  # which the uid doesn't let happen
             with contextlib.suppress(Absent, Conflict):
                 id_ = identity_of(made.made)
-                self._api.delete(self._collection, id_.name, uid=id_.uid, is_repeatable=True)
+                self._api.delete(self.collection, id_.name, uid=id_.uid, is_repeatable=True)
             return Written(None)
         return Written(said)
 
@@ -198,7 +201,7 @@ class Store:
         version = str(id_.version) if as_seen else None
         try:
             self._api.delete(
-                self._collection,
+                self.collection,
                 id_.name,
                 uid=id_.uid or None,
                 resource_version=version,

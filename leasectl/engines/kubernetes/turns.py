@@ -28,10 +28,14 @@ class Over(NamedTuple):
     Args:
         tickets: Of the dead: the names of their objects.
         claims: Of those whose time is over: the names of the objects of their resources.
+        lives: Resources that were to be in their pool for a time: likewise.
+        graces: Resources that nobody was to get for a time: likewise.
     """
 
     tickets: Set[str] = frozenset()
     claims: Set[str] = frozenset()
+    lives: Set[str] = frozenset()
+    graces: Set[str] = frozenset()
 
 
 NOTHING_OVER = Over()
@@ -104,7 +108,10 @@ def free_in(view: PoolView, over: Over = NOTHING_OVER) -> list[ResourceObject]:
     free = [
         each
         for name, each in view.resources.items()
-        if (each.claim is None or name in over.claims) and each.member.takes_holders
+        if (each.claim is None or name in over.claims)
+        and each.member.takes_holders
+        and (each.grace_seconds is None or name in over.graces)
+        and name not in over.lives
     ]
     return sorted(free, key=lambda each: (each.fence, each.name))
 

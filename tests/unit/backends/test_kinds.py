@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.backends import dry_run, etcd, local
+from leasectl.backends import dry_run, etcd, kubernetes, local
 from leasectl.backends.contract import Opener
 from leasectl.backends.kinds import (
     KINDS,
@@ -20,7 +20,7 @@ from leasectl.backends.kinds import (
 from leasectl.backends.opening import check_url, open_probe, open_renewals
 from leasectl.backends.proxy import opening as proxy_opening
 from leasectl.backends.proxy import status as proxy_status
-from leasectl.backends.servers import PoolServer, StatusServer
+from leasectl.backends.servers import Locator, PoolServer, StatusServer
 from leasectl.doctor import etcd as examination_of_etcd
 from leasectl.doctor import lease_proxy as examination_of_proxy
 from leasectl.doctor.examination import Examiner
@@ -30,8 +30,9 @@ from leasectl.model import Handle, Request
 from leasectl.system.clock import Clock
 
 # What a row names is looked up by name; these have the type checker look at it as well.
-openers: tuple[Opener, ...] = (local, etcd, proxy_opening, dry_run)
-pool_servers: tuple[PoolServer, ...] = (etcd,)
+openers: tuple[Opener, ...] = (local, etcd, kubernetes, proxy_opening, dry_run)
+pool_servers: tuple[PoolServer, ...] = (etcd, kubernetes)
+locators: tuple[Locator, ...] = (kubernetes,)
 examiners: tuple[Examiner, ...] = (examination_of_etcd, examination_of_proxy)
 status_servers: tuple[StatusServer, ...] = (proxy_status,)
 
@@ -66,8 +67,9 @@ def test_other_urls_name_no_backend(url: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         kind_of(url)
     assert str(refused.value) == (
-        f'there is no backend "{url}"; choose local:, none:, etcd://HOST:PORT or the http:// '
-        "address of a lease proxy with --backend or LEASECTL_BACKEND"
+        f'there is no backend "{url}"; choose local:, none:, etcd://HOST:PORT, '
+        "kubernetes://NAMESPACE or the http:// address of a lease proxy with --backend or "
+        "LEASECTL_BACKEND"
     )
 
 
@@ -92,6 +94,8 @@ def test_a_row_names_modules_that_have_what_is_asked_of_them(kind: Kind) -> None
         assert importlib.import_module(kind.status_by) in status_servers
     if kind.examined_by:
         assert importlib.import_module(kind.examined_by) in examiners
+    if kind.located_by:
+        assert importlib.import_module(kind.located_by) in locators
 
 
 @pytest.mark.parametrize("url", ["local:", "none:", "http://proxy"])
@@ -107,6 +111,7 @@ def test_where_no_pools_are_on_a_server_there_is_none_to_be_asked(url: str) -> N
         ("local:", "T-1", "local: T-1"),
         ("none:", "T-1", "none: T-1"),
         ("etcd://h", "T-1/3", "etcd://h T-1/3"),
+        ("kubernetes://", "T-1/3", "kubernetes:// T-1/3"),
         ("http://proxy", "T-1/3", "http://proxy"),
     ],
 )

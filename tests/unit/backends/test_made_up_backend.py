@@ -53,20 +53,24 @@ class TestOnTheCommandLine:
         helped = in_one_line(with_one_more(cli, "acquire", "--help").out)
         assert "or none: (no leases, a dry run)" not in helped
         assert "none: (no leases, a dry run), or madeup://HOST (for tests). Default:" in helped
-        ttls = "in etcd, 60s, renewed for you; in a made-up server, 7s, renewed for you."
+        ttls = (
+            "in etcd, 60s, renewed for you; in Kubernetes, 60s, renewed for you; "
+            "in a made-up server, 7s, renewed for you."
+        )
         assert f"Default: it doesn't expire; {ttls}" in helped
         assert "none: or madeup://HOST" in in_one_line(with_one_more(cli, "--help").out)
         serve = in_one_line(with_one_more(cli, "serve", "--help").out)
-        assert "Whose leases to hand out: local:, etcd:// or madeup://." in serve
+        assert "Whose leases to hand out: local:, etcd://, kubernetes:// or madeup://." in serve
 
     def test_errors_offer_it(self, cli: Cli) -> None:
         unknown = with_one_more(cli, "acquire", "-t", "T", "--backend", "gopher:")
         assert unknown.code == 64
         assert "the http:// address of a lease proxy or madeup://HOST with" in unknown.err
         without_pools = with_one_more(cli, "pool", "list", "--backend", "none:")
-        assert "choose local:, etcd://HOST:PORT or madeup://HOST with" in without_pools.err
+        choices = "local:, etcd://HOST:PORT, kubernetes://NAMESPACE or madeup://HOST with"
+        assert choices in without_pools.err
         no_renew = with_one_more(cli, "acquire", "-t", "T", "--ttl", "9s", "--backend", "http://x")
-        assert "local:, etcd:// and madeup:// can do it" in no_renew.err
+        assert "local:, etcd://, kubernetes:// and madeup:// can do it" in no_renew.err
 
     def test_its_types_are_completed(self, cli: Cli) -> None:
         finished = with_one_more(

@@ -93,7 +93,7 @@ def test_where_pools_are_anothers_it_is_said_who_can(cli: Cli, backend: str) -> 
     for command in (("set", "T"), ("create", "T", "--count", "1")):
         finished = cli("pool", *command, "--pace", "1s", "--backend", backend)
         assert finished.code == USAGE
-        assert f"backend {backend} has no pools; choose local: or etcd://" in finished.err
+        assert f"backend {backend} has no pools; choose local:, etcd://" in finished.err
 
 
 class TestPriority:

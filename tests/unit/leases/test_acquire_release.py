@@ -434,9 +434,10 @@ class TestTheDryRun:
     def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
         for url in ("locl:", "", "http:x", "ftp://x", "http://x y", "local:x"):
             service = desk.as_caller(desk.caller, url)
-            with pytest.raises(
-                InvalidRequest, match="choose local:, none:, etcd://HOST:PORT or the http://"
-            ):
+            choices = (
+                "choose local:, none:, etcd://HOST:PORT, kubernetes://NAMESPACE or the http://"
+            )
+            with pytest.raises(InvalidRequest, match=choices):
                 acquire(service, ONE, patience=Patience())
         assert service.handles.active() == []
 

@@ -445,7 +445,7 @@ class TestBadInput:
         assert cli.snapshot() == before[1]
 
     def test_names_the_backends_that_can(self, cli: Cli) -> None:
-        assert "local: or etcd://" in cli("once", "--backend", "none:", "k", "--", "true").err
+        assert "local:, etcd://" in cli("once", "--backend", "none:", "k", "--", "true").err
 
 
 def test_a_key_may_be_as_long_as_a_type(cli: Cli) -> None:

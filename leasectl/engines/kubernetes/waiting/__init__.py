@@ -2,7 +2,7 @@
 
 A `waiter` sleeps in poll(2) on its wakeup. All waiters of a process share one `session`: a thread
 that renews their tickets and looks at the time, for what is over is told by nobody, and for each
-pool a `follower`, a thread with a watch that keeps a view of it up to date. Whenever that changes
+pool a `pool_watch`, a thread that keeps a view of it up to date. Whenever that changes
 somebody's `verdict`, that one is woken, and nobody else.
 
 Others have a watch of their own: a holder, to hear of it at once when its claim is taken away

@@ -17,7 +17,7 @@ from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.engines.kubernetes.waiting.follower import PoolFollower, Sleeper
+from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch, Sleeper
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.wakeup import Wakeup
@@ -42,9 +42,9 @@ class WaitSession:
         self._store = store
         self._observed = observed
         self._clock = clock
-        self._lock = threading.Lock()  # taken before that of a follower, never after
+        self._lock = threading.Lock()  # taken before that of a pool_watch, never after
         # Under it:
-        self._followers: dict[str, PoolFollower] = {}
+        self._watches: dict[str, PoolWatch] = {}
         self._due: dict[Sleeper, float] = {}  # when its ticket is renewed next
         self._wakeup: Wakeup | None = None  # of the thread, while it runs
 
@@ -60,16 +60,16 @@ class WaitSession:
         with self._lock:
             if self._wakeup is None:
                 self._start()
-            follower = self._followers.get(view.pool_type)
-            if follower is None:
-                follower = PoolFollower(self._store, self._observed, view.copy(), self._look)
-                self._followers[view.pool_type] = follower
-                follower.start()
+            pool_watch = self._watches.get(view.pool_type)
+            if pool_watch is None:
+                pool_watch = PoolWatch(self._store, self._observed, view.copy(), self._look)
+                self._watches[view.pool_type] = pool_watch
+                pool_watch.start()
             else:
-                follower.fill(view)
+                pool_watch.fill(view)
             if sleeper not in self._due:
                 self._due[sleeper] = _due(sleeper.ticket, view)
-                follower.add(sleeper)
+                pool_watch.add(sleeper)
         self._look()
 
     def leave(self, sleeper: Sleeper) -> None:
@@ -78,14 +78,14 @@ class WaitSession:
             if self._due.pop(sleeper, None) is None:
                 return
             pool_type = sleeper.ticket.request.type
-            follower = self._followers[pool_type]
-            if follower.remove(sleeper):
-                del self._followers[pool_type]
-                follower.close()
+            pool_watch = self._watches[pool_type]
+            if pool_watch.remove(sleeper):
+                del self._watches[pool_type]
+                pool_watch.close()
 
-    def follower(self, pool_type: str) -> PoolFollower | None:
+    def pool_watch(self, pool_type: str) -> PoolWatch | None:
         """Who follows a pool in this process; None for nobody."""
-        return self._followers.get(pool_type)
+        return self._watches.get(pool_type)
 
     def look_at_time(self) -> None:
         """The clock has jumped: have the thread look at it, and all who wait."""
@@ -126,19 +126,19 @@ class WaitSession:
     def _do_what_is_due(self) -> float | None:
         """Do it; returns how long until there is more, in seconds; None where nobody waits."""
         with self._lock:
-            followers = dict(self._followers)
+            watches = dict(self._watches)
             due = dict(self._due)
-        for pool_type, follower in followers.items():
-            if follower.take_new_settings():  # perhaps they count with something else now
+        for pool_type, pool_watch in watches.items():
+            if pool_watch.take_new_settings():  # perhaps they count with something else now
                 due.update((each, 0.0) for each in due if each.ticket.request.type == pool_type)
-            if follower.next_at is not None and follower.next_at <= self._clock.elapsed():
-                follower.look_at_time()
+            if pool_watch.next_at is not None and pool_watch.next_at <= self._clock.elapsed():
+                pool_watch.look_at_time()
         for sleeper, at in due.items():
             if at <= self._clock.elapsed():
                 self._renew(sleeper)
         with self._lock:
             next_at = earliest(
-                *self._due.values(), *(each.next_at for each in self._followers.values())
+                *self._due.values(), *(each.next_at for each in self._watches.values())
             )
         return None if next_at is None else max(0.0, next_at - self._clock.elapsed())
 
@@ -176,9 +176,9 @@ class WaitSession:
             written = self._store.change(body, partial(_is_renewed, renewed))
             if written.raw is not None:
                 ticket.note(written.raw, sent_at=sent_at)
-                follower = self.follower(ticket.request.type)
-                if follower is not None and counts_as != seen.counts_as:
-                    follower.look_at_time()  # the watch may have told of it before
+                pool_watch = self.pool_watch(ticket.request.type)
+                if pool_watch is not None and counts_as != seen.counts_as:
+                    pool_watch.look_at_time()  # the watch may have told of it before
                 return True
             if written.found is None or written.found["metadata"]["uid"] != seen.id.uid:
                 return False
@@ -186,8 +186,8 @@ class WaitSession:
         return True
 
     def _view_of(self, sleeper: Sleeper) -> PoolView | None:
-        follower = self.follower(sleeper.ticket.request.type)
-        return None if follower is None else follower.view()
+        pool_watch = self.pool_watch(sleeper.ticket.request.type)
+        return None if pool_watch is None else pool_watch.view()
 
 
 def _due(ticket: OwnTicket, view: PoolView | None) -> float:

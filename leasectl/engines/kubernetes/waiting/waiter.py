@@ -184,8 +184,8 @@ class KubernetesWaiter:
 
     def _look(self) -> PoolView:
         """The pool as a watch keeps it up to date; else as it is."""
-        follower = self._session.follower(self.ticket.request.type)
-        view = None if follower is None else follower.view()
+        pool_watch = self._session.pool_watch(self.ticket.request.type)
+        view = None if pool_watch is None else pool_watch.view()
         own = self.ticket.object
         if view is None or (own is not None and view.version < own.place):
             view = self._store.pool(self.ticket.request.type)
@@ -289,6 +289,8 @@ class KubernetesWaiter:
             resource = view.resources[name]
             if not resource.member.takes_holders:  # nobody else would come to take it
                 self._claims.end_over(resource)
+        for name in looked.over.lives - looked.over.claims:
+            self._claims.end_life(view.resources[name])
 
     # The pace
 

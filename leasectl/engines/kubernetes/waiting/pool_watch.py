@@ -40,7 +40,7 @@ class Sleeper(Protocol):
         """End its sleep; from any thread."""
 
 
-class PoolFollower:
+class PoolWatch:
     """The thread of one pool, until it is closed.
 
     Args:
@@ -68,7 +68,7 @@ class PoolFollower:
 
     def start(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._run, name="leasectl_follower", daemon=True).start()
+        threading.Thread(target=self._run, name="leasectl_pool_watch", daemon=True).start()
 
     @property
     def next_at(self) -> float | None:

@@ -1,0 +1,35 @@
+"""How what is there is known again: whether it is what a write would have made of it.
+
+For answers that were lost (`store`): an object says who has made it, a claim whose it is.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from leasectl.engines.kubernetes.bodies import Body
+from leasectl.engines.kubernetes.objects import BY, MEMBER, TYPE, Claim, Json, ResourceObject
+from leasectl.engines.kubernetes.reading import annotations_of, parse_object
+
+
+def resource_in(raw: Json | None) -> ResourceObject | None:
+    """Read an object that is to be a resource; None for one that is none, or nothing."""
+    found = None if raw is None else parse_object(raw)
+    return found if isinstance(found, ResourceObject) else None
+
+
+def is_made_by(body: Body) -> Callable[[Json], bool]:
+    """What tells whether an object is the one that this has made, by an earlier try perhaps."""
+    maker = body["metadata"]["annotations"][BY]
+    return lambda raw: annotations_of(raw).get(BY) == maker
+
+
+def is_same(claim: Claim, other: Claim) -> bool:
+    """Tell whether two are the same claim, however often renewed."""
+    return (claim.claim_key, claim.fence) == (other.claim_key, other.fence)
+
+
+def is_made_as(body: Body) -> Callable[[Json], bool]:
+    """What tells whether the same is said of a name, by whoever did."""
+    said = body["metadata"]["annotations"]
+    return lambda raw: all(annotations_of(raw).get(key) == said.get(key) for key in (MEMBER, TYPE))

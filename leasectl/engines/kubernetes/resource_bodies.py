@@ -1,0 +1,170 @@
+"""How resources are written: what becomes of one that was seen, or a new one; as `bodies`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from leasectl.engines.kubernetes import names
+from leasectl.engines.kubernetes.bodies import (
+    Body,
+    as_seen,
+    micro_time,
+    new_body,
+    put_in_pool,
+    whole_seconds,
+)
+from leasectl.engines.kubernetes.objects import (
+    CLAIM,
+    CLAIM_LABEL,
+    ENDED,
+    LAST,
+    MEMBER,
+    NAME,
+    NOTE,
+    Claim,
+    Identity,
+    ResourceObject,
+)
+from leasectl.engines.membership import Member
+
+
+def new_resource(member: Member, *, grace_seconds: float = 0.0) -> Body:
+    """A name that nobody holds, in a pool or only expected in one.
+
+    Args:
+        member: What is so of it.
+        grace_seconds: If it comes to the default pool: so long nobody gets it there.
+    """
+    body = new_body(names.object_of_resource(member.name), "resource")
+    body["metadata"]["annotations"][NAME] = member.name
+    raw = ResourceObject(Identity("", "", 0), body, Member(member.name))
+    return _with_member(body, member, raw, grace_seconds)
+
+
+def made_again(resource: ResourceObject) -> Body:
+    """A resource that was deleted, as it was."""
+    body = as_seen(resource.raw)
+    for of_the_server in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
+        body["metadata"].pop(of_the_server, None)
+    return body
+
+
+def with_member(resource: ResourceObject, member: Member, *, grace_seconds: float = 0.0) -> Body:
+    """A resource of which something else is so; the arguments are those of `new_resource`."""
+    return _with_member(as_seen(resource.raw), member, resource, grace_seconds)
+
+
+def claimed(resource: ResourceObject, claim: Claim) -> Body:
+    """A resource with a new claim, whoever had it before."""
+    body = as_seen(resource.raw)
+    meta, spec = body["metadata"], body["spec"]
+    meta["labels"][CLAIM_LABEL] = names.label_of_claim(claim.claim_key)
+    for gone in (ENDED, NOTE):
+        meta["annotations"].pop(gone, None)
+    meta["annotations"][CLAIM] = _claim_record(claim)
+    meta["annotations"][LAST] = json.dumps(
+        {"fence": claim.fence, "holder": claim.holder_identity, "transitions": claim.transitions}
+    )
+    spec["acquireTime"] = micro_time(claim.acquire_time)
+    spec["leaseTransitions"] = claim.transitions
+    return _with_claim(body, claim)
+
+
+def renewed(resource: ResourceObject, claim: Claim) -> Body:
+    """A resource whose claim has been given its full time again, or another ttl."""
+    body = as_seen(resource.raw)
+    body["metadata"]["annotations"][CLAIM] = _claim_record(claim)
+    body["metadata"]["labels"][CLAIM_LABEL] = names.label_of_claim(claim.claim_key)
+    return _with_claim(body, claim)
+
+
+def ended(resource: ResourceObject, reason: str) -> Body:
+    """A resource whose claim was ended by force, and is kept for its holder for as long as it had.
+
+    Its renewal time stays: whoever has seen that goes on to count from there.
+    """
+    body = as_seen(resource.raw)
+    body["metadata"]["annotations"][ENDED] = reason
+    return body
+
+
+def released(resource: ResourceObject, member: Member) -> Body:
+    """A resource that nobody holds any more.
+
+    Args:
+        resource: As it was seen.
+        member: What is so of it after that.
+    """
+    body = as_seen(resource.raw)
+    meta, spec = body["metadata"], body["spec"]
+    meta["labels"].pop(CLAIM_LABEL, None)
+    for gone in (CLAIM, ENDED, NOTE):
+        meta["annotations"].pop(gone, None)
+    for gone in ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime"):
+        spec.pop(gone, None)
+    return _with_member(body, member, resource, 0.0)
+
+
+def _with_claim(body: Body, claim: Claim) -> Body:
+    spec = body["spec"]
+    spec["holderIdentity"] = claim.holder_identity
+    spec["renewTime"] = claim.renewed
+    if claim.ttl_seconds is None:
+        spec.pop("leaseDurationSeconds", None)
+    else:
+        spec["leaseDurationSeconds"] = whole_seconds(claim.ttl_seconds)
+    return body
+
+
+def _claim_record(claim: Claim) -> str:
+    record: dict[str, Any] = {
+        "key": claim.claim_key,
+        "ticket": claim.ticket,
+        "place": claim.place,
+        "grant": claim.grant,
+        "fence": claim.fence,
+        "holder": claim.holder_identity,
+        "acquired": micro_time(claim.acquire_time),
+        "renewed": claim.renewed,
+        "ttl": claim.ttl_seconds,
+        "transitions": claim.transitions,
+        "labels": claim.labels,
+    }
+    if claim.holder_pid is not None:
+        record["pid"] = claim.holder_pid
+    if claim.release_after_seconds is not None:
+        record["release_after"] = claim.release_after_seconds
+    return json.dumps(record)
+
+
+def _with_member(body: Body, member: Member, before: ResourceObject, grace: float) -> Body:
+    meta = body["metadata"]
+    put_in_pool(meta, member.pool)
+    record: dict[str, Any] = {}
+    if member.expected is not None:
+        record["expected"] = member.expected
+    for field in ("by_default", "cordoned", "moves_to", "leaves", "joined"):
+        if getattr(member, field):
+            record[field] = getattr(member, field)
+    if member.lifetime is not None:
+        process, ttl = member.lifetime
+        record["lifetime"] = {
+            "process": None if process is None else process.encode(),
+            "ttl_seconds": ttl,
+        }
+        same = member.joined == before.member.joined
+        record["life"] = before.joined if same else secrets.token_hex(4)
+    if member.by_default:
+        if not before.member.by_default and grace:
+            record["grace"] = (grace, secrets.token_hex(4))
+        elif before.member.by_default and before.grace_seconds is not None:
+            record["grace"] = (before.grace_seconds, before.came)
+    if member.properties:
+        record["properties"] = member.properties
+    if record:
+        meta["annotations"][MEMBER] = json.dumps(record)
+    else:
+        meta["annotations"].pop(MEMBER, None)
+    return body

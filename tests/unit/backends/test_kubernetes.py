@@ -1,0 +1,95 @@
+"""``kubernetes://``, as commands have it: on a real API server, as a service account."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.kinds import kind_of
+from leasectl.backends.opening import located
+from leasectl.errors import FileUnreadable
+from leasectl.http.settings import Settings, encode_settings, parse_settings
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.support import Cli, eventually
+
+pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
+URL = "kubernetes://"
+
+
+@pytest.fixture
+def cluster(cli: Cli, kubeconfig: Path) -> Cli:
+    cli.env.update(LEASECTL_BACKEND=URL, LEASECTL_KUBECONFIG=str(kubeconfig))
+    return cli
+
+
+def test_which_cluster_is_found_in_the_environment_and_recorded(kubeconfig: Path) -> None:
+    found = located(URL, Settings(), {"LEASECTL_KUBECONFIG": str(kubeconfig)})
+    assert found.cluster is not None
+    assert str(kubeconfig) in found.cluster
+    assert "token" not in found.cluster
+    assert parse_settings(encode_settings(found)) == found
+    with pytest.raises(FileUnreadable, match="LEASECTL_KUBECONFIG"):
+        located(URL, Settings(), {"LEASECTL_KUBECONFIG": "/nonexistent"})
+
+
+def test_other_backends_look_for_none() -> None:
+    assert located("etcd://h", Settings(), {"LEASECTL_KUBECONFIG": "/nonexistent"}) == Settings()
+    assert kind_of(URL).located_by is not None
+
+
+def test_a_lease_is_had_shown_and_given_back(cluster: Cli, namespace: Namespace) -> None:
+    cluster.ok("pool", "create", "T", "--count", "2")
+    handle = cluster.ok("acquire", "-t", "T", "--ttl", "40s").rstrip("\n")
+    assert cluster.ok("cat", "--handle", handle) == "T--00\n"
+    (name,) = [each for each in namespace.lease_names() if each.startswith("t-00-")]
+    spec = namespace.lease(name)["spec"]
+    assert spec["holderIdentity"].endswith(Path(handle).name)
+    assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (40, 0)
+    (pool,) = json.loads(cluster.ok("status", "--json"))["pools"]
+    assert (pool["capacity"], pool["held"]) == (2, 1)
+    cluster.ok("renew", "--handle", handle)
+    assert namespace.lease(name)["spec"]["renewTime"] > spec["renewTime"]
+    # A handle goes on with the cluster that it has.
+    cluster.env["LEASECTL_KUBECONFIG"] = "/nonexistent"
+    assert cluster.ok("release", "--handle", handle) == "T--00\n"
+    assert "holderIdentity" not in namespace.lease(name)["spec"]
+
+
+def test_who_waits_is_served_as_a_release_makes_room(cluster: Cli) -> None:
+    cluster.ok("pool", "create", "T", "--count", "1")
+    handle = cluster.ok("acquire", "-t", "T", "--ttl", "40s").rstrip("\n")
+    waiting = cluster.start("acquire", "-q", "-t", "T", "--ttl", "40s")
+    eventually(lambda: json.loads(cluster.ok("status", "--json"))["pools"][0]["queue"])
+    assert cluster("acquire", "-q", "-t", "T", "-w", "0").code == 75
+    cluster.ok("release", "--handle", handle)
+    assert waiting.finish().code == 0
+
+
+def test_a_run_whose_lease_is_taken_away_by_force_is_ended(cluster: Cli) -> None:
+    cluster.ok("pool", "create", "T", "--count", "1")
+    running = cluster.start("run", "-t", "T", "--", "sleep", "1000")
+    found = eventually(lambda: re.search(r"T--00", cluster.ok("status")))
+    assert found
+    cluster.ok("release", "--names", "T--00", "--force")
+    assert running.finish().code == 79
+    assert json.loads(cluster.ok("status", "--json"))["pools"][0]["held"] == 0
+
+
+def test_what_is_wrong_is_said_in_a_line(cluster: Cli, namespace: Namespace) -> None:
+    cluster.ok("pool", "create", "T", "--count", "1")
+    for args, code in (
+        (("acquire", "-t", "U"), 66),
+        (("acquire", "-t", "T", "-c", "2"), 64),
+        (("acquire", "-t", "T", "-c", "101"), 64),
+        (("pool", "create", "T", "--count", "1"), 64),
+        (("status", "--backend", "kubernetes://A_B"), 64),
+    ):
+        finished = cluster(*args)
+        assert (finished.code, finished.err.count("\n")) == (code, 1), finished
+    namespace.account.forbid()
+    refused = cluster("acquire", "-q", "-t", "T")
+    assert (refused.code, refused.err.count("\n")) == (77, 1)
+    assert "leases" in refused.err

@@ -1,0 +1,270 @@
+"""How many requests it takes, and that none of them, lost or last, leaves anything behind."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import pytest
+
+from leasectl.engines.facts import PoolSettings
+from leasectl.engines.kubernetes.names import object_of_resource
+from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.model import Claimant, Request
+from tests.kit.support import ManualClock
+from tests.unit.engines.kubernetes.made_up_api import Killed, MadeUpApi
+from tests.unit.engines.kubernetes.parts import Process
+
+ONE = Request("T", ttl_seconds=30.0)
+TWO = Request("T", count=2, ttl_seconds=30.0)
+NAMES = ["a", "b", "c"]
+
+
+class World:
+    """A server and a pool of three, the processes that use it, and their time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.api = MadeUpApi()
+        self.process().pools.create_pool("T", NAMES)
+        self.api.asked.clear()
+
+    def process(self) -> Process:
+        return Process(self.api, self.clock.clock)
+
+    def asked(self, act: Callable[[], object]) -> list[str]:
+        """What is asked for something, in verbs."""
+        self.api.asked.clear()
+        act()
+        return [verb for verb, _ in self.api.asked]
+
+    def is_clean(self) -> bool:
+        """Tell whether nothing is held, nobody waits, and all of the pool is there."""
+        (pool,) = self.process().pools.pools()
+        names = [each.name for each in pool.resources]
+        return names == NAMES and pool.held == 0 and not pool.queue
+
+
+@pytest.fixture
+def world(manual_clock: ManualClock) -> World:
+    return World(manual_clock)
+
+
+class TestHowMany:
+    def test_it_takes_two_where_nobody_waits(self, world: World) -> None:
+        process = world.process()
+        assert world.asked(lambda: process.acquire("k/1", ONE)) == ["list", "update"]
+        assert world.asked(lambda: process.engine.renew("k/1")) == ["update"]
+        assert world.asked(lambda: process.engine.free("k/1", ["a"])) == ["update"]
+
+    def test_it_takes_one_more_for_each_more_resource(self, world: World) -> None:
+        process = world.process()
+        assert world.asked(lambda: process.acquire("k/1", TWO)) == ["list", "update", "update"]
+        assert world.asked(lambda: process.engine.renew("k/1")) == ["update", "update"]
+
+    def test_another_process_finds_what_is_held_first(self, world: World) -> None:
+        world.process().acquire("k/1", TWO)
+        renewing, freeing = world.process(), world.process()
+        assert world.asked(lambda: renewing.engine.renew("k/1")) == ["list", "update", "update"]
+        assert world.asked(lambda: renewing.engine.renew("k/1")) == ["update", "update"]
+        freed = world.asked(lambda: freeing.engine.free("k/1", ["b"]))
+        assert freed == ["get", "update"]
+
+    def test_under_a_pace_it_takes_one_more(self, world: World) -> None:
+        process = world.process()
+        process.pools.change_settings("T", PoolSettings(pace_seconds=5.0))
+        assert world.asked(lambda: process.acquire("k/1", ONE)) == ["list", "update", "update"]
+
+    def test_not_waiting_takes_a_ticket_and_takes_it_away(self, world: World) -> None:
+        process = world.process()
+        process.acquire("k/1", Request("T", count=3))
+        asked = world.asked(lambda: process.acquire("k/2", ONE))
+        assert asked == ["list", "create", "list", "delete"]
+
+    def test_status_takes_one(self, world: World) -> None:
+        process = world.process()
+        assert world.asked(process.pools.pools) == ["list"]
+
+
+class TestALostAnswer:
+    """The request was carried out, and nobody has heard of it; the client makes it again."""
+
+    @pytest.mark.parametrize("number", range(9))
+    def test_is_found_out(self, world: World, number: int) -> None:
+        """Of one who waits behind another, gets two, renews them and gives them back."""
+        world.api.repeats = True
+        first, second = world.process(), world.process()
+        first.acquire("k/1", TWO)
+        world.api.asked.clear()
+        heard: list[int] = []
+
+        def lose(at: int) -> None:
+            heard.append(at)
+            if at == number:
+                raise BackendUnreachable("no answer")
+
+        world.api.after = lose
+        waiter = second.engine.waiter(Claimant("k/2", "job/1/host/2", TWO), until=None)
+        waiter.enqueue()
+        assert waiter.claim().leases is None
+        first.engine.free("k/1")
+        leases = waiter.claim().leases
+        assert leases is not None
+        assert len(leases) == 2
+        assert second.engine.renew("k/2") == tuple(each.name for each in leases)
+        held = second.held()
+        assert sorted(held) == sorted(each.name for each in leases)
+        assert set(second.engine.free("k/2")) == set(held)
+        assert len(heard) > number
+        world.api.after = lambda at: None
+        assert world.is_clean()
+        assert first.lost == second.lost == []
+
+
+class TestNoAnswerAtAll:
+    """The request was perhaps carried out, and the deadline has passed."""
+
+    @pytest.mark.parametrize("is_done", [True, False])
+    @pytest.mark.parametrize("number", range(8))
+    def test_leaves_nothing_that_isnt_found_by_the_claim_key(
+        self, world: World, number: int, is_done: bool
+    ) -> None:
+        process = world.process()
+        failed = []
+
+        def fail(at: int) -> None:
+            if at == number:
+                failed.append(at)
+                raise BackendUnreachable("no answer")
+
+        setattr(world.api, "after" if is_done else "before", fail)
+        waiter = process.engine.waiter(Claimant("k/1", "job/1/host/1", TWO), until=None)
+        try:
+            waiter.enqueue()
+            while waiter.claim().leases is None:
+                pass
+            process.engine.renew("k/1")
+            process.engine.free("k/1")
+        except LeaseError:
+            waiter.dequeue()
+        world.api.before = world.api.after = lambda at: None
+        world.process().recover("k/1")
+        assert world.is_clean()
+
+    def test_of_a_claim_is_asked_for_before_it_is_tried_again(self, world: World) -> None:
+        process = world.process()
+
+        def fail(at: int) -> None:
+            if at == 2:  # the second of two claims
+                raise BackendUnreachable("no answer")
+
+        world.api.after = fail
+        waiter = process.engine.waiter(Claimant("k/1", "job/1/host/1", TWO), until=None)
+        waiter.enqueue()
+        with pytest.raises(BackendUnreachable):
+            waiter.claim()
+        leases = waiter.claim().leases
+        assert leases is not None
+        assert [each.name for each in leases] == ["a", "b"]
+        assert sorted(process.held()) == ["a", "b"]
+
+
+class TestAKill:
+    """Between any two requests."""
+
+    @pytest.mark.parametrize("number", range(1, 13))
+    def test_leaves_nothing_that_isnt_found_by_the_claim_key(
+        self, world: World, number: int
+    ) -> None:
+        others = world.process()
+        others.acquire("k/0", TWO)
+        world.api.asked.clear()
+        was_killed = self.live_and_die(world, others, number)
+        world.process().recover("k/1")
+        others.engine.free("k/0")
+        assert world.is_clean()
+        assert was_killed == (number < 12)
+
+    @pytest.mark.parametrize("number", range(1, 9))
+    def test_leaves_nothing_that_isnt_over_after_its_ttl(self, world: World, number: int) -> None:
+        others = world.process()
+        others.acquire("k/0", TWO)
+        world.api.asked.clear()
+        self.live_and_die(world, others, number)
+        others.engine.free("k/0")
+        observer = world.process()
+        observer.pools.pools()
+        world.clock.advance(31.0)
+        observer.pools.pools()
+        assert world.is_clean()
+
+    def live_and_die(self, world: World, others: Process, number: int) -> bool:
+        """Wait behind another, get two, renew them and free them, up to the request of a number."""
+        process = world.process()
+
+        def kill(at: int) -> None:
+            if at == number:
+                raise Killed
+
+        world.api.before = kill
+        waiter = process.engine.waiter(Claimant("k/1", "job/1/host/1", TWO), until=None)
+        try:
+            waiter.enqueue()
+            waiter.claim()
+            world.api.before = lambda at: None
+            asked = len(world.api.asked)
+            others.engine.free("k/0")
+            del world.api.asked[asked:]
+            world.api.before = kill
+            waiter.claim()
+            process.engine.renew("k/1")
+            process.engine.free("k/1")
+        except Killed:
+            return True
+        finally:
+            world.api.before = lambda at: None
+        return False
+
+
+class TestAForeignHand:
+    def test_a_lease_that_isnt_ours_is_named_and_left_alone(self, world: World) -> None:
+        foreign = {"metadata": {"name": "d", "labels": {}}, "spec": {"holderIdentity": "x"}}
+        world.api.create(world.process().opened.store.collection, foreign)
+        with pytest.raises(LeaseError, match=r'Lease "d" .* isn\'t of leasectl'):
+            world.process().pools.add_resources("T", ["d"])
+        assert world.api.objects["d"]["spec"] == {"holderIdentity": "x"}
+        assert world.is_clean()
+
+    def test_who_was_taken_over_never_writes_over_a_successor(self, world: World) -> None:
+        stopped, observer = world.process(), world.process()
+        stopped.acquire("k/1", Request("T", count=3, ttl_seconds=30.0))
+        observer.pools.pools()
+        world.clock.advance(31.0)
+        (lease,) = observer.acquire("k/2", Request("T", name="a"))
+        assert observer.lost == [("k/1", "a")]
+        assert stopped.engine.renew("k/1") == ()
+        assert stopped.engine.free("k/1") == ()
+        assert observer.engine.renew("k/2") == ("a",)
+        assert observer.held() == {"a": lease.holder_identity}
+
+    def test_a_resource_that_was_deleted_by_hand_is_not_brought_back(self, world: World) -> None:
+        process = world.process()
+        process.acquire("k/1", ONE)
+        del world.api.objects[object_of_resource("a")]
+        assert process.engine.renew("k/1") == ()
+        assert process.engine.free("k/1", ["a"]) == ()
+        assert object_of_resource("a") not in world.api.objects
+
+    def test_a_note_that_others_write_keeps_nobody_alive(self, world: World) -> None:
+        dead, observer = world.process(), world.process()
+        dead.acquire("k/1", ONE)
+        store = observer.opened.store
+        for _ in range(4):
+            observer.pools.pools()
+            world.clock.advance(10.0)
+            there = store.get("a")
+            assert there is not None
+            annotations = {**there["metadata"]["annotations"], "example.com/x": str(_)}
+            body = {**there, "metadata": {**there["metadata"], "annotations": annotations}}
+            world.api.replace(store.collection, "a", body)
+        assert observer.held() == {}
+        assert observer.lost == [("k/1", "a")]
