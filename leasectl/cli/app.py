@@ -76,6 +76,7 @@ ENVIRONMENT = (
     ("LEASECTL_PRIORITY", "how a request goes before others, unless --priority says it"),
     ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),
     ("LEASECTL_USER_FILE", "file with user:password for etcd"),
+    ("LEASECTL_KUBECONFIG", "which cluster of Kubernetes, and as whom; goes before KUBECONFIG"),
     ("LEASECTL_CA_FILE", "certificates to trust, of https:// or etcds://"),
     ("SSL_CERT_FILE", "the same, if LEASECTL_CA_FILE isn't set"),
     ("LEASECTL_CERT_FILE", "certificate to show there"),
