@@ -57,10 +57,11 @@ class Trust:
             return context is not self._context or self._look() != self._made_of
 
     def _look(self) -> _Look:
-        return tuple(map(_look_at, self._files))
+        return tuple(map(look_at, self._files))
 
 
-def _look_at(file: str) -> tuple[int, ...]:
+def look_at(file: str) -> tuple[int, ...]:
+    """What tells whether a file is the same as before; empty where there is none."""
     try:
         found = os.stat(file)
     except OSError:

@@ -136,7 +136,9 @@ def choose(
     from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
 
     is_named = chosen_by in ("address", "LEASECTL_KUBECONFIG")
-    merged = read_kubeconfigs(paths, named_by=_named_by(chosen_by), all_there=is_named)
+    merged = read_kubeconfigs(
+        paths, named_by=_named_by(chosen_by), all_there=is_named, for_another=True
+    )
     chosen = merged.context(address.context)
     cluster, user = merged.cluster(chosen), merged.user(chosen)
     namespace = address.namespace or chosen.namespace or _DEFAULT_NAMESPACE

@@ -20,11 +20,14 @@ from leasectl.engines.kubernetes.api.entries import (
 )
 from leasectl.errors import CorruptState, FileUnreadable, InvalidRequest, NotSupported
 from leasectl.http.named_file import NamedFile
+from leasectl.http.trust import look_at
 from leasectl.text.documents import Fields, Items, Part, Scalar, parse_document
 from leasectl.text.printable import printable
 from leasectl.text.suggestions import nearest
 
 _LONGEST_BYTES = 4 << 20
+# By path: how a file looked before it was read, and what it said; for whoever reads it next.
+_known: dict[str, tuple[tuple[int, ...], dict[str, Part]]] = {}
 _AS_JSON = "kubectl config view --raw --flatten -o json"
 
 
@@ -133,13 +136,16 @@ def found_in(context: str, kubeconfigs: tuple[str, ...]) -> str:
     return f'context "{printable(context)}" in {files}'
 
 
-def read_kubeconfigs(paths: Sequence[str], *, named_by: str, all_there: bool) -> Kubeconfig:
+def read_kubeconfigs(
+    paths: Sequence[str], *, named_by: str, all_there: bool, for_another: bool = False
+) -> Kubeconfig:
     """Read and merge some files.
 
     Args:
         paths: Theirs, the one that counts more before the other.
         named_by: The variable or the option that names them.
         all_there: None may be missing; else it is enough that one is there.
+        for_another: Keep what is read for whoever reads them next, and only for that one.
 
     Raises:
         FileUnreadable: One isn't there, or may not be read.
@@ -154,12 +160,12 @@ def read_kubeconfigs(paths: Sequence[str], *, named_by: str, all_there: bool) ->
         )
     merged = Kubeconfig(tuple(paths), named_by, None, {}, {}, {})
     for path in there:
-        merged = _with(merged, NamedFile("kubeconfig", path, named_by))
+        merged = _with(merged, NamedFile("kubeconfig", path, named_by), for_another)
     return merged
 
 
-def _with(merged: Kubeconfig, file: NamedFile) -> Kubeconfig:
-    top = _document(file)
+def _with(merged: Kubeconfig, file: NamedFile, for_another: bool) -> Kubeconfig:
+    top = _document(file, for_another=for_another)
     for each in ("contexts", "clusters", "users"):
         entries: dict[str, Entry] = getattr(merged, each)
         for entry in _entries(file, top, each):
@@ -170,7 +176,18 @@ def _with(merged: Kubeconfig, file: NamedFile) -> Kubeconfig:
     return merged if merged.current else merged._replace(current=text or None)
 
 
-def _document(file: NamedFile) -> dict[str, Part]:
+def _document(file: NamedFile, *, for_another: bool) -> dict[str, Part]:
+    look = look_at(file.path)
+    known = _known.pop(file.path, None)
+    if known is not None and known[0] == look:
+        return known[1]
+    said = _read_document(file)
+    if for_another:
+        _known[file.path] = look, said
+    return said
+
+
+def _read_document(file: NamedFile) -> dict[str, Part]:
     content = file.read(_LONGEST_BYTES + 1)
     if len(content) > _LONGEST_BYTES:
         raise file.refused(f"has more than {_LONGEST_BYTES >> 20} MiB", "is a kubeconfig")

@@ -6,7 +6,6 @@ are looked at before each request, and while they can't be used the last that co
 
 from __future__ import annotations
 
-import os
 import threading
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from leasectl.engines.kubernetes.api.choice import ClusterChoice
 from leasectl.engines.kubernetes.api.found import Found, read_choice
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.http.pem import PemTls, pem_context
-from leasectl.http.trust import Trust
+from leasectl.http.trust import Trust, look_at
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
@@ -121,12 +120,4 @@ class FileLogin:
 
 
 def _look_at(found: Found) -> _Look:
-    return tuple(map(_look_at_file, found.files))
-
-
-def _look_at_file(path: str) -> tuple[int, ...]:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return ()
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size
+    return tuple(map(look_at, found.files))
