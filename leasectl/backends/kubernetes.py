@@ -55,6 +55,8 @@ def open_backend(url: str, opening: Opening) -> Backend:
     from leasectl.engines.kubernetes.opening import open_kubernetes
 
     choice = _choice(parse_settings(opening.settings))
+    if choice.warning:
+        opening.warn(choice.warning)
     seconds = opening.release_seconds
     api = open_api(
         choice,

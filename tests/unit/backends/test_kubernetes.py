@@ -40,6 +40,15 @@ def test_other_backends_look_for_none() -> None:
     assert kind_of(URL).located_by is not None
 
 
+def test_who_verifies_nothing_is_warned(cluster: Cli, kubeconfig: Path) -> None:
+    config = json.loads(kubeconfig.read_text())
+    there = config["clusters"][0]["cluster"]
+    there.update({"insecure-skip-tls-verify": True, "certificate-authority": ""})
+    kubeconfig.write_text(json.dumps(config))
+    finished = cluster("status")
+    assert (finished.code, finished.err.count("insecure-skip-tls-verify: whoever is")) == (0, 1)
+
+
 def test_a_lease_is_had_shown_and_given_back(cluster: Cli, namespace: Namespace) -> None:
     cluster.ok("pool", "create", "T", "--count", "2")
     handle = cluster.ok("acquire", "-t", "T", "--ttl", "40s").rstrip("\n")

@@ -68,7 +68,9 @@ def _read_pod(choice: ClusterChoice) -> Found:
 def _read_kubeconfig(choice: ClusterChoice) -> Found:
     from leasectl.engines.kubernetes.api.kubeconfig import found_in, read_kubeconfigs
 
-    merged = read_kubeconfigs(choice.kubeconfigs, named_by="LEASECTL_KUBECONFIG", all_there=False)
+    merged = read_kubeconfigs(
+        choice.kubeconfigs, named_by="LEASECTL_KUBECONFIG", all_there=False, is_recorded=True
+    )
     context = merged.context(choice.context)
     cluster, user = merged.cluster(context), merged.user(context)
     sources = (cluster.ca, user.certificate, user.key)

@@ -137,7 +137,12 @@ def found_in(context: str, kubeconfigs: tuple[str, ...]) -> str:
 
 
 def read_kubeconfigs(
-    paths: Sequence[str], *, named_by: str, all_there: bool, for_another: bool = False
+    paths: Sequence[str],
+    *,
+    named_by: str,
+    all_there: bool,
+    for_another: bool = False,
+    is_recorded: bool = False,
 ) -> Kubeconfig:
     """Read and merge some files.
 
@@ -146,6 +151,7 @@ def read_kubeconfigs(
         named_by: The variable or the option that names them.
         all_there: None may be missing; else it is enough that one is there.
         for_another: Keep what is read for whoever reads them next, and only for that one.
+        is_recorded: They were chosen before, and the variable may name others by now.
 
     Raises:
         FileUnreadable: One isn't there, or may not be read.
@@ -155,9 +161,10 @@ def read_kubeconfigs(
     there = paths if all_there else [path for path in paths if os.path.exists(path)]
     if not there:
         shown = printable(", ".join(paths), longest=500)
-        raise FileUnreadable(
-            f"there is no {shown}; {named_by} must name a kubeconfig that is there"
-        )
+        advice = f"{named_by} must name a kubeconfig that is there"
+        if is_recorded:
+            advice = "put back the kubeconfig that the cluster was chosen by"
+        raise FileUnreadable(f"there is no {shown}; {advice}")
     merged = Kubeconfig(tuple(paths), named_by, None, {}, {}, {})
     for path in there:
         merged = _with(merged, NamedFile("kubeconfig", path, named_by), for_another)
@@ -179,12 +186,11 @@ def _with(merged: Kubeconfig, file: NamedFile, for_another: bool) -> Kubeconfig:
 def _document(file: NamedFile, *, for_another: bool) -> dict[str, Part]:
     look = look_at(file.path)
     known = _known.pop(file.path, None)
-    if known is not None and known[0] == look:
-        return known[1]
-    said = _read_document(file)
+    if known is None or known[0] != look:
+        known = look, _read_document(file)
     if for_another:
-        _known[file.path] = look, said
-    return said
+        _known[file.path] = known
+    return known[1]
 
 
 def _read_document(file: NamedFile) -> dict[str, Part]:

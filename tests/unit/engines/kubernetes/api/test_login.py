@@ -159,6 +159,15 @@ class TestOtherClusters:
         )
         assert other.asked == []
 
+    def test_a_kubeconfig_that_is_gone_is_to_be_put_back(
+        self, script: Script, config: Config
+    ) -> None:
+        path = config(script(LISTED))
+        api = api_of(path)
+        path.unlink()
+        with pytest.raises(AccessRefused, match="put back the kubeconfig that the cluster was"):
+            api.list(HERE)
+
     def test_who_has_begun_goes_on_at_the_first(self, script: Script, config: Config) -> None:
         ours, other = script(LISTED), script(LISTED)
         api = api_of(config(ours))
