@@ -28,7 +28,7 @@ SERVERS = ("etcd", "kubernetes")
 
 
 # What the engine on Kubernetes hasn't got yet: the modules about that.
-NOT_YET_ON_KUBERNETES = ("event", "note", "value")
+NOT_YET_ON_KUBERNETES = ("event", "value")
 # Nor does who waits in a pool look at what is to move there when its lease is over.
 ONLY_SEEN_BY_OTHERS = "test_of_a_held_one_comes_with_whatever_ends_its_lease"
 

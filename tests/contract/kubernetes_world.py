@@ -23,6 +23,7 @@ from leasectl.engines.kubernetes.objects import TicketObject
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.members import Members
+from leasectl.engines.notes import Notes
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
@@ -56,8 +57,8 @@ class KubernetesWorld:
         return self._open().members
 
     @property
-    def notes(self) -> NoReturn:
-        pytest.skip("kubernetes:// has no notes yet")
+    def notes(self) -> Notes:
+        return self._open().notes
 
     @property
     def values(self) -> NoReturn:

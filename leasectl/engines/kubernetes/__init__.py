@@ -15,6 +15,6 @@ looks (`observed`), never by comparing clocks; so is how fast the pool's `pace` 
 away.
 
 `pools` makes, changes and deletes pools, `members` says in which each name is, `pool_types` which
-there are, `shown` tells what is in them, and `standing` that to who waits. From a cluster to all
-that leads `opening`.
+there are, `shown` tells what is in them, and `standing` that to who waits. `notes` are left at
+claims, and read along with them (`notes_at`). From a cluster to all that leads `opening`.
 """

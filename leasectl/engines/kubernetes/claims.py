@@ -278,18 +278,10 @@ class Claims:
         assert resource.claim is not None
         claim, seen = resource.claim, resource
         for _ in range(_MOST_TRIES):
-            member = after_release(seen.member)
             self.forget(seen.id.name)
-            if not member.is_known:  # it leaves its pool, and nothing else is said of it
-                if self._store.delete(seen.id, as_seen=True):
-                    return True
-                found = self._store.get(seen.id.name)
-            else:
-                written = self._store.change(released(seen, member), _is_free)
-                if written.raw is not None:
-                    return True
-                found = written.found
-            there = resource_in(found)
+            if self._end(seen):
+                return True
+            there = resource_in(self._store.get(seen.id.name))
             if there is None or there.claim is None or not is_same(there.claim, claim):
                 return False
             seen = there
@@ -297,18 +289,24 @@ class Claims:
             f'resource "{resource.name}" is changed faster than it can be released; try again'
         )
 
+    def release_as_seen(self, resource: ResourceObject) -> bool:
+        """End a claim if nobody has written anything there since; returns whether that is so."""
+        self.forget(resource.id.name)
+        return self._end(resource)
+
     def end_over(self, resource: ResourceObject) -> bool:
         """Free a claim that is over, and tell of it, unless it was renewed since it was seen."""
-        member = after_release(resource.member)
-        if not member.is_known:
-            is_done = self._store.delete(resource.id, as_seen=True)
-        else:
-            is_done = self._store.change(released(resource, member), _is_free).raw is not None
-        if not is_done:
+        if not self._end(resource):
             return False
         self.forget(resource.id.name)
         self._tell_lost(resource)
         return True
+
+    def _end(self, resource: ResourceObject) -> bool:
+        member = after_release(resource.member)
+        if not member.is_known:  # it leaves its pool, and nothing else is said of it
+            return self._store.delete(resource.id, as_seen=True)
+        return self._store.change(released(resource, member), _is_free).raw is not None
 
     def end_life(self, resource: ResourceObject) -> bool:
         """Have a name leave its pool whose time there is over, or as soon as nobody holds it."""

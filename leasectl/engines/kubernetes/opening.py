@@ -16,6 +16,7 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.members import KubernetesMembers
+    from leasectl.engines.kubernetes.notes import KubernetesNotes
     from leasectl.engines.kubernetes.pools import KubernetesPools
 
 
@@ -52,8 +53,10 @@ class Opened(NamedTuple):
         )
 
     @property
-    def notes(self) -> NoReturn:
-        raise _not_yet("notes")
+    def notes(self) -> KubernetesNotes:
+        from leasectl.engines.kubernetes.notes import KubernetesNotes
+
+        return KubernetesNotes(self.store, self.claims)
 
     @property
     def values(self) -> NoReturn:

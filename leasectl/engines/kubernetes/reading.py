@@ -58,6 +58,7 @@ from leasectl.engines.kubernetes.objects import (
 )
 from leasectl.engines.matching import Want
 from leasectl.engines.membership import Lifetime, Member, Pools, Properties
+from leasectl.engines.notes import LONGEST_NOTE
 from leasectl.model import parse_process
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
 from leasectl.text.printable import printable
@@ -187,7 +188,9 @@ def _read_note(notes: Mapping[str, Any], fence: int) -> str | None:
     if NOTE not in notes:
         return None
     record = json.loads(notes[NOTE])
-    return safe_text(read_text(record["text"])) if record["fence"] == fence else None
+    if record["fence"] != fence:
+        return None
+    return printable(read_text(record["text"]), longest=10 * LONGEST_NOTE)
 
 
 def _read_ticket(id_: Identity, raw: Json) -> TicketObject:

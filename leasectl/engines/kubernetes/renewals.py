@@ -12,11 +12,12 @@ from typing import Callable
 
 from leasectl.engines.kubernetes.bodies import Body, micro_time
 from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.notes_at import notes_in
 from leasectl.engines.kubernetes.objects import Claim, Json, ResourceObject
 from leasectl.engines.kubernetes.recognition import is_same, resource_in
 from leasectl.engines.kubernetes.resource_bodies import renewed
 from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.notes import Note, NoteListener
+from leasectl.engines.notes import NoteListener
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import Clock
 
@@ -47,7 +48,7 @@ class Renewals:
         held = self._claims.known(claim_key) or self._claims.of_key(claim_key)
         found = [self._renew(each, ttl_seconds) for each in held]
         renewed_ones = [each for each in found if each is not None]
-        self.noted([each for each in map(_note, renewed_ones) if each is not None])
+        self.noted(notes_in(renewed_ones))
         return tuple(each.name for each in renewed_ones)
 
     def _renew(self, seen: ResourceObject, ttl: float | None) -> ResourceObject | None:
@@ -90,10 +91,3 @@ class Renewals:
             return there is not None and there.claim is not None and there.claim.mark == new.mark
 
         return renewed(seen, new), is_ours
-
-
-def _note(resource: ResourceObject) -> Note | None:
-    claim = resource.claim
-    if claim is None or claim.note is None or resource.member.pool is None:
-        return None
-    return Note(resource.member.pool, resource.name, claim.fence, claim.note)

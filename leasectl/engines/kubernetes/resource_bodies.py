@@ -90,6 +90,18 @@ def ended(resource: ResourceObject, reason: str) -> Body:
     return body
 
 
+def noted(resource: ResourceObject, text: str | None) -> Body:
+    """A resource of whose claim something else is noted; None for nothing."""
+    body = as_seen(resource.raw)
+    body["metadata"]["annotations"].pop(NOTE, None)
+    if text is not None and resource.claim is not None:
+        # With a word that no other note has, by which its writer knows it again.
+        body["metadata"]["annotations"][NOTE] = json.dumps(
+            {"fence": resource.claim.fence, "text": text, "by": secrets.token_hex(4)}
+        )
+    return body
+
+
 def released(resource: ResourceObject, member: Member) -> Body:
     """A resource that nobody holds any more.
 

@@ -130,6 +130,10 @@ class Store:
         found = None if raw is None else parse_object(raw)
         return found if isinstance(found, ResourceObject) else None
 
+    def get_resource(self, name: str) -> Json | None:
+        """The object of a resource as it is now, by its true name."""
+        return self.get(names.object_of_resource(name))
+
     def watch_pool(self, pool_type: str, version: int) -> Watch:
         """What happens in a pool after a time."""
         labels = f"{POOL}={names.label_of_type(pool_type)}"

@@ -6,7 +6,7 @@ pool a `pool_watch`, a thread that keeps a view of it up to date. Whenever that 
 somebody's `verdict`, that one is woken, and nobody else.
 
 Others have a watch of their own: a holder, to hear of it at once when its claim is taken away
-(`claim_watch`).
+(`claim_watch`), and who follows what is noted in a pool (`change_watch`).
 
 What comes of it is only a hint: each write is guarded by what was seen.
 """

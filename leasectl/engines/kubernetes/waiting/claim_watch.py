@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
-from leasectl.engines.kubernetes.objects import Json, ResourceObject
-from leasectl.engines.kubernetes.reading import identity_of, parse_object
+from leasectl.engines.kubernetes.objects import Json
+from leasectl.engines.kubernetes.reading import identity_of
+from leasectl.engines.kubernetes.recognition import resource_in
 from leasectl.engines.kubernetes.store import Store
 from leasectl.errors import LeaseError
 from leasectl.system.wakeup import Wakeup
@@ -37,6 +38,7 @@ class KubernetesClaimWatch:
         self._watch: Watch | None = None
         self._held: set[str] | None = None  # the objects that were seen to be held
         self._reason = ""
+        self._notes: dict[str, str | None] = {}  # of the thread: what was noted when it looked last
         threading.Thread(target=self._run, name="leasectl_claim_watch", daemon=True).start()
 
     @property
@@ -91,8 +93,13 @@ class KubernetesClaimWatch:
             self._see(event.object)
 
     def _see(self, raw: Json) -> None:
-        found = parse_object(raw)
-        if isinstance(found, ResourceObject) and found.claim is not None and found.claim.ended:
+        claim = None if (found := resource_in(raw)) is None else found.claim
+        if claim is None:
+            return
+        name = identity_of(raw).name
+        if claim.ended:
             with self._lock:
-                self._reason = found.claim.ended
+                self._reason = claim.ended
+        if claim.ended or claim.note != self._notes.get(name):
             self._wakeup.set()
+        self._notes[name] = claim.note
