@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import random
 import signal
 import tempfile
@@ -44,6 +45,8 @@ from tests.kit.support import Cli, Started, eventually
 _MERGE = "application/merge-patch+json"
 _WISHES = ("1s", "2s", "3s", "5s", "8s", None, None, "soon")
 _SETTLING_SECONDS = 150.0
+# Longer than the lead of one that was killed goes on.
+_AT_MOST_SECONDS = 60.0
 
 
 class Size(NamedTuple):
@@ -51,7 +54,8 @@ class Size(NamedTuple):
 
     Args:
         nodes: How many; each fifth is cordoned by somebody else.
-        seconds: For how long.
+        seconds: For how long at least.
+        at_least: So many windows are to have begun by then; else it goes on for a while.
         killed_every_seconds: One of the two controllers, at least and at most.
         lost: The share of answers that don't arrive.
         away_seconds: For how long the server can't be reached, once, in the middle of it.
@@ -59,6 +63,7 @@ class Size(NamedTuple):
 
     nodes: int = 20
     seconds: float = 120.0
+    at_least: int = 0
     killed_every_seconds: tuple[float, float] = (1.0, 8.0)
     lost: float = 0.02
     away_seconds: float = 45.0
@@ -175,19 +180,28 @@ class _Campaign:
 
     def _trouble(self) -> None:
         end = time.monotonic() + self._size.seconds
-        away_at = end - self._size.seconds / 2 if self._size.away_seconds else end
+        away_at = end - self._size.seconds / 2
         kill_at = time.monotonic() + self._pause()
-        while time.monotonic() < end:
-            if time.monotonic() >= away_at:
+        while time.monotonic() < end or self._goes_on(end):
+            if self._size.away_seconds and time.monotonic() >= away_at:
                 self._go_away()
-                away_at = end
+                away_at = math.inf
             self._wish(self._chance.choice(self._nodes))
             if self._chance.random() < 0.1:
                 self._take(self._chance.choice(self._nodes))
-            if time.monotonic() >= kill_at:
+            if kill_at <= time.monotonic() < end:
                 self._kill(self._chance.randrange(len(self._relays)))
                 kill_at = time.monotonic() + self._pause()
             time.sleep(self._chance.uniform(0.05, 0.4))
+
+    def _goes_on(self, end: float) -> bool:
+        """Whether too little has happened so far, perhaps as a leader was killed at once."""
+        begun = {
+            (each.name, each.said["spec"].get("acquireTime"))
+            for each in list(self._history)
+            if each.kind == "Lease" and each.said["spec"].get("holderIdentity") == US
+        }
+        return len(begun) < self._size.at_least and time.monotonic() < end + _AT_MOST_SECONDS
 
     def _go_away(self) -> None:
         """Have the controllers reach no server for a while, but everybody else."""
