@@ -40,6 +40,8 @@ from leasectl.system.clock import Clock
 _LEAST_SECONDS = 3.0
 # A server that says when to come again is there: so long it is waited for, where nobody says less.
 _LONGEST_BUSY_SECONDS = 60.0
+# Of a pause; in between a signal is heard of.
+_PIECE_SECONDS = 1.0
 
 
 class Reply(NamedTuple):
@@ -132,7 +134,7 @@ class Asking:
             except Busy as refusal:
                 if refusal.is_budget:
                     raise
-                self._pause(tries.pause_after_busy(access, refusal))
+                self._wait(tries.pause_after_busy(access, refusal))
             except NoAnswer as reason:
                 if reason.distrust:
                     self._go_on(access, tries, reason)
@@ -141,7 +143,12 @@ class Asking:
                     raise _lost(access, deed, reason) from reason
                 if reason.lasting:
                     raise BackendUnreachable(f"{access.server}: {reason}") from reason
-                self._pause(tries.pause_after(reason))
+                self._wait(tries.pause_after(reason))
+
+    def _wait(self, seconds: float) -> None:
+        while seconds > 0:
+            self._pause(min(seconds, _PIECE_SECONDS))
+            seconds -= _PIECE_SECONDS
 
     def _try(self, access: Access, deed: Deed, call: Call, seconds: float) -> Reply:
         with self._client(access) as client:
@@ -166,7 +173,7 @@ class Asking:
             if is_ready(access, client, seconds, as_nobody=unknown):
                 raise not_let_in(access, refusal) from refusal
         tries.refusal = refusal
-        self._pause(tries.pause())
+        self._wait(tries.pause())
 
     @contextlib.contextmanager
     def _client(self, access: Access) -> Iterator[Client]:

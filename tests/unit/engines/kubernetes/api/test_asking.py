@@ -194,7 +194,21 @@ class TestBusy:
         for ask in (read, WRITES[0]):  # a write wasn't carried out
             server, pause = script(busy("7"), busy("2"), OK), Paused()
             assert ask(open_at(server, pause=pause)) == LEASE
-            assert pause.seconds == [7.0, 2.0]
+            assert pause.seconds == [1.0] * 9
+
+    def test_a_signal_is_heard_of_while_it_is_waited_for(
+        self, script: Script, open_at: OpenAt
+    ) -> None:
+        paused: list[float] = []
+
+        def pause(seconds: float) -> None:
+            paused.append(seconds)
+            if len(paused) == 3:
+                raise Unanswered(15)
+
+        with pytest.raises(Unanswered):
+            open_at(script(busy("30")), pause=pause).get(HERE, "a")
+        assert sum(paused) == 3.0
 
     def test_but_not_beyond_what_who_asks_has(self, script: Script, open_at: OpenAt) -> None:
         server, pause = script(busy("30"), OK), Paused()
