@@ -82,7 +82,7 @@ class KubernetesPools:
         body = bodies.new_pool(pool_type, settings)
         written = self._store.create(body, is_made_by(body))
         if written.raw is None:
-            if not self._finish_deleting(written.found):
+            if written.found is not None and not self._finish_deleting(written.found):
                 raise refusals.pool_exists(pool_type)
             self.create_pool(pool_type, names, settings=settings)
             return
@@ -154,15 +154,20 @@ class KubernetesPools:
             NotAllowed: One belongs to another pool.
         """
         known = self._members.known()
+        pools = known.pools
         seen: set[str] = set()
+        ended: set[str] = set()  # pools whose deletion somebody has begun
         for name in names:
             there = known.member(name).pool
+            if there is not None and there not in pools.types and there not in ended:
+                ended.add(there)
+                if self._finish_deleting(self._store.get(object_of_pool(there))):
+                    return self._to_add(pool_type, names, is_new=is_new)
             if there is not None:
                 raise refusals.name_taken(name, there)
             if name in seen:
                 raise refusals.name_taken(name, pool_type)
             seen.add(name)
-        pools = known.pools
         if is_new:
             pools = pools._replace(types=pools.types | {pool_type})
         return known, [add(known.member(name), pool_type, pools) for name in names]
@@ -229,9 +234,7 @@ class KubernetesPools:
 
     def _finish_deleting(self, raw: Json | None) -> bool:
         """Delete what is left of a pool whose deletion was ended; returns whether it was that."""
-        if raw is None:
-            return True
-        if not _is_deleting(raw):
+        if raw is None or not _is_deleting(raw):
             return False
         pool = parse_object(raw)
         assert isinstance(pool, PoolObject)

@@ -80,7 +80,11 @@ def better_than(
 ) -> list[TicketObject]:
     """Those before a ticket, the best first, which needn't be in the queue itself."""
     own = _rank(ticket, view)
-    return [each for each in in_order(view, over) if _rank(each, view) < own]
+    return [
+        each
+        for each in in_order(view, over)
+        if _rank(each, view) < own and each.id.name != ticket.id.name  # if somebody has edited it
+    ]
 
 
 def met_of(tickets: Sequence[TicketObject], view: PoolView) -> list[TicketObject]:

@@ -1,0 +1,140 @@
+"""Waiting on a real API server: the dead before one, servers that stop, edits by hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leasectl.backends.contract import Patience
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.choice import choose
+from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
+from leasectl.errors import Cancelled
+from leasectl.model import Claimant, Lease, Request
+from leasectl.system.clock import Clock
+from tests.kit.journal import NoJournal
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.support import eventually
+
+TTL = 1.5
+ONE = Request("T")
+
+
+class Processes:
+    """What would be processes, each on its own."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+        self.first = self.open()
+
+    def open(self) -> Opened:
+        return open_kubernetes(
+            open_api(self._choice, clock=Clock()),
+            self._choice.namespace,
+            state_id="state",
+            lost=lambda key, names: None,
+            clock=Clock(),
+        )
+
+    def acquire(self, key: str, request: Request = ONE) -> tuple[Lease, ...]:
+        opened = self.open()
+        journal = NoJournal()
+        backend = PoolBackend("test:", opened.engine, opened, clock=Clock())
+        backend.acquire(Claimant(key, key, request), journal, Patience())
+        return journal.leases or ()
+
+    def begin(self, key: str, request: Request = ONE) -> list[object]:
+        """Acquire in a thread; what came of it is put into what is returned."""
+        before = self.waiting()
+        ends: list[object] = []
+
+        def run() -> None:
+            try:
+                ends.append(self.acquire(key, request))
+            except Exception as error:
+                ends.append(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        eventually(lambda: self.waiting() > before)
+        return ends
+
+    def put_dead(self, key: str) -> None:
+        """A ticket of somebody who is killed right after it."""
+        request = Request("T", ttl_seconds=TTL)
+        waiter = self.open().engine.waiter(Claimant(key, key, request), until=None)
+        waiter.enqueue()
+        assert waiter.claim().leases is None
+
+    def waiting(self) -> int:
+        return len(self.first.store.all("ticket").items)
+
+
+@pytest.fixture
+def processes(kubeconfig: Path) -> Iterator[Processes]:
+    processes = Processes(kubeconfig)
+    processes.first.pools.create_pool("T", ["T--00"])
+    yield processes
+
+
+def test_several_dead_in_a_row_cost_one_ttl(processes: Processes) -> None:
+    processes.acquire("holder")
+    for number in range(5):
+        processes.put_dead(f"dead-{number}")
+    ends = processes.begin("alive")
+    processes.first.engine.free("holder")
+    start = time.monotonic()
+    eventually(lambda: ends, timeout=20)
+    assert isinstance(ends[0], tuple), ends
+    assert time.monotonic() - start < 2.5 * TTL
+    assert processes.waiting() == 0
+
+
+def test_who_lives_keeps_its_place_for_many_ttls(processes: Processes) -> None:
+    processes.acquire("holder")
+    first = processes.begin("first", Request("T", ttl_seconds=TTL))
+    second = processes.begin("second")
+    time.sleep(2 * TTL)
+    assert processes.waiting() == 2
+    processes.first.engine.free("holder")
+    eventually(lambda: first)
+    assert isinstance(first[0], tuple)
+    assert not second
+
+
+def test_who_is_withdrawn_hears_of_it_at_once(processes: Processes) -> None:
+    processes.acquire("holder")
+    ends = processes.begin("waiter")
+    processes.first.engine.withdraw("waiter")
+    eventually(lambda: ends, timeout=5)
+    assert isinstance(ends[0], Cancelled)
+
+
+def test_a_ticket_that_somebody_edits_keeps_its_place(
+    processes: Processes, namespace: Namespace
+) -> None:
+    processes.acquire("holder")
+    first, second = processes.begin("first"), processes.begin("second")
+    tickets = [each for each in namespace.lease_names() if each.startswith("leasectl-ticket-")]
+    for name in tickets:
+        ticket = namespace.lease(name)
+        if ticket["spec"]["holderIdentity"] == "second":
+            ticket["metadata"]["annotations"]["leasectl.dev/place"] = "1"
+        ticket["metadata"]["annotations"]["example.com/edited"] = "yes"
+        namespace.administrator.ok("PUT", f"{namespace.leases}/{name}", ticket)
+    assert not first
+    assert not second
+    processes.first.engine.free("holder")
+    eventually(lambda: first or second)
+
+
+def test_no_managed_fields_are_kept(processes: Processes, namespace: Namespace) -> None:
+    processes.acquire("holder", Request("T", ttl_seconds=30.0))
+    processes.first.engine.renew("holder")
+    (name,) = [each for each in namespace.lease_names() if each.startswith("t-00")]
+    assert "managedFields" not in namespace.lease(name)["metadata"]
