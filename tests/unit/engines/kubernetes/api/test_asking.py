@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from leasectl.engines.kubernetes.api.collection import Collection, leases
-from leasectl.engines.kubernetes.api.refusals import Absent, Busy, Conflict, LostAnswer, MadeAnew
+from leasectl.engines.kubernetes.api.refusals import (
+    Absent,
+    AlreadyExists,
+    Busy,
+    Conflict,
+    LostAnswer,
+    MadeAnew,
+)
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import (
     AccessRefused,
@@ -19,6 +26,7 @@ from leasectl.errors import (
     Unanswered,
 )
 from leasectl.system.clock import Clock, boottime_seconds
+from tests.kit.support import ManualClock
 from tests.unit.engines.kubernetes.api.conftest import Script
 from tests.unit.engines.kubernetes.api.scripted import Cut, Hang, Reply, Said, Scripted, status
 
@@ -254,6 +262,7 @@ class TestRefusals:
         [
             (status(404, "NotFound", name="a", kind="leases"), Absent),
             (status(409, "Conflict", name="a"), Conflict),
+            (status(409, "AlreadyExists", name="a"), AlreadyExists),
             (status(413, "RequestEntityTooLarge"), InvalidRequest),
             (status(422, "Invalid"), InvalidRequest),
             (status(400, "BadRequest"), CorruptState),
@@ -263,9 +272,10 @@ class TestRefusals:
         self, reply: Reply, kind: type[Exception], script: Script, open_at: OpenAt
     ) -> None:
         server = script(reply)
-        with pytest.raises(kind):
+        with pytest.raises(kind) as raised:
             open_at(server).replace(HERE, "a", LEASE)
         assert len(server.asked) == 1
+        assert type(raised.value) is kind
 
     def test_what_the_server_says_is_made_printable_and_short(
         self, script: Script, open_at: OpenAt
@@ -354,6 +364,19 @@ class TestStarting:
         with pytest.raises(AccessRefused):
             open_at(server, deadline_seconds=0.5).get(HERE, "a")
         assert 0.4 < time.monotonic() - since < 5
+
+    def test_nor_is_that_waited_for_for_long(
+        self, script: Script, open_at: OpenAt, manual_clock: ManualClock
+    ) -> None:
+        server = script(status(403, "Forbidden"))
+        server.ready = [Said(500)]
+        began = manual_clock.clock.elapsed()
+        api = open_at(
+            server, deadline_seconds=60, clock=manual_clock.clock, pause=manual_clock.advance
+        )
+        with pytest.raises(AccessRefused):
+            api.get(HERE, "a")
+        assert 5 <= manual_clock.clock.elapsed() - began < 7
 
 
 class TestLists:

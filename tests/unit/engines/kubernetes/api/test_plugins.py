@@ -78,7 +78,10 @@ def test_a_certificate_is_taken_with_its_key(make: Make) -> None:
 def test_it_has_arguments_and_variables_and_hears_what_for(make: Make, tmp_path: Path) -> None:
     heard = tmp_path / "heard"
     script = f'printf "%s\\n" "$1|$A|$HOME|$KUBERNETES_EXEC_INFO" > {heard}\n{printed(token="t")}'
-    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"a": [1, "1", None]}}
+    extension = {
+        "name": "client.authentication.k8s.io/exec",
+        "extension": {"a": [1, "1", None, "b"]},
+    }
     cluster: dict[str, object] = {
         "certificate-authority-data": base64.b64encode(b"CA").decode(),
         "tls-server-name": "name",
@@ -104,7 +107,7 @@ def test_it_has_arguments_and_variables_and_hears_what_for(make: Make, tmp_path:
                 "server": "https://there",
                 "tls-server-name": "name",
                 "certificate-authority-data": base64.b64encode(b"CA").decode(),
-                "config": {"a": [1, "1", None]},
+                "config": {"a": [1, "1", None, "b"]},
             },
         },
     }
@@ -253,3 +256,19 @@ def test_a_pem_that_is_in_a_file_is_read_from_it(tmp_path: Path) -> None:
     found = Source("the CA", str(tmp_path / "ca")).read()
     assert isinstance(found, Pem)
     assert found.content == b"CA"
+
+
+def test_what_stands_without_quotes_is_what_it_looks_like(make: Make, tmp_path: Path) -> None:
+    make(":", provideClusterInfo=True)
+    config = tmp_path / "config"
+    extension = "{name: client.authentication.k8s.io/exec, extension: {a: [b, 1, true, ~]}}"
+    config.write_text(
+        config.read_text().replace('"https://there"', f'"https://there", extensions: [{extension}]')
+    )
+    found = read_kubeconfigs([str(config)], named_by="it", all_there=True)
+    context = found.context(None)
+    entry = found.user(context).plugin
+    assert entry is not None
+    plugin = read_plugin(entry, found.cluster(context), None)
+    (info,) = (value for name, value in plugin.environment if name == "KUBERNETES_EXEC_INFO")
+    assert json.loads(info)["spec"]["cluster"]["config"] == {"a": ["b", 1, True, None]}
