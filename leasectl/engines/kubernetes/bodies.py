@@ -19,6 +19,7 @@ from leasectl.engines.kubernetes import names
 from leasectl.engines.kubernetes.objects import (
     BELONGING,
     BY,
+    CHANGED,
     CLAIM_LABEL,
     COUNTS_AS,
     DELETING,
@@ -156,6 +157,13 @@ def with_grant(pool: PoolObject, level: float, grant: str) -> Body:
     """
     body = as_seen(pool.raw)
     body["metadata"]["annotations"][PACE] = json.dumps([level, grant])
+    return body
+
+
+def changed(pool: PoolObject) -> Body:
+    """A pool by which whoever is far behind in it hears that it may meet less."""
+    body = as_seen(pool.raw)
+    body["metadata"]["annotations"][CHANGED] = secrets.token_hex(4)
     return body
 
 

@@ -7,12 +7,13 @@ seen of it. Where somebody else was faster, that one is looked at and decided an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes import bodies, resource_bodies
 from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import (
     BELONGING,
     BelongingObject,
@@ -28,7 +29,7 @@ from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.members import Decide, Updated
-from leasectl.engines.membership import Member, Pools, check_unheld
+from leasectl.engines.membership import Member, Pools, check_unheld, pools_with_less
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock
@@ -114,6 +115,7 @@ class KubernetesMembers:
                     check_unheld([after[name]])
             else:
                 raise _too_fast(name)
+        self._tell(each for name in names for each in pools_with_less(before[name], after[name]))
         return Updated(
             tuple(before[name] for name in names),
             tuple(after[name] for name in names),
@@ -160,6 +162,17 @@ class KubernetesMembers:
                     member._replace(moves_to=None) if member.moves_to == pool_type else member
                 ),
             )
+
+    def _tell(self, types: Iterable[str]) -> None:
+        """Have all who wait in some pools look, as what they wait for may be no more."""
+        for pool_type in dict.fromkeys(types):
+            for _ in range(_MOST_TRIES):
+                raw = self._store.get(object_of_pool(pool_type))
+                pool = None if raw is None else parse_object(raw)
+                if not isinstance(pool, PoolObject):
+                    break
+                if self._store.change(bodies.changed(pool), lambda raw: False).raw is not None:
+                    break
 
     # Reading
 

@@ -36,6 +36,7 @@ PLACE = DOMAIN + "place"
 COUNTS_AS = DOMAIN + "counts-as"
 SETTINGS = DOMAIN + "settings"
 PACE = DOMAIN + "pace"
+CHANGED = DOMAIN + "changed"
 DELETING = DOMAIN + "deleting"
 BELONGING = DOMAIN + "belonging"
 BY = DOMAIN + "by"
@@ -204,6 +205,7 @@ class PoolObject(NamedTuple):
         deleting: Somebody is about to delete it: nothing can be had in it any more.
         level: What its grants owed the pace right after the last of them, in grants.
         last_grant: What is different after each grant under a pace; empty for none.
+        changed: What is different after each change by which it may meet less.
     """
 
     id: Identity
@@ -213,6 +215,7 @@ class PoolObject(NamedTuple):
     deleting: bool = False
     level: float = 0.0
     last_grant: str = ""
+    changed: str = ""
 
 
 class BelongingObject(NamedTuple):

@@ -31,6 +31,7 @@ from leasectl.engines.kubernetes.names import (
 )
 from leasectl.engines.kubernetes.objects import (
     BELONGING,
+    CHANGED,
     CLAIM,
     COUNTS_AS,
     DELETING,
@@ -242,6 +243,7 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
         DELETING in notes,
         level=read_not_negative(level),
         last_grant=read_text(last_grant),
+        changed=read_text(notes.get(CHANGED, "")),
     )
 
 

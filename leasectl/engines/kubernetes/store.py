@@ -139,6 +139,10 @@ class Store:
         labels = f"{POOL}={names.label_of_type(pool_type)}"
         return self._api.watch(self.collection, resource_version=str(version), labels=labels)
 
+    def watch_object(self, name: str, version: int) -> Watch:
+        """What happens to one object after a time."""
+        return self._api.watch(self.collection, resource_version=str(version), name=name)
+
     def watch_claim(self, claim_key: str, version: int) -> Watch:
         """What happens to what a claim key finds after a time."""
         labels = f"{CLAIM_LABEL}={names.label_of_claim(self.with_state_id(claim_key))}"

@@ -95,8 +95,9 @@ class PoolWatch:
     def add(self, sleeper: Sleeper) -> None:
         """Wake somebody whenever its verdict changes, from now on."""
         with self._changed:
-            self._sleepers.add(sleeper)
-            self._judge()
+            if sleeper not in self._sleepers:
+                self._sleepers.add(sleeper)
+                self._judge()
 
     def remove(self, sleeper: Sleeper) -> bool:
         """Wake it no more; returns whether nobody is left."""

@@ -12,12 +12,13 @@ import threading
 from functools import partial
 
 from leasectl.engines.kubernetes.bodies import renewed_ticket
-from leasectl.engines.kubernetes.objects import Json
+from leasectl.engines.kubernetes.objects import Json, TicketObject
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch, Sleeper
+from leasectl.engines.kubernetes.waiting.ticket_watch import TicketWatch
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.wakeup import Wakeup
@@ -45,10 +46,13 @@ class WaitSession:
         self._lock = threading.Lock()  # taken before that of a pool_watch, never after
         # Under it:
         self._watches: dict[str, PoolWatch] = {}
+        self._far: dict[Sleeper, TicketWatch] = {}  # those who follow no pool
         self._due: dict[Sleeper, float] = {}  # when its ticket is renewed next
         self._wakeup: Wakeup | None = None  # of the thread, while it runs
 
-    def listen(self, sleeper: Sleeper, view: PoolView) -> None:
+    def listen(
+        self, sleeper: Sleeper, view: PoolView, *, before: TicketObject | None = None
+    ) -> None:
         """Wake somebody when its verdict changes, and keep its ticket alive until then.
 
         From here until it leaves.
@@ -56,32 +60,70 @@ class WaitSession:
         Args:
             sleeper: Who.
             view: What it has seen.
+            before: If it is far behind: the ticket before its own, which is enough to follow.
         """
         with self._lock:
             if self._wakeup is None:
                 self._start()
-            pool_watch = self._watches.get(view.pool_type)
-            if pool_watch is None:
-                pool_watch = PoolWatch(self._store, self._observed, view.copy(), self._look)
-                self._watches[view.pool_type] = pool_watch
-                pool_watch.start()
+            is_alone = not any(
+                each.ticket.request.type == view.pool_type for each in self._due if each != sleeper
+            )
+            self._due.setdefault(sleeper, _due(sleeper.ticket, view))
+            if before is not None and is_alone:  # or one watch does for all of the process
+                self._follow_tickets(sleeper, view, before)
             else:
-                pool_watch.fill(view)
-            if sleeper not in self._due:
-                self._due[sleeper] = _due(sleeper.ticket, view)
-                pool_watch.add(sleeper)
+                self._follow_pool(sleeper, view)
         self._look()
+
+    def _follow_pool(self, sleeper: Sleeper, view: PoolView) -> None:
+        """Have somebody be woken by what happens in its pool; with the lock."""
+        far = self._far.pop(sleeper, None)
+        if far is not None:
+            far.close()
+        pool_watch = self._watches.get(view.pool_type)
+        if pool_watch is None:
+            pool_watch = PoolWatch(self._store, self._observed, view.copy(), self._look)
+            self._watches[view.pool_type] = pool_watch
+            pool_watch.start()
+        else:
+            pool_watch.fill(view)
+        pool_watch.add(sleeper)
+
+    def _follow_tickets(self, sleeper: Sleeper, view: PoolView, before: TicketObject) -> None:
+        """Have somebody be woken by what becomes of two tickets; with the lock."""
+        self._leave_pool(sleeper)
+        far = self._far.get(sleeper)
+        if far is not None and (far.is_over or far.before.id.name != before.id.name):
+            far.close()
+            far = None
+        if far is None:
+            assert view.pool is not None, "who is behind somebody is in a pool"
+            self._far[sleeper] = TicketWatch(
+                self._store,
+                self._observed,
+                sleeper,
+                before,
+                view.pool,
+                view.version,
+                self._clock,
+            )
+
+    def _leave_pool(self, sleeper: Sleeper) -> None:
+        pool_type = sleeper.ticket.request.type
+        pool_watch = self._watches.get(pool_type)
+        if pool_watch is not None and pool_watch.remove(sleeper):
+            del self._watches[pool_type]
+            pool_watch.close()
 
     def leave(self, sleeper: Sleeper) -> None:
         """Have somebody be woken no more and its ticket not be renewed, if they are."""
         with self._lock:
             if self._due.pop(sleeper, None) is None:
                 return
-            pool_type = sleeper.ticket.request.type
-            pool_watch = self._watches[pool_type]
-            if pool_watch.remove(sleeper):
-                del self._watches[pool_type]
-                pool_watch.close()
+            self._leave_pool(sleeper)
+            far = self._far.pop(sleeper, None)
+            if far is not None:
+                far.close()
 
     def pool_watch(self, pool_type: str) -> PoolWatch | None:
         """Who follows a pool in this process; None for nobody."""
@@ -127,18 +169,23 @@ class WaitSession:
         """Do it; returns how long until there is more, in seconds; None where nobody waits."""
         with self._lock:
             watches = dict(self._watches)
-            due = dict(self._due)
+            due, silent = dict(self._due), list(self._far.values())
         for pool_type, pool_watch in watches.items():
             if pool_watch.take_new_settings():  # perhaps they count with something else now
                 due.update((each, 0.0) for each in due if each.ticket.request.type == pool_type)
             if pool_watch.next_at is not None and pool_watch.next_at <= self._clock.elapsed():
                 pool_watch.look_at_time()
+        for far in silent:
+            if far.silent_at <= self._clock.elapsed():
+                far.look()
         for sleeper, at in due.items():
             if at <= self._clock.elapsed():
                 self._renew(sleeper)
         with self._lock:
             next_at = earliest(
-                *self._due.values(), *(each.next_at for each in self._watches.values())
+                *self._due.values(),
+                *(each.next_at for each in self._watches.values()),
+                *(each.silent_at for each in self._far.values()),
             )
         return None if next_at is None else max(0.0, next_at - self._clock.elapsed())
 

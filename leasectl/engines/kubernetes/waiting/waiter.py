@@ -32,7 +32,7 @@ from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.kubernetes.bodies import with_grant
 from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.objects import PACE, ResourceObject
+from leasectl.engines.kubernetes.objects import PACE, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.observed import Looked, Observed
 from leasectl.engines.kubernetes.pace import after_grant, seconds_left
 from leasectl.engines.kubernetes.pool_types import pool_types
@@ -40,7 +40,7 @@ from leasectl.engines.kubernetes.reading import annotations_of
 from leasectl.engines.kubernetes.standing import standing_of
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.turns import Turn, in_order, members_of, turn_of
+from leasectl.engines.kubernetes.turns import Turn, in_order, members_of, position_of, turn_of
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.kubernetes.waiting.session import WaitSession
 from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
@@ -50,6 +50,9 @@ from leasectl.model import Lease, Process
 from leasectl.system.clock import Clock
 from leasectl.system.process_watch import ProcessWatch
 from leasectl.system.wakeup import Wakeup
+
+# So many follow the pool, to move on with a claim and not with the end of a ticket.
+FEW_NEXT = 4
 
 
 class KubernetesWaiter:
@@ -92,6 +95,7 @@ class KubernetesWaiter:
         self._wakeup: Wakeup | None = None
         self._view: PoolView | None = None  # what it has seen last
         self._is_fast = False  # and that it may claim by that, without a ticket
+        self._far_behind: TicketObject | None = None  # the ticket before it, if it is that
 
     @property
     def has_place(self) -> bool:
@@ -128,7 +132,7 @@ class KubernetesWaiter:
         if self._wakeup is None:
             self._wakeup = Wakeup()
         if self._view is not None:
-            self._session.listen(self, self._view)
+            self._session.listen(self, self._view, before=self._far_behind)
         return frozenset((self._wakeup.fd, *self._processes.fds())), self._processes.any_ended
 
     def heard(self, woken: Set[int]) -> bool:
@@ -175,6 +179,17 @@ class KubernetesWaiter:
         if in_order(view):
             return False
         return len(self._turn(view, self._observed_in(view)).free) >= self.ticket.request.count
+
+    def _follow_only(self, turn: Turn, view: PoolView, looked: Looked) -> TicketObject | None:
+        """The ticket whose end is all that it has to hear of, where many are before it.
+
+        Not where they count with more in time: then it has to hear how the pool grants.
+        """
+        ages = view.pool is not None and view.pool.settings.aging_seconds > 0
+        if turn.before is None or ages:
+            return None
+        position = position_of(self.ticket.as_seen(view), view, looked.over)
+        return turn.before if position > FEW_NEXT else None
 
     def _observed_in(self, view: PoolView) -> Looked:
         return self._observed.look(view)
@@ -234,9 +249,11 @@ class KubernetesWaiter:
         looked = self._observed_in(view)
         self._reap(view, looked)
         turn, self.verdict = self._turn(view, looked), verdict_of(own, view, looked.over)
+        self._far_behind = None
         if not turn.is_met:
             self._observed.save()
             return Outlook(impossible=str(unmet(own.request, members_of(view))))
+        self._far_behind = self._follow_only(turn, view, looked)
         if turn.before is not None:
             self._observed.save()
             return Outlook(is_behind=True)

@@ -15,6 +15,8 @@ from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.opening import open_api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
+from leasectl.engines.kubernetes.waiting import waiter
+from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
 from leasectl.errors import Cancelled
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
@@ -67,16 +69,20 @@ class Processes:
     def put_dead(self, key: str) -> None:
         """A ticket of somebody who is killed right after it."""
         request = Request("T", ttl_seconds=TTL)
-        waiter = self.open().engine.waiter(Claimant(key, key, request), until=None)
-        waiter.enqueue()
-        assert waiter.claim().leases is None
+        dead = self.open().engine.waiter(Claimant(key, key, request), until=None)
+        dead.enqueue()
+        assert dead.claim().leases is None
 
     def waiting(self) -> int:
         return len(self.first.store.all("ticket").items)
 
 
-@pytest.fixture
-def processes(kubeconfig: Path) -> Iterator[Processes]:
+@pytest.fixture(params=[FEW_NEXT, 0], ids=["near", "far"])
+def processes(
+    kubeconfig: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Processes]:
+    """By what they follow who wait: the pool, or two tickets."""
+    monkeypatch.setattr(waiter, "FEW_NEXT", request.param)
     processes = Processes(kubeconfig)
     processes.first.pools.create_pool("T", ["T--00"])
     yield processes
@@ -131,6 +137,18 @@ def test_a_ticket_that_somebody_edits_keeps_its_place(
     assert not second
     processes.first.engine.free("holder")
     eventually(lambda: first or second)
+
+
+def test_they_are_served_one_after_the_other(processes: Processes) -> None:
+    processes.acquire("holder")
+    waiting = [processes.begin(f"waiter-{number}") for number in range(6)]
+    before = "holder"
+    for number, ends in enumerate(waiting):
+        processes.first.engine.free(before)
+        eventually(lambda ends=ends: ends)  # type: ignore[misc]
+        assert isinstance(ends[0], tuple), ends
+        assert not any(waiting[number + 1 :])
+        before = f"waiter-{number}"
 
 
 def test_no_managed_fields_are_kept(processes: Processes, namespace: Namespace) -> None:

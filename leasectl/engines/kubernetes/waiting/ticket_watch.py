@@ -1,0 +1,140 @@
+"""Who is far behind follows three objects only: its ticket, the one before it, and its pool.
+
+A server finds those who watch an object by its name at once, however many they are; those who watch
+by a label it has to ask one by one. So a thousand who wait cost a write what one does, and all but
+the few who are next hear of nothing that isn't about them. What they see of others is from their
+last list: whoever is before them and says nothing for half of its ttl has them list again, and so
+all who are dead by then are found at once, and not one after the other. The pool itself is written
+when it may meet less than before, or grants otherwise; who was killed right before that has them
+look after ten minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
+from leasectl.engines.kubernetes.objects import PoolObject, TicketObject
+from leasectl.engines.kubernetes.observed import Observed
+from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.waiting.pool_watch import Sleeper
+from leasectl.errors import LeaseError
+from leasectl.system.clock import Clock
+
+_LONGEST_SECONDS = 600.0
+
+
+class TicketWatch:
+    """Three threads, each with a watch of one object; they end soon after it is closed.
+
+    Args:
+        store: Where the tickets are.
+        observed: What was seen of others' lives.
+        sleeper: Whom to wake.
+        before: The ticket before its own.
+        pool: As it was seen.
+        version: Of the list that has shown that.
+        clock: Where times come from.
+
+    Attributes:
+        before: As given.
+        is_over: A watch has ended, and nobody is woken any more.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        observed: Observed,
+        sleeper: Sleeper,
+        before: TicketObject,
+        pool: PoolObject,
+        version: int,
+        clock: Clock,
+    ) -> None:
+        self.before = before
+        self.is_over = False
+        self._store = store
+        self._observed = observed
+        self._sleeper = sleeper
+        self._clock = clock
+        self._heard_at = clock.elapsed()
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._watches: list[Watch] = []  # under the lock
+        self._look_at = clock.elapsed() + _LONGEST_SECONDS
+        self._pool = pool
+        for name in (before.id.name, sleeper.ticket.object_name, pool.id.name):
+            run = threading.Thread(target=self._run, args=(name, version), daemon=True)
+            run.name = "leasectl_ticket_watch"
+            run.start()
+
+    @property
+    def silent_at(self) -> float:
+        """When who is before it has been silent for so long that one has to look, elapsed clock."""
+        return min(self._heard_at + self.before.ttl_seconds / 2, self._look_at)
+
+    def look(self) -> None:
+        """Have the sleeper look; who is before it has its time from now on again."""
+        self._heard_at = self._clock.elapsed()
+        self._look_at = self._heard_at + _LONGEST_SECONDS
+        self._wake()
+
+    def close(self) -> None:
+        """End the threads, and their watches."""
+        with self._lock:
+            self._is_closed = True
+            watches = list(self._watches)
+        for watch in watches:
+            watch.cut()
+
+    # The threads
+
+    def _run(self, name: str, version: int) -> None:
+        watch = self._store.watch_object(name, version)
+        with self._lock:
+            if self._is_closed:
+                return
+            self._watches.append(watch)
+        with contextlib.suppress(WatchEnded, LeaseError), watch as events:
+            for event in events:
+                self._take(name, event)
+        if not self._is_closed:  # it may have missed something, and lists again
+            self.is_over = True
+            self._wake()
+
+    def _take(self, name: str, event: WatchEvent) -> None:
+        is_own = name == self._sleeper.ticket.object_name
+        if event.type == "DELETED":
+            if is_own:
+                self._sleeper.ticket.note_gone()
+            self._wake()
+        elif event.type != "BOOKMARK" and not is_own:
+            found = parse_object(event.object)
+            if name == self._pool.id.name:
+                self._take_pool(found)
+                return
+            self._heard_at = self._clock.elapsed()
+            self._observed.note(found)
+            is_same = isinstance(found, TicketObject) and _rank(found) == _rank(self.before)
+            if not is_same:
+                self._wake()
+
+    def _take_pool(self, found: object) -> None:
+        if not isinstance(found, PoolObject) or _grants(found) != _grants(self._pool):
+            self._wake()
+        if isinstance(found, PoolObject):
+            self._pool = found
+
+    def _wake(self) -> None:
+        if not self._is_closed:
+            self._sleeper.wake()
+
+
+def _grants(pool: PoolObject) -> tuple[object, ...]:
+    return pool.settings, pool.deleting, pool.changed
+
+
+def _rank(ticket: TicketObject) -> tuple[int, int, int]:
+    return ticket.priority, ticket.counts_as, ticket.place
