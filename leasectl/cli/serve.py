@@ -43,7 +43,7 @@ Answer as a lease proxy does, from pools here or on a server.
 The pools are those of {_SERVED}.
 
 Prints its address once it answers, lets go of stdout, and serves until TERM, INT or HUP. With
-until TERM, INT or HUP. With --print-env it does so in the background, as ssh-agent does: it prints what to export, its process
+--print-env it does so in the background, as ssh-agent does: it prints what to export, its process
 among it, and what goes wrong later is in serve.log in the state directory. Scripts made for
 ci-operator's lease proxy run on it unchanged. A client that goes away while it waits gives up its
 place. What is leased stays leased when the server ends, and the next server on the same state
