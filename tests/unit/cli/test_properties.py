@@ -165,8 +165,14 @@ class TestWhere:
             (["--where", "=x"], 'property "" is not allowed'),
             (["--where", "a=1", "--where", "a=2"], "can't be both"),
             (["--where", "a=1", "--name", "eu-1"], "leave out --where"),
-            (["--where", "a=1", "--backend", "none:"], "local: and etcd:// can do it"),
-            (["--where", "a=1", "--backend", "http://127.0.0.1:9"], "local: and etcd:// can do it"),
+            (
+                ["--where", "a=1", "--backend", "none:"],
+                "local:, etcd:// and kubernetes:// can do it",
+            ),
+            (
+                ["--where", "a=1", "--backend", "http://127.0.0.1:9"],
+                "local:, etcd:// and kubernetes:// can do it",
+            ),
         ],
     )
     def test_what_cant_be_meant_is_refused(self, pool: Cli, args: list[str], said: str) -> None:
