@@ -8,6 +8,7 @@ is in `servers`.
 
 `pool` is the one algorithm for all engines with pools; `proxy` talks to a lease proxy, and
 `one_by_one` gets N leases from a server that grants one a request. Those `without_pools` refuse in
-the same words whatever is about them. A new backend is a module with `check_url` and
+the same words whatever is about them. What a cluster needs so that `kubernetes` works there is in
+`kubernetes_manifest`. A new backend is a module with `check_url` and
 `open_backend`, and a row; one with pools also has a world in `tests/contract`.
 """

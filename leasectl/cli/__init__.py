@@ -23,7 +23,8 @@ What `simulate` is to try, `simulate_subject` makes of its options; `simulate_sh
 it, `simulate_progress` how far it is. Files that options name are read by `input_file`.
 
 What `once` has kept, `once_results` shows and forgets. Which cluster `maintenance` is about, and
-how things are called there, `maintenance_options` say.
+how things are called there, `maintenance_options` say. What a cluster needs for leases,
+`kubernetes_manifest` prints.
 
 Shells complete by `completion_scripts`, with what `completion_values` finds.
 

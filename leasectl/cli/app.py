@@ -52,6 +52,7 @@ COMMANDS = (
     "simulate",
     "pool",
     "maintenance",
+    "kubernetes",
     "serve",
     "init",
     "doctor",

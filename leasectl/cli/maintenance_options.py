@@ -10,6 +10,7 @@ import click
 from leasectl.backends.kinds import kind_of
 from leasectl.cli.command import WHAT, option
 from leasectl.cli.context import choose_backend
+from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.text.naming import check_name
 from leasectl.text.printable import printable
@@ -97,7 +98,7 @@ def cluster_of(
     url = choose_backend(backend).url
     if not url.startswith(_SCHEME):
         raise _no_nodes(url)
-    return open_cluster(url, os.environ, namespace=namespace, identity=identity)
+    return open_cluster(url, os.environ, namespace=namespace, identity=identity, warn=note)
 
 
 def _no_nodes(url: str) -> NotSupported:

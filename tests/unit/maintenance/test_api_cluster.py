@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -238,3 +239,17 @@ class TestCommands:
         )
         assert finished.code == BackendUnreachable.exit_code
         assert finished.err.count("\n") == 1
+
+
+def test_who_verifies_nothing_is_warned(kubeconfig: Path, namespace: Namespace) -> None:
+    config = json.loads(kubeconfig.read_text())
+    there = config["clusters"][0]["cluster"]
+    there.update({"insecure-skip-tls-verify": True, "certificate-authority": ""})
+    kubeconfig.write_text(json.dumps(config))
+    said: list[str] = []
+    environment = {"LEASECTL_KUBECONFIG": str(kubeconfig)}
+    open_cluster(
+        "kubernetes://", environment, namespace=namespace.name, identity=US, warn=said.append
+    )
+    (line,) = said
+    assert "insecure-skip-tls-verify: whoever is" in line

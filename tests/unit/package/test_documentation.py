@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -198,6 +199,14 @@ def kubeconfig_of_nodes(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPat
     return namespace.account.kubeconfig(tmp_path_factory.mktemp("nodes") / "kubeconfig")
 
 
+@pytest.fixture
+def kubeconfig_with_ci(kubernetes: Kubernetes, tmp_path: Path) -> str:
+    """That of somebody who may do everything, in a cluster with a namespace ci."""
+    Namespace(kubernetes, "ci")
+    given = os.environ.get("LEASECTL_TEST_KUBECONFIG")
+    return given or str(kubernetes.own.administrator_kubeconfig(tmp_path / "administrator"))
+
+
 def about_nodes(shell: Cli, request: pytest.FixtureRequest) -> None:
     """Have commands in a shell find a cluster with a node."""
     kubeconfig = request.getfixturevalue("kubeconfig_of_nodes")
@@ -303,6 +312,8 @@ class TestHelp:
         succeed = "{} || {} || :\n"  # after its two failures
         if "maintenance" in path:
             about_nodes(shell, request)
+        elif "kubernetes" in path:
+            shell.env["KUBECONFIG"] = request.getfixturevalue("kubeconfig_with_ci")
         elif "pool create" not in example:
             shell.pool("azure--install")
         if '"$h"' in example and "h=$(" not in example:

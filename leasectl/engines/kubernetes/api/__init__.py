@@ -10,5 +10,5 @@ the `access` that a request needs, and makes it anew when they change.
 it, within a deadline, and again where that is safe, by what has become of its `tries`; what a
 server says instead is in `refusals`, and whether it is `letting_in` whoever comes so.
 What happens to objects tells a watch (`watching`). `opening` puts all that together; who we are for
-a server, and what we may, is our `standing`.
+a server, and what we may, is our `standing`, and what we have to, the `rights`.
 """

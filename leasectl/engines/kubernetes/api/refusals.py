@@ -12,6 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from leasectl.engines.kubernetes.api.collection import Deed, Json
+from leasectl.engines.kubernetes.api.rights import how_to_permit
 from leasectl.errors import (
     AccessRefused,
     BackendUnreachable,
@@ -256,15 +257,8 @@ def _forbidden(deed: Deed, said: _Said) -> str:
     if user == "system:anonymous":
         return f"without a token or certificate nobody may {deed}; a kubeconfig has to have one"
     who = f'"{user}" may not {deed.verb} {deed.resource}{deed.where}'
-    namespace = printable(deed.collection.namespace)
-    if not namespace:
-        return f"{who}; a ClusterRole has to allow it"
-    account = user.removeprefix(f"system:serviceaccount:{namespace}:")
-    manifest = f"leasectl kubernetes manifest --namespace {namespace}"
-    if account != user:
-        manifest += f" --service-account {account} | kubectl apply -f -"
-        return f"{who}, or there is no such namespace; somebody who may has to do: {manifest}"
-    return f"{who}, or there is no such namespace; a Role has to allow it, as shown by: {manifest}"
+    perhaps = ", or there is no such namespace" if deed.collection.namespace else ""
+    return f"{who}{perhaps}; {how_to_permit(user, deed)}"
 
 
 def _absent(deed: Deed, server: str, said: _Said) -> Exception:

@@ -6,25 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import ClusterChoice, choose, kubectls_paths
-from leasectl.engines.kubernetes.api.collection import Collection, Deed, Verb
+from leasectl.engines.kubernetes.api.collection import Collection, Deed
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.errors import LeaseError
 from leasectl.text.printable import printable
 
 _WHO = Collection("authentication.k8s.io/v1", "selfsubjectreviews")
 _WHAT = Collection("authorization.k8s.io/v1", "selfsubjectaccessreviews")
-_EVENT_VERBS: tuple[Verb, ...] = ("create", "list", "watch")
-_LEASE_VERBS: tuple[Verb, ...] = ("get", "list", "watch", "create", "update", "delete")
-
-
-def needed_in(namespace: str) -> tuple[Deed, ...]:
-    """What pools in a namespace take: the least that a Role has to allow."""
-    leases = Collection("coordination.k8s.io/v1", "leases", namespace)
-    events = Collection("events.k8s.io/v1", "events", namespace)
-    return (
-        *(Deed(verb, leases) for verb in _LEASE_VERBS),
-        *(Deed(verb, events) for verb in _EVENT_VERBS),
-    )
 
 
 def who_we_are(api: Api) -> str:

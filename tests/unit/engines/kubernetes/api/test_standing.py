@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from leasectl.engines.kubernetes.api.collection import leases
+from leasectl.engines.kubernetes.api.rights import needed_in
 from leasectl.engines.kubernetes.api.standing import (
-    needed_in,
     what_kubectl_would_take,
     what_we_may_not,
     who_we_are,

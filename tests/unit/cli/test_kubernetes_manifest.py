@@ -1,0 +1,257 @@
+"""``leasectl kubernetes manifest``: applied by kubectl to a real API server, and heeded there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from leasectl.engines.kubernetes.objects import BY
+from tests.kit.kubernetes.accounts import Account
+from tests.kit.kubernetes.api import Object
+from tests.kit.kubernetes.kubeconfigs import write_kubeconfig
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.rights import LEAST_RULES, MAINTENANCE_RULES, Rules
+from tests.kit.kubernetes.servers import Kubernetes
+from tests.kit.support import Cli, Finished, eventually
+
+pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
+
+LEASES, EVENTS = LEAST_RULES
+
+
+@pytest.fixture
+def administrator(kubernetes: Kubernetes, tmp_path: Path) -> str:
+    """The kubeconfig of somebody who may do everything."""
+    given = os.environ.get("LEASECTL_TEST_KUBECONFIG")
+    return given or str(kubernetes.own.administrator_kubeconfig(tmp_path / "administrator"))
+
+
+def manifest(cli: Cli, *args: str) -> list[Object]:
+    """The objects that it prints."""
+    return list(yaml.safe_load_all(cli.ok("kubernetes", "manifest", *args)))
+
+
+def apply(cli: Cli, kubeconfig: str, *args: str) -> list[str]:
+    """What kubectl says of each object of a manifest."""
+    text = cli.ok("kubernetes", "manifest", *args)
+    said = subprocess.run(
+        ["kubectl", "apply", "-f", "-", f"--kubeconfig={kubeconfig}"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    return said.stdout.splitlines()
+
+
+def rules_of(made: Sequence[Object], kind: str) -> list[Any]:
+    (role,) = [each for each in made if each["kind"] == kind]
+    rules: list[Any] = role["rules"]
+    return rules
+
+
+def kubeconfig_of(namespace: Namespace, account: str, path: Path) -> str:
+    """A kubeconfig with a token of a service account that is there."""
+    administrator = namespace.administrator
+    asked = f"/api/v1/namespaces/{namespace.name}/serviceaccounts/{account}/token"
+    said = administrator.ok("POST", asked, {"spec": {"expirationSeconds": 3600}})
+    return str(
+        write_kubeconfig(
+            path,
+            server=administrator.server,
+            ca_file=administrator.ca_file,
+            user={"token": said["status"]["token"]},
+            namespace=namespace.name,
+        )
+    )
+
+
+def comparable(lease: Object) -> Object:
+    """What of a Lease isn't of the server, of whoever applied it, or of its maker."""
+    meta = lease["metadata"]
+    unlike = (BY, "kubectl.kubernetes.io/last-applied-configuration")
+    notes = {key: value for key, value in meta["annotations"].items() if key not in unlike}
+    return {
+        "name": meta["name"],
+        "labels": meta["labels"],
+        "annotations": notes,
+        "spec": lease.get("spec"),
+    }
+
+
+def test_what_is_allowed_is_the_least_that_is_known_to_do(cli: Cli) -> None:
+    made = manifest(cli, "--namespace", "ci")
+    assert [each["kind"] for each in made] == ["ServiceAccount", "Role", "RoleBinding"]
+    assert rules_of(made, "Role") == list(LEAST_RULES)
+    made = manifest(cli, "--maintenance", "--service-account", "ops:robot")
+    assert [each["kind"] for each in made] == [
+        *("Namespace", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    ]
+    assert rules_of(made, "ClusterRole") == list(MAINTENANCE_RULES)
+    assert {each["metadata"].get("namespace") for each in made} == {None, "leasectl-maintenance"}
+    assert made[-1]["subjects"] == made[2]["subjects"]
+    assert made[-1]["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "ops"}]
+
+
+def test_the_namespace_is_that_of_the_backend_unless_it_is_given(cli: Cli) -> None:
+    there = {"LEASECTL_BACKEND": "kubernetes://here"}
+
+    def namespace(*args: str, **env: str | None) -> object:
+        (role, *_) = yaml.safe_load_all(cli.ok("kubernetes", "manifest", *args, **env))
+        return role["metadata"]["namespace"]
+
+    assert namespace() == "default"
+    assert namespace(**there) == "here"
+    assert namespace("--namespace", "given", **there) == "given"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--namespace", "A"),
+        ("--namespace", "a\n- b"),
+        ("--namespace", ""),
+        ("--service-account", "a: b"),
+        ("--service-account", "a:b:c"),
+        ("--service-account", ""),
+        ("--pool", "T"),
+        ("--pool", "T=0"),
+        ("--pool", "T=-1"),
+        ("--pool", "T=1e3"),
+        ("--pool", "T=100001"),
+        ("--pool", "=1"),
+        ("--pool", '"=1'),
+        ("--pool", "T=1", "--pool", "T=2"),
+        ("--pool", f"{'x' * 201}=1"),
+        ("--pool", f"once.{'0' * 64}=1"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_be_is_refused(cli: Cli, args: tuple[str, ...]) -> None:
+    finished = cli("kubernetes", "manifest", *args)
+    assert (finished.code, finished.out, finished.err.count("\n")) == (64, "", 1)
+
+
+def test_a_service_account_so_bound_acquires_and_releases(
+    cli: Cli, namespace: Namespace, administrator: str, tmp_path: Path
+) -> None:
+    # Names that one reader of YAML or the other takes for a number, or for no text at all.
+    pools = ("--pool", "1e3=1", "--pool", "Null_=2", "--pool", "0x1F=1")
+    args = ("--namespace", namespace.name, "--service-account", "1e3", *pools)
+    assert len(apply(cli, administrator, *args)) == 10
+    kubeconfig = kubeconfig_of(namespace, "1e3", tmp_path / "bound")
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=kubeconfig)
+    eventually(lambda: cli("status").code == 0)
+    handle = cli.ok("acquire", "-t", "Null_", "--count", "2", "-w", "9s").rstrip("\n")
+    assert cli.ok("cat", "--handle", handle) == "Null_--00\nNull_--01\n"
+    held = {name: namespace.lease(name)["spec"] for name in namespace.lease_names()}
+    assert {said.rpartition(" ")[2] for said in apply(cli, administrator, *args)} == {"unchanged"}
+    assert {name: namespace.lease(name)["spec"].get("holderIdentity") for name in held} == {
+        name: spec.get("holderIdentity") for name, spec in held.items()
+    }
+    cli.ok("release", "--handle", handle)
+    shown = json.loads(cli.ok("status", "--json"))["pools"]
+    assert {each["type"]: each["free"] for each in shown} == {"1e3": 1, "Null_": 2, "0x1F": 1}
+
+
+def test_pools_are_as_making_them_would_make_them(
+    cli: Cli, namespace: Namespace, administrator: str, kubeconfig: Path
+) -> None:
+    where = ("--namespace", namespace.name)
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+    cli.ok("pool", "create", "Azure_4", "--count", "2")
+    made = [comparable(namespace.lease(name)) for name in namespace.lease_names()]
+    cli.ok("pool", "delete", "Azure_4")
+    assert namespace.lease_names() == []
+    apply(cli, administrator, *where, "--pool", "Azure_4=2")
+    assert [comparable(namespace.lease(name)) for name in namespace.lease_names()] == made
+
+
+# What is refused without a verb, where one pool is full and one is free. Who can't watch a pool
+# looks at it every second: that one is missed by `doctor` alone.
+_MISSED: Mapping[str, tuple[str, ...]] = {
+    "get": ("pool", "add", "full", "--count", "1"),
+    "list": ("status",),
+    "create": ("pool", "create", "other", "--count", "1"),
+    "update": ("acquire", "-t", "free", "-w", "0"),
+    "delete": ("pool", "delete", "free"),
+}
+
+
+@pytest.mark.parametrize("verb", _MISSED)
+def test_each_verb_on_leases_is_missed_by_something(
+    verb: str, cli: Cli, namespace: Namespace, kubeconfig: Path
+) -> None:
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+    for pool_type in ("full", "free"):
+        cli.ok("pool", "create", pool_type, "--count", "1")
+    cli.ok("acquire", "-t", "full", "-w", "0")
+    namespace.account.permit(without(verb, LEASES))
+    refused = cli(*_MISSED[verb])
+    assert refused.code == 77, refused
+    assert f"may not {verb} leases.coordination.k8s.io" in refused.err
+
+
+def test_no_verb_is_forgotten_there() -> None:
+    assert set(_MISSED) | {"watch"} == set(LEASES["verbs"])
+
+
+def without(verb: str, rule: Mapping[str, Sequence[str]]) -> Rules:
+    """The least rules, but for a verb of one of them."""
+    less = {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
+    return [less if each is rule else each for each in LEAST_RULES]
+
+
+def as_told(refused: Finished, kubeconfig: str, cli: Cli) -> None:
+    """Do what a refusal tells somebody who may to do."""
+    assert refused.code == 77, refused
+    line = refused.err.rstrip("\n").rpartition("somebody who may has to do: ")[2]
+    done = cli.spawn(["bash", "-euo", "pipefail", "-c", line], KUBECONFIG=kubeconfig).finish()
+    assert done.code == 0, f"{line}\n{done}"
+
+
+def test_who_may_nothing_may_lease_once_what_the_refusal_tells_is_done(
+    cli: Cli, namespace: Namespace, administrator: str, tmp_path: Path
+) -> None:
+    nobody = namespace.new_account("nobody", EVENTS_ONLY)
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=saved(nobody, tmp_path))
+    as_told(cli("pool", "create", "T", "--count", "1"), administrator, cli)
+    eventually(lambda: cli("status").code == 0)
+    cli.ok("pool", "create", "T", "--count", "1")
+    cli.ok("release", "--handle", cli.ok("acquire", "-t", "T").rstrip("\n"))
+
+
+def test_the_same_goes_for_who_leases_in_the_namespace_of_others_and_for_nodes(
+    cli: Cli, namespace: Namespace, administrator: str, tmp_path: Path
+) -> None:
+    guest = namespace.new_account("guest", EVENTS_ONLY)
+    elsewhere = f"{namespace.name}-2"
+    namespace.administrator.ok("POST", "/api/v1/namespaces", {"metadata": {"name": elsewhere}})
+    cli.env.update(
+        LEASECTL_BACKEND=f"kubernetes://{elsewhere}", LEASECTL_KUBECONFIG=saved(guest, tmp_path)
+    )
+    as_told(cli("status"), administrator, cli)
+    eventually(lambda: cli("status").code == 0)
+    status = ("maintenance", "status", "--lease-namespace", elsewhere)
+    refused = cli(*status)
+    assert "--maintenance" in refused.err
+    as_told(refused, administrator, cli)
+    eventually(lambda: cli(*status).code == 0)
+    bound = f"leasectl-maintenance:{namespace.name}:guest"
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    namespace.administrator.ok("DELETE", f"{bindings}/{bound}")
+
+
+EVENTS_ONLY: Rules = (EVENTS,)
+
+
+def saved(account: Account, tmp_path: Path) -> str:
+    return str(account.kubeconfig(tmp_path / account.name))
