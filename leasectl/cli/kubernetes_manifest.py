@@ -50,7 +50,7 @@ _DEFAULT_NAMESPACE = "default"
 def command(
     *, namespace: str | None, account: str, maintenance: bool, pools: tuple[str, ...]
 ) -> None:
-    """Print what kubectl apply needs, so that leases can be had in a cluster.
+    """Print what kubectl has to apply for leases in a cluster.
 
     That is a service account, a Role that allows it the least that pools in a namespace take, and
     a RoleBinding; nothing is asked of a cluster. Applied again for another account, it takes

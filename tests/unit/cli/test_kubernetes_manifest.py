@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,8 @@ def as_told(refused: Finished, kubeconfig: str, cli: Cli) -> None:
     """Do what a refusal tells somebody who may to do."""
     assert refused.code == 77, refused
     line = refused.err.rstrip("\n").rpartition("somebody who may has to do: ")[2]
-    done = cli.spawn(["bash", "-euo", "pipefail", "-c", line], KUBECONFIG=kubeconfig).finish()
+    env = {"KUBECONFIG": kubeconfig, "PATH": f"{Path(sys.executable).parent}:{cli.env['PATH']}"}
+    done = cli.spawn(["bash", "-euo", "pipefail", "-c", line], **env).finish()
     assert done.code == 0, f"{line}\n{done}"
 
 

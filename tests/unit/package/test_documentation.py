@@ -200,8 +200,8 @@ def kubeconfig_of_nodes(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture
-def kubeconfig_with_ci(kubernetes: Kubernetes, tmp_path: Path) -> str:
-    """That of somebody who may do everything, in a cluster with a namespace ci."""
+def kubeconfig_with_ci(kubernetes: Kubernetes, kubeconfig_of_nodes: Path, tmp_path: Path) -> str:
+    """That of somebody who may do everything, in a cluster with a namespace ci besides."""
     Namespace(kubernetes, "ci")
     given = os.environ.get("LEASECTL_TEST_KUBECONFIG")
     return given or str(kubernetes.own.administrator_kubeconfig(tmp_path / "administrator"))
@@ -313,6 +313,7 @@ class TestHelp:
         if "maintenance" in path:
             about_nodes(shell, request)
         elif "kubernetes" in path:
+            (shell.cwd / "bin" / "kubectl").unlink()  # the real one
             shell.env["KUBECONFIG"] = request.getfixturevalue("kubeconfig_with_ci")
         elif "pool create" not in example:
             shell.pool("azure--install")
