@@ -105,6 +105,7 @@ KINDS: tuple[Kind, ...] = (
         has_pools=True,
         default_ttl_seconds=60.0,
         pool_server="leasectl.backends.kubernetes",
+        examined_by="leasectl.doctor.kubernetes",
         located_by="leasectl.backends.kubernetes",
     ),
     Kind(

@@ -36,9 +36,11 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     --fix. With it, the state directory is made private, the keeper started if it is needed,
     files that no record knows are removed, records that contradict each other are settled by
     freeing, and what the dead hold is given back. With etcd, its members, the pools, the names
-    in them, what we may do there and this state directory's claims are looked at too; with a
-    lease proxy, whether it answers as one does, how soon, and whether our token will do. Leases
-    that somebody may still use are never released: for these the release command is shown.
+    in them, what we may do there and this state directory's claims are looked at too; with
+    Kubernetes, which cluster it is and why, as whom and with which rights we come, and whether
+    anybody has edited or deleted what is there; with a lease proxy, whether it answers as one
+    does, how soon, and whether our token will do. Leases that somebody may still use are never
+    released: for these the release command is shown.
 
     The exit code is 0 when nothing fails, else that of the worst failure: 65, 66, 73, 69, 77,
     64 or 1.
@@ -54,6 +56,7 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
         backend_reason=choice.reason,
         caller=caller(),
         settings=settings(),
+        environment=os.environ,
         proxy_variables=tuple(
             sorted(
                 (name, value)

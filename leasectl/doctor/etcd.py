@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from leasectl.backends.kinds import claim_key_of
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
 from leasectl.doctor.memberships import misplaced
+from leasectl.doctor.server_claims import agreement
 from leasectl.doctor.way_there import tls_used
 from leasectl.doctor.works import left_on_server
 from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
@@ -16,11 +16,9 @@ from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_check import MemberCheck
 from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
 from leasectl.engines.etcd.probe import probe
-from leasectl.errors import BackendUnreachable, LeaseLost
+from leasectl.errors import BackendUnreachable
 from leasectl.http.settings import Settings
-from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
-from leasectl.model import Handle, whole
 from leasectl.system.clock import Clock
 from leasectl.text.naming import is_reserved
 from leasectl.text.printable import printable
@@ -30,7 +28,7 @@ DEADLINE_SECONDS = 3.0
 _MEMBER_SECONDS = 1.0
 
 
-def checks(url: str, settings: Settings) -> list[Check]:
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
     """The checks of a cluster that need no state directory; when one fails, so do the rest."""
     opened = _open(url, settings, "")
     address = parse_etcd_url(url)
@@ -148,45 +146,4 @@ def write_access(opened: Opened, prefix: str) -> Finding:
 
 def claims(service: Service, opened: Opened) -> Finding:
     """Do the claims of this state directory and its handles agree?"""
-    url = service.backend_url
-    # Before the records, so that no claim made since counts as unknown.
-    claim_keys = opened.engine.claim_keys()
-    handles = {claim_key_of(each): each for each in service.handles.active()}
-    # Also of one that names the same cluster in other words.
-    unknown = [claim_key for claim_key in claim_keys if claim_key not in handles]
-    gone = [
-        handle
-        for claim_key, handle in handles.items()
-        if handle.backend == url
-        and handle.leases
-        and not handle.waiter
-        and claim_key not in claim_keys
-    ]
-    if not unknown and not gone:
-        return Finding(
-            OK, f"{counted(len(claim_keys), 'claim')} of this state directory, as recorded"
-        )
-    parts = []
-    if unknown:
-        parts.append(f"{listed(unknown)} in etcd without a handle here")
-    if gone:
-        parts.append(f"{listed([each.id for each in gone])} without a claim in etcd: lost")
-    return Finding(
-        WARN,
-        "; ".join(parts),
-        "run: leasectl doctor --fix",
-        mend=lambda: _settle(service, opened, unknown, gone),
-    )
-
-
-def _settle(
-    service: Service, opened: Opened, unknown: Sequence[str], gone: Sequence[Handle]
-) -> str:
-    freed = [name for claim_key in unknown for name in opened.engine.free(claim_key)]
-    lost = []
-    for handle in gone:
-        try:
-            renew(service, whole(handle))
-        except LeaseLost:
-            lost.append(handle.id)
-    return f"gave back {listed(freed) or 'nothing'}; recorded as lost: {listed(lost) or 'none'}"
+    return agreement(service, "etcd", opened.engine.claim_keys, opened.engine.free)

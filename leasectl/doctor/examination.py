@@ -10,11 +10,11 @@ import contextlib
 import fcntl
 import importlib
 import os
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Callable, Protocol, cast
 
 from leasectl.backends.kinds import LOCAL, kind_of
-from leasectl.backends.opening import check_url
+from leasectl.backends.opening import check_url, located
 from leasectl.doctor import (
     holders,
     machine,
@@ -42,7 +42,7 @@ Series = Generator[Finding, None, bool]
 class Examiner(Protocol):
     """The module that a kind of backend's row names for what `doctor` looks at in its server."""
 
-    def checks(self, url: str, settings: Settings) -> list[Check]:
+    def checks(self, url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
         """The checks that need no state directory; when one fails, so do the rest."""
 
     def checks_of_claims(self, service: Service, settings: Settings) -> list[Check]:
@@ -100,7 +100,8 @@ class Examination:
         examiner = self._examiner()
         if examiner is None:
             return []
-        return examiner.checks(self._around.backend_url, self._around.settings)
+        around = self._around
+        return examiner.checks(around.backend_url, around.settings, around.environment)
 
     def _of_the_directory(self) -> list[Check]:
         directory = self._around.directory
@@ -125,11 +126,22 @@ class Examination:
             database = Check("database", lambda: state_files.database(state))
             if not (yield from self._until_failure([database])):
                 return
-            yield from self._all(_of_the_records(self._service(state, LOCAL)))
+            yield from self._all(
+                _of_the_records(self._service(state, LOCAL, self._around.settings))
+            )
             examiner = self._examiner()
             if with_server and examiner is not None:
-                service = self._service(state, self._around.backend_url)
-                yield from self._all(examiner.checks_of_claims(service, self._around.settings))
+                yield from self._of_the_claims(state, examiner)
+
+    def _of_the_claims(self, state: State, examiner: Examiner) -> Iterator[Finding]:
+        around = self._around
+        try:
+            settings = located(around.backend_url, around.settings, around.environment)
+        except LeaseError as error:  # gone since it was looked at
+            yield failure("backend", error)
+            return
+        service = self._service(state, around.backend_url, settings)
+        yield from self._all(examiner.checks_of_claims(service, settings))
 
     def _examiner(self) -> Examiner | None:
         """Who looks at the server of the chosen backend, if it is one."""
@@ -138,10 +150,9 @@ class Examination:
             return None if module is None else cast("Examiner", importlib.import_module(module))
         return None
 
-    def _service(self, state: State, backend_url: str) -> Service:
-        around = self._around
-        settings = encode_settings(around.settings)
-        return Service(state, backend_url=backend_url, caller=around.caller, settings=settings)
+    def _service(self, state: State, backend_url: str, settings: Settings) -> Service:
+        encoded, caller = encode_settings(settings), self._around.caller
+        return Service(state, backend_url=backend_url, caller=caller, settings=encoded)
 
     def _all(self, checks: Iterable[Check]) -> Series:
         """Make every check."""

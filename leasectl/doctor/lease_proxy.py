@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from leasectl.backends.proxy.connection import Connection, words_of
 from leasectl.backends.proxy.protocol import ACQUIRE
 from leasectl.backends.proxy.status import LONGEST_STATUS_BYTES, STATUS
@@ -17,7 +19,7 @@ DEADLINE_SECONDS = 3.0
 _METHOD_NOT_ALLOWED = 405
 
 
-def checks(url: str, settings: Settings) -> list[Check]:
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
     """The checks of a lease proxy; when one fails, so do the rest."""
     clock = Clock()
     connection = Connection(url, settings, clock=clock, longest_bytes=LONGEST_STATUS_BYTES)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leasectl.doctor.findings import OK, WARN, Finding
-from leasectl.engines.membership import Member, belongs_to
+from leasectl.engines.membership import Member, Pools, belongs_to
 from leasectl.leases.service import Service
 from leasectl.state.snapshot import snapshot
 from leasectl.text.wording import counted, listed
@@ -14,6 +16,16 @@ def misplaced(service: Service) -> Finding:
     with snapshot(service.state):  # only looked at: what is over stays for who changes something
         pools, belonging = service.pools.pools(), service.members.belonging()
     there = [each.member or Member(each.name, p.type) for p in pools for each in p.resources]
+    return agreement_of(there, belonging)
+
+
+def agreement_of(there: Sequence[Member], belonging: Pools) -> Finding:
+    """Compare where names are by where they belong.
+
+    Args:
+        there: All that are in pools.
+        belonging: What is said of where names belong.
+    """
     expected = [(each, to) for each in there if (to := belongs_to(each, belonging)) is not None]
     astray = [(each, to) for each, to in expected if to != each.pool]
     if astray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from leasectl.backends.opening import check_url
@@ -25,6 +27,7 @@ class Surroundings(NamedTuple):
         caller: On whose behalf commands act here.
         proxy_variables: The variables of the lease proxy that are set.
         settings: How to talk to a server.
+        environment: All variables, for what finds a server there.
     """
 
     directory: str
@@ -33,6 +36,7 @@ class Surroundings(NamedTuple):
     caller: Caller
     proxy_variables: tuple[tuple[str, str], ...] = ()
     settings: Settings = Settings()
+    environment: Mapping[str, str] = MappingProxyType({})
 
 
 def backend(around: Surroundings) -> Finding:

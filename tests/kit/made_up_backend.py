@@ -5,7 +5,7 @@ Its server is this process's memory. Run as a program it is `leasectl` with one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Callable
 
 from leasectl.backends import kinds
@@ -91,7 +91,7 @@ def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) ->
     return TYPES
 
 
-def checks(url: str, settings: Settings) -> list[Check]:
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
     return [Check("made-up server", lambda: Finding(OK, f"{url} is up"))]
 
 

@@ -1,0 +1,206 @@
+"""``leasectl doctor`` on Kubernetes: which cluster, as whom, with what rights, and how it is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leasectl.engines.kubernetes.objects import MEMBER, SETTINGS
+from tests.kit.doctor_reports import Report, doctor
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.rights import LEAST_RULES
+from tests.kit.support import Cli
+
+pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
+
+CHECKS = (
+    *("cluster", "kubectl", "cluster user", "cluster rights", "cluster objects"),
+    *("cluster claims", "cluster names"),
+)
+EACH_VERB = [
+    (rule["resources"][0], verb, "fail" if rule is LEAST_RULES[0] else "warn")
+    for rule in LEAST_RULES
+    for verb in rule["verbs"]
+]
+
+
+@pytest.fixture
+def cluster(cli: Cli, kubeconfig: Path) -> Cli:
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+    cli.ok("pool", "create", "T", "--count", "2")
+    return cli
+
+
+def edit(namespace: Namespace, name: str, **annotations: str | None) -> None:
+    """Edit an object by hand."""
+    notes = {f"leasectl.dev/{key}": value for key, value in annotations.items()}
+    namespace.administrator.ok(
+        "PATCH",
+        f"{namespace.leases}/{name}",
+        {"metadata": {"annotations": notes}},
+        content_type="application/merge-patch+json",
+    )
+
+
+def objects(cli: Cli, *args: str) -> Any:
+    return doctor(cli, *args)["cluster objects"]
+
+
+def test_it_says_which_cluster_and_why_and_as_whom(
+    cluster: Cli, namespace: Namespace, kubeconfig: Path
+) -> None:
+    cluster.ok("acquire", "-t", "T")
+    report = doctor(cluster)
+    server = namespace.administrator.server
+    assert {name: report[name]["status"] for name in CHECKS} == dict.fromkeys(CHECKS, "ok")
+    assert report.code == 0
+    assert report["cluster"]["what"] == (
+        f'{server}, namespace "{namespace.name}", by context "test" in {kubeconfig}: '
+        "LEASECTL_KUBECONFIG names its kubeconfig"
+    )
+    assert report["cluster user"]["what"] == namespace.account.user
+    assert report["cluster objects"]["what"] == "1 pool, 1 held, 0 waiting"
+    assert report["cluster claims"]["what"] == "1 claim of this state directory, as recorded"
+    assert report["cluster names"]["what"] == "2 names in pools, none that belongs elsewhere"
+
+
+def test_another_cluster_in_KUBECONFIG_is_warned_of(
+    cluster: Cli, kubeconfig: Path, tmp_path: Path
+) -> None:
+    config = json.loads(kubeconfig.read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://under-test"
+    theirs = tmp_path / "theirs"
+    theirs.write_text(json.dumps(config))
+    found = doctor(cluster, KUBECONFIG=str(theirs))["kubectl"]
+    assert found["status"] == "warn"
+    assert "https://under-test, by context " in found["what"]
+    assert doctor(cluster, KUBECONFIG=str(kubeconfig))["kubectl"]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"LEASECTL_KUBECONFIG": "/nonexistent"},
+        {"LEASECTL_KUBECONFIG": None, "HOME": "/nonexistent"},
+        {"LEASECTL_BACKEND": "kubernetes://A"},
+    ],
+)
+def test_a_cluster_that_cannot_be_found_is_a_failure_and_the_rest_is_looked_at(
+    cluster: Cli, env: dict[str, str | None]
+) -> None:
+    report = doctor(cluster, **env)
+    assert report.code == 64
+    assert report["records"]["status"] == "ok"
+    assert "cluster claims" not in report.checks
+
+
+@pytest.mark.parametrize(("resource", "verb", "status"), EACH_VERB)
+def test_each_verb_that_is_missing_is_named(
+    resource: str, verb: str, status: str, namespace: Namespace, cli: Cli, kubeconfig: Path
+) -> None:
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+    namespace.account.permit(
+        [
+            {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
+            if rule["resources"][0] == resource
+            else rule
+            for rule in LEAST_RULES
+        ]
+    )
+    report = doctor(cli)
+    rights = report["cluster rights"]
+    assert rights["status"] == status
+    assert rights["what"].partition(":")[0] == f"we may not {verb} {resource}.{GROUPS[resource]}"
+    assert rights["advice"].endswith(
+        f"leasectl kubernetes manifest --namespace {namespace.name} --service-account client | "
+        "kubectl apply -f -"
+    )
+    assert report.code == (77 if status == "fail" else 0)
+
+
+GROUPS = {"leases": "coordination.k8s.io", "events": "events.k8s.io"}
+
+
+class TestWhatWasEdited:
+    def test_what_cannot_be_read_is_named(self, cluster: Cli, namespace: Namespace) -> None:
+        resource = next(name for name in namespace.lease_names() if name.startswith("t-00"))
+        edit(namespace, resource, **{MEMBER.partition("/")[2]: "{"})
+        found = objects(cluster, "--fix")
+        assert (found["status"], found["fixed"]) == ("warn", None)
+        assert found["what"].startswith(f"edited, and of no use any more: {resource} (")
+        assert f"kubectl get lease -n {namespace.name}" in found["advice"]
+
+    def test_a_pool_that_cannot_be_read_is_not_taken_for_a_deleted_one(
+        self, cluster: Cli, namespace: Namespace
+    ) -> None:
+        pool = next(name for name in namespace.lease_names() if name.startswith("leasectl-pool"))
+        edit(namespace, pool, **{SETTINGS.partition("/")[2]: "[]"})
+        found = objects(cluster, "--fix")
+        assert (found["status"], found["fixed"]) == ("warn", None)
+        assert pool in found["what"]
+        assert "with resources left" not in found["what"]
+
+    def test_a_pool_deleted_by_hand_is_made_again_with_fix_and_its_holder_stays(
+        self, cluster: Cli, namespace: Namespace
+    ) -> None:
+        handle = cluster.ok("acquire", "-t", "T").rstrip("\n")
+        pool = next(name for name in namespace.lease_names() if name.startswith("leasectl-pool"))
+        namespace.administrator.ok("DELETE", f"{namespace.leases}/{pool}")
+        assert objects(cluster)["what"] == "deleted, with resources left: pool T"
+        fixed = objects(cluster, "--fix")
+        assert (fixed["status"], fixed["fixed"]) == (
+            "ok",
+            "made again, without pace and ageing: pool T",
+        )
+        (shown,) = json.loads(cluster.ok("status", "--json"))["pools"]
+        assert (shown["held"], shown["free"]) == (1, 1)
+        cluster.ok("release", "--handle", handle)
+
+    def test_what_others_hold_and_what_is_being_deleted_is_named(
+        self, cluster: Cli, namespace: Namespace
+    ) -> None:
+        names = namespace.lease_names()
+        resource = next(name for name in names if name.startswith("t-00"))
+        namespace.administrator.ok(
+            "PATCH",
+            f"{namespace.leases}/{resource}",
+            {"spec": {"holderIdentity": "somebody"}},
+            content_type="application/merge-patch+json",
+        )
+        pool = next(name for name in names if name.startswith("leasectl-pool"))
+        edit(namespace, pool, deleting="true")
+        assert objects(cluster)["what"] == (
+            "held by what isn't leasectl: T--00; somebody is deleting, or was killed at it: pool T"
+        )
+
+
+def test_a_claim_that_no_record_knows_is_given_back_with_fix(cluster: Cli) -> None:
+    cluster.ok("acquire", "-t", "T")
+    cluster.ok("acquire", "-t", "T", LEASECTL_STATE_DIR=f"{cluster.state_dir}-of-another")
+    with contextlib.closing(sqlite3.connect(cluster.state_dir / "state.db")) as db:
+        db.execute("DELETE FROM handle")
+        db.execute("DELETE FROM lease")
+        db.commit()
+    claims = doctor(cluster)["cluster claims"]
+    assert claims["status"] == "warn"
+    assert claims["what"].endswith("/1 in the cluster without a handle here")
+    assert doctor(cluster, "--fix")["cluster claims"]["fixed"] == (
+        "gave back T--00; recorded as lost: none"
+    )
+    (shown,) = json.loads(cluster.ok("status", "--json"))["pools"]
+    assert (shown["held"], shown["free"]) == (1, 1)
+
+
+def test_nothing_is_changed_by_looking(cluster: Cli, namespace: Namespace) -> None:
+    cluster.ok("acquire", "-t", "T", "--ttl", "1h")
+    before = [namespace.lease(name) for name in namespace.lease_names()]
+    assert isinstance(doctor(cluster), Report)
+    after = [namespace.lease(name) for name in namespace.lease_names()]
+    assert [each["metadata"]["resourceVersion"] for each in after] == [
+        each["metadata"]["resourceVersion"] for each in before
+    ]
