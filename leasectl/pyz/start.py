@@ -1,9 +1,8 @@
 """What ``leasectl.pyz`` runs first. scripts/build-pyz puts it there as ``__main__.py``.
 
 At its first start the archive unpacks itself into a private folder; from then on it runs from
-there. Python compiles this file anew at every start and can't import faster from the archive than
-it reads and compiles, so this says only what the second start needs; `leasectl.pyz.unpack` has
-the rest.
+there. Python compiles this file anew at every start, and importing anything from the archive reads
+all of it, so this says only what the second start needs; `leasectl.pyz.unpack` has the rest.
 """
 
 import os
@@ -73,10 +72,12 @@ def code_folder(archive: str) -> str:
         pass
     from leasectl.pyz.unpack import unpack
 
-    unpacked = unpack(archive, folder)
+    if not unpack(archive, folder):
+        return archive
+    sys.meta_path.remove(sys.modules["leasectl"].__loader__)  # type: ignore[arg-type]
     for name in [name for name in sys.modules if name.split(".")[0] == "leasectl"]:
         del sys.modules[name]  # they are the archive's
-    return folder if unpacked else archive
+    return folder
 
 
 if __name__ == "__main__":

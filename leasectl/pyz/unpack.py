@@ -23,10 +23,11 @@ import sys
 import time
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from leasectl.errors import StateUnwritable
+from leasectl.pyz.packed import MEMBER, files_in
 
 # What a folder of ours is called: as unpacked, while that is under way, and when it was replaced.
 UNPACKED = re.compile(r"(?P<boot>[0-9a-f-]{36})\.[0-9a-f]{32}\.[a-z]+-\d+\.\d")
@@ -59,12 +60,13 @@ def unpack(archive: str, folder: str) -> bool:
     try:
         with _interrupt_at_once(), contextlib.suppress(OSError, zipfile.BadZipFile):
             _make_private(private)
+            files = _files_of(archive)
             if not os.listdir(private):  # and so nothing to tidy up, and nobody to wait for
-                _check_room(private, archive)
+                _check_room(private, files)
             with _lock(private, unless=folder) as is_locked:
                 if is_locked and not is_complete(folder):
                     _remove_what_nobody_uses(private, boot=os.path.basename(folder)[:36])
-                    _unpack(archive, folder)
+                    _unpack(files, folder)
                 return is_complete(folder)
     except StateUnwritable as error:
         sys.stderr.write(f"leasectl: {error}\n")
@@ -143,14 +145,23 @@ def _remove_what_nobody_uses(private: str, *, boot: str) -> None:
             shutil.rmtree(os.path.join(private, name), ignore_errors=True)
 
 
-def _unpack(archive: str, folder: str) -> None:
+def _files_of(archive: str) -> dict[str, bytes]:
+    """All that is in the archive. What came from memory so far wasn't checked to be whole; this is.
+
+    Raises:
+        OSError: It can't be read.
+        BadZipFile: It isn't whole.
+    """
+    with zipfile.ZipFile(archive) as source:
+        return files_in(source.read(MEMBER))
+
+
+def _unpack(files: Mapping[str, bytes], folder: str) -> None:
     beside = os.path.join(os.path.dirname(folder), f"new.{secrets.token_hex(8)}")
     try:
-        _check_room(os.path.dirname(folder), archive)
-        with zipfile.ZipFile(archive) as source:
-            for name in source.namelist():
-                if name != "__main__.py":
-                    _write(name, source.read(name), beside, folder)
+        _check_room(os.path.dirname(folder), files)
+        for name, content in files.items():
+            _write(name, content, beside, folder)
         _write("complete", b"", beside, folder)
         with _out_of_the_way(folder):
             os.rename(beside, folder)
@@ -159,11 +170,10 @@ def _unpack(archive: str, folder: str) -> None:
         raise
 
 
-def _check_room(private: str, archive: str) -> None:
+def _check_room(private: str, files: Mapping[str, bytes]) -> None:
     """Refuse to fill up a disk that others need, at every start anew."""
     disk = os.statvfs(private)
-    with zipfile.ZipFile(archive) as source:
-        needed = _ROOM_FACTOR * sum(member.file_size for member in source.infolist())
+    needed = _ROOM_FACTOR * sum(map(len, files.values()))
     # Some file systems don't know how large they are.
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < needed:
         raise OSError("too little room")

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.util
+import io
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from collections.abc import Iterator
@@ -142,6 +144,25 @@ def started_before(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> S
     return start
 
 
+@pytest.fixture(scope="session")
+def files(archive: Path) -> dict[str, bytes]:
+    """All that is packed, as tools of others read it."""
+    return read_files(archive)
+
+
+def read_files(archive: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as outer:
+        inner = io.BytesIO(outer.read("modules.tar"))
+    files = {}
+    with tarfile.open(fileobj=inner) as source:
+        for member in source:
+            assert member.isreg() and member.name not in files
+            content = source.extractfile(member)
+            assert content
+            files[member.name] = content.read()
+    return files
+
+
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     """What would show that anything in a folder was written."""
     found = {path: path.lstat() for path in folder.rglob("*")}
@@ -149,6 +170,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
 
 
 StartedBefore = Callable[[Pyz], None]
+Files = dict[str, bytes]
 
 
 class TestWhatIsInIt:
@@ -174,14 +196,13 @@ class TestWhatIsInIt:
         client = (ROOT / "scripts" / "client.sh").stat().st_size
         assert archive.stat().st_size + client < 1 << 20
 
-    def test_it_has_every_file_of_the_package_that_runs(self, archive: Path) -> None:
+    def test_it_has_every_file_of_the_package_that_runs(self, files: Files) -> None:
         package = Path(leasectl.__file__).parent
-        files = [p for p in package.rglob("*") if p.suffix in {".py", ".bash"}]
-        wanted = {f"leasectl/{path.relative_to(package).as_posix()}" for path in files}
+        there = [p for p in package.rglob("*") if p.suffix in {".py", ".bash"}]
+        wanted = {f"leasectl/{path.relative_to(package).as_posix()}" for path in there}
         start = "leasectl/pyz/start.py"  # is __main__.py
         server = {name for name in wanted if name.startswith("leasectl/server/")}
-        packed = set(zipfile.ZipFile(archive).namelist())
-        assert wanted - packed == {start, *server}
+        assert wanted - files.keys() == {start, *server}
 
     def test_it_says_that_it_cannot_serve(self, pyz: Pyz, started_before: StartedBefore) -> None:
         started_before(pyz)
@@ -197,18 +218,15 @@ class TestWhatIsInIt:
             finished.err
         )
 
-    def test_it_has_nothing_that_only_a_build_leaves(self, archive: Path) -> None:
-        names = zipfile.ZipFile(archive).namelist()
+    def test_it_has_nothing_that_only_a_build_leaves(self, archive: Path, files: Files) -> None:
         left = re.compile(r"\.pyc$|\.pyi$|/RECORD$|direct_url|INSTALLER|/tests?/|\.so$")
-        assert [name for name in names if left.search(name)] == []
-        assert names == ["__main__.py", *sorted(names[1:])]
+        assert [name for name in files if left.search(name)] == []
+        names = zipfile.ZipFile(archive).namelist()
+        assert names == ["__main__.py", "leasectl/__init__.py", "modules.tar"]
 
-    def test_it_has_all_that_leasectl_depends_on_and_their_licenses(self, archive: Path) -> None:
-        with zipfile.ZipFile(archive) as source:
-            names = source.namelist()
-            infos = {name.split("/")[0] for name in names if ".dist-info/" in name}
-            read = BytesParser().parsebytes
-            metadata = [read(source.read(f"{info}/METADATA")) for info in infos]
+    def test_it_has_all_that_leasectl_depends_on_and_their_licenses(self, files: Files) -> None:
+        infos = {name.split("/")[0] for name in files if ".dist-info/" in name}
+        metadata = [BytesParser().parsebytes(files[f"{info}/METADATA"]) for info in infos]
         packed = {canonicalize_name(each["Name"]): each["Version"] for each in metadata}
         assert {"leasectl", "click", "filelock", "httpx", "tenacity"} <= packed.keys()
         for each in metadata:
@@ -220,28 +238,30 @@ class TestWhatIsInIt:
                     version = packed[canonicalize_name(requirement.name)]
                     assert requirement.specifier.contains(version), text
         for info in infos:
-            mine = [name for name in names if name.startswith(f"{info}/")]
+            mine = [name for name in files if name.startswith(f"{info}/")]
             assert any("LICENSE" in name for name in mine), info
 
-    def test_what_is_packed_of_others_means_the_same_in_the_same_lines(self, archive: Path) -> None:
-        with zipfile.ZipFile(archive) as source:
-            packed = {name: source.read(name) for name in source.namelist()}
+    def test_what_is_packed_of_others_means_the_same_in_the_same_lines(self, files: Files) -> None:
         changed = 0
         for name, original in files_of_wheels():
-            if name.endswith(".py") and name in packed and not name.startswith("certifi/"):
-                assert statements(packed[name]) == statements(original), name
-                changed += packed[name] != original
+            if name.endswith(".py") and name in files and not name.startswith("certifi/"):
+                assert statements(files[name]) == statements(original), name
+                changed += files[name] != original
         assert changed > 80
 
-    def test_whom_to_trust_says_the_machine(self, archive: Path) -> None:
-        with zipfile.ZipFile(archive) as source:
-            assert [each for each in source.namelist() if each.startswith("certifi/")] == [
-                "certifi/__init__.py"
-            ]
-        asked = "import certifi, ssl; print(certifi.where(), ssl.get_default_verify_paths().cafile)"
+    def test_whom_to_trust_says_the_machine(self, archive: Path, files: Files) -> None:
+        assert [name for name in files if name.startswith("certifi/")] == ["certifi/__init__.py"]
+        asked = (
+            "import leasectl, certifi, ssl; "
+            "print(certifi.where(), ssl.get_default_verify_paths().cafile)"
+        )
         environment = {**os.environ, "PYTHONPATH": str(archive)}
         said = subprocess.run(
-            [sys.executable, "-S", "-c", asked], env=environment, capture_output=True, text=True
+            [sys.executable, "-S", "-c", asked],
+            cwd=archive.parent,  # and not where leasectl's source is
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         first, second = said.stdout.split()
         assert first == second
@@ -315,6 +335,14 @@ class TestOnEveryPython:
         pyz.pool("T")
         pyz.ok("acquire", "-t", "T", PYTHONDONTWRITEBYTECODE=None)
         assert snapshot(pyz.private) == before
+
+    def test_where_it_cant_be_unpacked_all_is_imported_from_memory(self, pyz: Pyz) -> None:
+        shell = (ROOT / "leasectl" / "shell" / "leasectl.bash").read_text()
+        assert pyz.ok("init", "bash", LEASECTL_CODE_DIR="/proc/leasectl") == shell
+        # As a keeper is started by such a one.
+        as_module = [pyz.python, "-m", "leasectl", "--version"]
+        finished = pyz.spawn(as_module, PYTHONPATH=str(pyz.archive)).finish()
+        assert finished == Finished(0, f"leasectl {leasectl.__version__}\n", "")
 
     def test_every_dependency_can_be_imported_from_it(
         self, pyz: Pyz, started_before: StartedBefore
@@ -544,11 +572,31 @@ class TestTheUnpackedFolder:
         os.chown(pyz.private, 12345, 12345)
         assert "belongs to user 12345; name another folder" in refusal(pyz)
 
+    def test_it_is_used_from_the_first_start_on(self, pyz: Pyz) -> None:
+        argv = [pyz.python, "-v", str(pyz.archive), "--version"]
+        finished = pyz.spawn(argv).finish()
+        (loader,) = re.findall(r"^import 'leasectl.cli.app' # <(\S+) ", finished.err, re.M)
+        assert loader.endswith(".SourceFileLoader")
+        finished = pyz.spawn(argv, LEASECTL_CODE_DIR="/proc/leasectl").finish()
+        (loader,) = re.findall(r"^import 'leasectl.cli.app' # <(\S+) ", finished.err, re.M)
+        assert loader.endswith(".MemoryImporter")
+
     def test_where_it_cant_be_made_leasectl_runs_from_the_archive(self, pyz: Pyz) -> None:
         pyz.env["LEASECTL_CODE_DIR"] = "/proc/leasectl"
         pyz.pool("T")
         pyz.ok("acquire", "-t", "T", "--release-after", "1s")
         eventually(lambda: pyz.held() == {}, timeout=15)
+
+    def test_what_is_damaged_is_not_unpacked(self, pyz: Pyz, tmp_path: Path) -> None:
+        content = bytearray(pyz.archive.read_bytes())
+        with zipfile.ZipFile(pyz.archive) as source:
+            content[source.getinfo("modules.tar").header_offset + 14] ^= 1  # of its CRC-32
+            listed = content.rindex(b"PK\1\2")
+        content[listed + 16] ^= 1
+        damaged = tmp_path / "damaged.pyz"
+        damaged.write_bytes(content)
+        assert not unpack.unpack(str(damaged), str(pyz.private / "folder"))
+        assert list(pyz.private.iterdir()) == []
 
     def test_where_the_disk_fills_up_leasectl_runs_from_the_archive(self, pyz: Pyz) -> None:
         # A limit of 100 KiB a file fails half-way, as a full disk does.
@@ -637,10 +685,8 @@ class TestInAContainer:
         listed = f"T--00\n700 directory\nleasectl-{uid}\nleasectl-{uid}-code\n"
         assert finished == Finished(0, listed, "")
 
-    def test_it_leaves_a_small_tmp_to_others(self, pyz: Pyz) -> None:
-        with zipfile.ZipFile(pyz.archive) as source:
-            # It would just fit.
-            room = sum(int(member.file_size * 3.5) for member in source.infolist())
+    def test_it_leaves_a_small_tmp_to_others(self, pyz: Pyz, files: Files) -> None:
+        room = int(3.5 * sum(map(len, files.values())))  # it would just fit
         finished = self.container(
             pyz,
             """
