@@ -4,5 +4,6 @@ What comes in: `durations`, `moments` in the past, names (`naming`), `properties
 JSON, checked wherever they enter, since they reach paths, shells and terminals; and `documents` of
 YAML or JSON, whoever wrote them. What goes out: foreign text made safe for a terminal
 (`printable`), cut to the room there is (`width`), numbers of things and lists of them (`wording`),
-and what was probably meant by a name that isn't there (`suggestions`).
+YAML that all read alike (`yaml_text`), and what was probably meant by a name that isn't
+there (`suggestions`).
 """
