@@ -90,6 +90,28 @@ def test_a_note_outlives_a_renewal(world: World) -> None:
     assert noted(world) == [(lease.name, "marked")]
 
 
+def test_a_note_outlives_a_renewal_with_another_ttl(world: World) -> None:
+    client, lease = holding(world, 2, ttl=world.ttl_seconds)
+    note(world, lease, "marked")
+    client.renew(2 * world.ttl_seconds)
+    assert world.notes.of_claims(client.claim_key) == (
+        Note("T", lease.name, lease.fence, "marked"),
+    )
+    assert note(world, lease, "ready", before="marked")
+    client.renew(world.ttl_seconds)
+    assert noted(world) == [(lease.name, "ready")]
+    assert world.notes.free([Note("T", lease.name, lease.fence, "ready")], by="command")
+    assert noted(world) == []
+
+
+def test_a_note_goes_with_an_expiry_by_another_ttl(world: World) -> None:
+    client, lease = holding(world, ttl=2 * world.ttl_seconds)
+    note(world, lease, "marked")
+    client.renew(world.ttl_seconds)
+    world.let_pass(1.5 * world.ttl_seconds)
+    eventually(lambda: noted(world) == [])
+
+
 def test_a_note_goes_with_a_release_and_is_none_of_the_next_holders(world: World) -> None:
     client, lease = holding(world)
     note(world, lease, "marked")

@@ -1,21 +1,33 @@
 """Another ttl for claims in etcd: one transaction moves a claim to an etcd lease of that ttl.
 
 An etcd lease keeps the ttl that it was made with. So there is a new one, whose time begins before
-the claim is on it, and the claim goes by its id from then on: all that is written down of it goes
-from the keys of the old id to those of the new one at once. Whoever renews by the old id doesn't
-find it there, and in the same answer where it is now.
+the claim is on it, and the claim goes by its id from then on: all that is written down of it, and
+what is noted at it, goes from the keys of the old id to those of the new one at once. Whoever
+renews by the old id doesn't find it there, and in the same answer where it is now.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 from leasectl.engines.etcd.claim_ends import revoke_unused, rewrite_claim
 from leasectl.engines.etcd.claim_view import claim_reads, parse_claim_view
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
-from leasectl.engines.etcd.gateway.requests import KeyValue, present, put, read, unchanged
+from leasectl.engines.etcd.gateway.requests import (
+    Found,
+    Json,
+    end_of,
+    present,
+    put,
+    read,
+    read_all,
+    unchanged,
+    unwritten_since,
+)
+from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, encode_claim, parse_claim
 from leasectl.system.clock import Clock
@@ -50,7 +62,11 @@ class EtcdTtlChanges:
 
     def _move(self, claim_id: ClaimId, claim_key: str, ttl_seconds: float) -> bool:
         """Move a claim, if it is as it was just read; returns whether nothing is left to do."""
-        view = parse_claim_view(self._gateway.read(*claim_reads(self._keys, claim_id)).answers)
+        reading = self._gateway.read(
+            read_all(self._keys.notes_of(*claim_id)), *claim_reads(self._keys, claim_id)
+        )
+        notes, *answers = reading.answers
+        view = parse_claim_view(answers)
         if view.held is None or not view.is_alive:
             return True
         claim = parse_claim(view.held)
@@ -59,33 +75,48 @@ class EtcdTtlChanges:
         new_id, renewed = new_etcd_lease_id(), self._clock.wall()
         moved = claim._replace(etcd_lease_id=new_id, lease_duration_seconds=ttl_seconds)
         self._gateway.grant(new_id, math.ceil(ttl_seconds))
-        is_moved = self._commit(claim_id, claim_key, claim, moved, view.held, renewed)
+        guards = [
+            unchanged(view.held.key, view.held.mod_revision),
+            present(self._keys.alive(*claim_id)),
+            *self._none_noted_since(claim_id, notes, reading.revision),
+        ]
+        then = self._writes(claim_id, claim_key, claim, moved, notes, renewed)
+        is_moved = self._commit(guards, then, self._keys.held(claim_id.pool_type, new_id))
         revoke_unused(self._gateway, claim.etcd_lease_id if is_moved else new_id)
         return is_moved
 
-    def _commit(
+    def _none_noted_since(self, claim_id: ClaimId, notes: Found, revision: int) -> Iterator[Json]:
+        """Guards: what is noted at a claim is what was read at a revision."""
+        start = self._keys.notes_of(*claim_id)
+        yield unwritten_since(start, end_of(start), revision)
+        yield from (unchanged(kv.key, kv.mod_revision) for kv in notes.items)
+
+    def _writes(
         self,
         claim_id: ClaimId,
         claim_key: str,
         claim: Claim,
         moved: Claim,
-        held: KeyValue,
+        notes: Found,
         renewed: float,
-    ) -> bool:
+    ) -> list[Json]:
+        """What moves a claim, with what is noted at it, as if it had just been renewed."""
         keys, pool_type, new_id = self._keys, claim_id.pool_type, moved.etcd_lease_id
-        new_held = keys.held(pool_type, new_id)
+        return [
+            *rewrite_claim(keys, pool_type, claim.without(frozenset(claim.names))),
+            put(keys.held(pool_type, new_id), encode_claim(moved)),
+            put(keys.alive(pool_type, new_id), "", etcd_lease_id=new_id),
+            put(keys.renewed(pool_type, new_id), str(renewed)),
+            put(keys.owned(claim_key, new_id), pool_type),
+            *(
+                put(keys.note(pool_type, new_id, name_in(kv)), kv.value, etcd_lease_id=new_id)
+                for kv in notes.items
+            ),
+        ]
+
+    def _commit(self, guards: Sequence[Json], then: Sequence[Json], new_held: str) -> bool:
         try:
-            outcome = self._gateway.commit(
-                [unchanged(held.key, held.mod_revision), present(keys.alive(*claim_id))],
-                [
-                    *rewrite_claim(self._keys, pool_type, claim.without(frozenset(claim.names))),
-                    put(new_held, encode_claim(moved)),
-                    put(keys.alive(pool_type, new_id), "", etcd_lease_id=new_id),
-                    put(keys.renewed(pool_type, new_id), str(renewed)),
-                    put(keys.owned(claim_key, new_id), pool_type),
-                ],
-                [read(new_held)],
-            )
+            outcome = self._gateway.commit(guards, then, [read(new_held)])
         except EtcdLeaseGone:  # it has taken too long
             return False
         return outcome.succeeded or outcome.answers[0].first is not None

@@ -10,6 +10,7 @@ import pytest
 from leasectl.engines.etcd import renewals
 from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.engines.etcd.key_values import number_in
+from leasectl.engines.notes import NoteChange
 from leasectl.model import Request
 from tests.kit.etcd.access import NAMES, SHORT, Access, keys_left
 from tests.kit.etcd.relay import Relay
@@ -225,4 +226,28 @@ def test_who_renews_follows_a_claim_that_another_has_given_another_ttl(
     assert 290 < store.gateway.time_left(claim_id) <= 300
     assert (store.lost, other.lost) == ([], [])
     assert store.engine.free("me") == tuple(NAMES[:2])
+    assert keys_left(store) == []
+
+
+def test_what_is_noted_while_a_claim_is_given_another_ttl_is_noted_at_it(
+    store: Access, renewer: Access, between: Relay
+) -> None:
+    taken_off, kept, noted_late = store.acquire("me", Request("T", count=3, ttl_seconds=60))
+    notes = store.backend.notes
+    marks = [NoteChange("T", each.name, each.fence, None, "mark") for each in (taken_off, kept)]
+    assert notes.change(marks) == (True, True)
+
+    def disturb(number: int, _path: str) -> None:
+        if number == 4:  # to move it, after a look and an etcd lease
+            late = NoteChange("T", noted_late.name, noted_late.fence, None, "late")
+            assert notes.change([late, marks[0]._replace(before="mark", after=None)]) == (True,) * 2
+
+    between.listen(before=disturb)
+    assert renewer.engine.renew("me", ttl_seconds=300) == tuple(NAMES[:3])
+    noted = [(each.name, each.fence, each.text) for each in notes.of_pool("T")]
+    assert noted == [(kept.name, kept.fence, "mark"), (noted_late.name, noted_late.fence, "late")]
+    (moved_to,) = store.etcd_lease_ids()
+    (found,) = store.gateway.read(read_all(store.keys.notes("T"))).answers
+    assert {kv.etcd_lease_id for kv in found.items} == {moved_to}
+    store.engine.free("me")
     assert keys_left(store) == []
