@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -52,6 +53,26 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     select.select([pidfd], [], [], 10)
     os.close(pidfd)
+
+
+def stop(pid: int, state_dir: Path) -> None:
+    """STOP a process where it doesn't hold the lock of a state directory, and see it stopped.
+
+    Stopped with the lock, it would keep everybody from everything.
+    """
+    with open(state_dir / "state.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: is_stopped(pid), what="it is stopped")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether nothing of a process runs."""
+    states = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # ended by now
+            states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return set(states) == {"T"}
 
 
 def clean_environment() -> dict[str, str]:
