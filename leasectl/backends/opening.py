@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Callable, cast
 
 from leasectl.backends.contract import Opening
@@ -170,6 +170,34 @@ def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) ->
     """
     server = _pool_server(url)
     return [] if server is None else server.pool_types(url, settings, seconds=seconds, clock=clock)
+
+
+def resource_names(
+    url: str,
+    settings: Settings,
+    begin: str,
+    types: Collection[str],
+    *,
+    seconds: float,
+    clock: Clock,
+) -> Sequence[str]:
+    """Names in the pools on a server, to complete them; none where it isn't asked for them.
+
+    Args:
+        url: As `check_url` has it.
+        settings: How to talk to the server.
+        begin: What they begin with; of very many so, the first will do.
+        types: Of the pools that they are to be in; none of them for any.
+        seconds: How long that may take.
+        clock: Where times come from.
+
+    Raises:
+        LeaseError: They can't be had in that time.
+    """
+    server = _pool_server(url)
+    if server is None:
+        return []
+    return server.resource_names(url, settings, begin, types, seconds=seconds, clock=clock)
 
 
 def ask_status(url: str, settings: str, *, pool_type: str | None, clock: Clock) -> object | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Callable, Protocol
 
 from leasectl.http.settings import Settings
@@ -75,6 +75,18 @@ class PoolServer(Protocol):
         Raises:
             LeaseError: They can't be had in that time.
         """
+
+    def resource_names(
+        self,
+        url: str,
+        settings: Settings,
+        begin: str,
+        types: Collection[str],
+        *,
+        seconds: float,
+        clock: Clock,
+    ) -> Sequence[str]:
+        """Names in its pools, for a shell that completes them; as `opening.resource_names`."""
 
 
 class StatusServer(Protocol):

@@ -1,10 +1,11 @@
-"""What there is to complete: types, handles and properties, looked at and left as they are."""
+"""What there is to complete: types, names, handles and properties, looked at and left as is."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Callable
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,6 +16,8 @@ from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.text.naming import is_reserved
 
 _SERVER_SECONDS = 1.0
+# What the options and words are called that name the types of pools.
+_OF_TYPES = ("pool_type", "pool_types", "type_word", "type_words")
 
 
 def types_like(incomplete: str, ctx: click.Context, param: click.Parameter) -> list[str]:
@@ -37,6 +40,45 @@ def handles_like(
         for handle_id, identity in known_handles(released_too=ctx.info_name == "reacquire")
         if handle_id.startswith(incomplete)
     ]
+
+
+def names_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Names in pools, of those that the command names so far, that begin like a word."""
+    # Where they belong may be another pool than the one they are in.
+    types = () if ctx.info_name == "expect" else _types_in(ctx)
+    return known_names(ctx.params.get("backend"), begin=incomplete, types=types)
+
+
+def released_names_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Names that can be released and begin like a word: held here or, by force, any."""
+    from leasectl.state import read_only
+
+    if ctx.params.get("force"):
+        return names_like(incomplete, ctx)
+    found = read_only.held_names(state_directory())
+    return [each for each in found if each.startswith(incomplete) and not is_reserved(each)]
+
+
+def held_names_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Names that begin like a word, of the handle that the command names."""
+    words = [ctx.params.get("handle"), ctx.params.get("handle_word"), *ctx.args]
+    held = held_names(next(filter(None, words), None))
+    return [each for each in held if each.startswith(incomplete)]
+
+
+def last_in_list(
+    incomplete: str, ctx: click.Context, like: Callable[[str, click.Context], list[str]]
+) -> list[str]:
+    """Complete the last of words with commas between them; none is offered twice.
+
+    Args:
+        incomplete: All of them.
+        ctx: Of the command.
+        like: Gives what begins like a word.
+    """
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{each}" for each in like(last, ctx) if each not in given]
 
 
 def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
@@ -73,20 +115,33 @@ def known_types(backend: str | None = None) -> Sequence[str]:
     return [each for each in found if not is_reserved(each)]
 
 
-def known_names(backend: str | None = None) -> Sequence[str]:
-    """The names in the pools of this machine; none of other backends, which have too many.
+def known_names(
+    backend: str | None = None, *, begin: str = "", types: Collection[str] = ()
+) -> list[str]:
+    """Names in the pools of a backend; none when they can't be read, or aren't its own.
 
     Args:
         backend: What ``--backend`` says.
+        begin: What they begin with.
+        types: Of the pools that they are to be in; none of them for any.
     """
+    from leasectl.backends.opening import resource_names
     from leasectl.errors import LeaseError
     from leasectl.state import read_only
+    from leasectl.system.clock import Clock
 
+    url = choose_backend(backend).url
+    found: Sequence[str] = ()
     with contextlib.suppress(LeaseError):
-        kind = kind_of(choose_backend(backend).url)
+        kind = kind_of(url)
         if kind.has_pools and not kind.remote:
-            return read_only.resource_names(state_directory())
-    return []
+            rows = read_only.resource_names(state_directory())
+            found = [name for name, pool_type in rows if not types or pool_type in types]
+        else:
+            found = resource_names(
+                url, settings(), begin, types, seconds=_SERVER_SECONDS, clock=Clock()
+            )
+    return [each for each in found if each.startswith(begin) and not is_reserved(each)]
 
 
 def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
@@ -113,3 +168,13 @@ def held_names(handle: str | None) -> Sequence[str]:
     with contextlib.suppress(LeaseError):
         return read_names(path)
     return []
+
+
+def _types_in(ctx: click.Context) -> frozenset[str]:
+    """The types that a command names by its options or words so far."""
+    params = [each for each in ctx.command.params if each.name in _OF_TYPES]
+    given = [ctx.params.get(str(each.name)) for each in params]
+    # Words before an option whose value is being typed are left as they are.
+    words = ctx.args if any(isinstance(each, click.Argument) for each in params) else ()
+    named = [[each] if isinstance(each, str) else each or () for each in given]
+    return frozenset(words).union(*named)

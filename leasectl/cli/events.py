@@ -50,7 +50,14 @@ _ASK_AGAIN_SECONDS = 2.0
     shell_complete=options.complete_handles,
     help="Only those of this handle: the path that acquire printed, or its last part.",
 )
-@option("--name", group=WHAT, type=check_name, metavar="NAME", help="Only those of this resource.")
+@option(
+    "--name",
+    group=WHAT,
+    type=check_name,
+    metavar="NAME",
+    shell_complete=options.complete_name,
+    help="Only those of this resource.",
+)
 @option(
     "--holder",
     group=WHAT,

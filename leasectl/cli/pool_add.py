@@ -18,7 +18,7 @@ Examples:
 @new_command(epilog=EXAMPLE)
 @pool_options.pool_argument
 @pool_options.count
-@pool_options.names
+@pool_options.new_names
 @pool_options.properties
 @pool_options.quiet
 @options.backend

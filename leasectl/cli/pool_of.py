@@ -24,7 +24,7 @@ Examples:
 
 
 @new_command(epilog=EXAMPLE)
-@click.argument("name", type=check_name, metavar="NAME", shell_complete=options.complete_names)
+@click.argument("name", type=check_name, metavar="NAME", shell_complete=options.complete_name)
 @option(
     "--format",
     "form",

@@ -31,7 +31,12 @@ count = option(
     metavar="N",
     help="So many resources, named TYPE--00, TYPE--01 and so on.",
 )
-names = option("--names", metavar="A,B", help="Resources of these names, with commas between them.")
+_OF_THESE_NAMES = "Resources of these names, with commas between them."
+# In no pool yet, so there is nothing to complete them with.
+new_names = option("--names", metavar="A,B", help=_OF_THESE_NAMES)
+names = option(
+    "--names", metavar="A,B", shell_complete=options.complete_names, help=_OF_THESE_NAMES
+)
 needed_names = option(
     "--names",
     required=True,
@@ -39,7 +44,14 @@ needed_names = option(
     shell_complete=options.complete_names,
     help="Which resources, with commas between them.",
 )
-name = option("--name", required=True, type=check_own_name, metavar="N", help="Which resource.")
+name = option(
+    "--name",
+    required=True,
+    type=check_own_name,
+    metavar="N",
+    shell_complete=options.complete_name,
+    help="Which resource.",
+)
 pace = option(
     "--pace",
     "pace_seconds",

@@ -39,7 +39,13 @@ Examples:
     help="N leases, whichever: of the handle with most unused names first, as many as it takes. "
     "With --follow, N at a time.",
 )
-@option("--names", group=WHAT, metavar="A,B", help="What is held of these resources.")
+@option(
+    "--names",
+    group=WHAT,
+    metavar="A,B",
+    shell_complete=options.complete_names,
+    help="What is held of these resources.",
+)
 @option(
     "--held-longer-than",
     "longer_than_seconds",

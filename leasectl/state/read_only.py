@@ -23,9 +23,15 @@ def pool_types(directory: str) -> list[str]:
     return [pool_type for (pool_type,) in _read(directory, "SELECT type FROM pool ORDER BY type")]
 
 
-def resource_names(directory: str) -> list[str]:
-    """The names in the embedded pools, in order."""
-    return [name for (name,) in _read(directory, "SELECT name FROM resource ORDER BY name")]
+def resource_names(directory: str) -> list[tuple[str, str]]:
+    """The names in the embedded pools and the types of these, in order."""
+    rows = _read(directory, "SELECT name, type FROM resource ORDER BY name")
+    return [(name, pool_type) for name, pool_type in rows]
+
+
+def held_names(directory: str) -> list[str]:
+    """The names that handles of whatever backend hold, in order."""
+    return [name for (name,) in _read(directory, "SELECT DISTINCT name FROM lease ORDER BY name")]
 
 
 def handle_ids(directory: str, *, released_too: bool) -> list[tuple[str, str]]:

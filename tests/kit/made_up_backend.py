@@ -5,7 +5,7 @@ Its server is this process's memory. Run as a program it is `leasectl` with one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Callable
 
 from leasectl.backends import kinds
@@ -89,6 +89,18 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sequence[str]:
     return TYPES
+
+
+def resource_names(
+    url: str,
+    settings: Settings,
+    begin: str,
+    types: Collection[str],
+    *,
+    seconds: float,
+    clock: Clock,
+) -> Sequence[str]:
+    return [f"{each}--00" for each in TYPES if not types or each in types]
 
 
 def checks(url: str, settings: Settings) -> list[Check]:
