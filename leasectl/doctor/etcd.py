@@ -47,10 +47,11 @@ def checks(url: str, settings: Settings) -> list[Check]:
 def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     """The checks of what a state directory holds in the cluster that its service has chosen."""
     opened = _open(service.backend_url, settings, service.state.state_id())
+    expected = opened.pools.members.check().expected
     return [
         Check("etcd claims", lambda: claims(service, opened)),
         Check("etcd works", lambda: left_on_server(service)),
-        Check("etcd memberships", lambda: misplaced(service)),
+        Check("etcd memberships", lambda: misplaced(service, expected)),
     ]
 
 

@@ -90,6 +90,15 @@ class MemberCheck:
         self._settle(sorted(seen.astray()))
         return seen.disorder()
 
+    def expected(self) -> tuple[Member, ...]:
+        """The names of which it is said where they belong, as if they were in no pool.
+
+        In one read, where `EtcdMembers.members` looks at each name there is.
+        """
+        (found,) = self._gateway.read(read_all(self._keys.members())).answers
+        facts = (parse_member(kv, name_in(kv), None) for kv in found.items)
+        return tuple(each for each in facts if each.is_known)
+
     def _write_stock(self, seen: _Seen, name: str) -> None:
         """Have that be where those who wait read it which is so of a name."""
         member, pool = seen.members[name], seen.members[name].pool
