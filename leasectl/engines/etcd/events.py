@@ -85,9 +85,9 @@ class EtcdEvents:
         *,
         events: Sequence[Event],
     ) -> Outcome:
-        """As `Gateway.commit`, and write some events with it."""
+        """As `Gateway.commit`, and write some events with it; with none, no bucket matters."""
         events = [each for each in events if is_written(each.type, each.kind)]
-        if not self._writes:
+        if not (self._writes and events):
             return self._gateway.commit(guards, grouped(then), otherwise)
         token, repeated = self._draw(_TOKEN_BYTES), False
         while True:

@@ -124,9 +124,7 @@ class EtcdValues:
         self, along: Along, guards: Sequence[Json], changes: Sequence[ValueChange]
     ) -> Outcome:
         guards, reads = (*guards, *along.guards), self._reads(changes)
-        if along.events:
-            return self._events.commit(guards, along.then, reads, events=along.events)
-        return self._gateway.commit(guards, along.then, reads)
+        return self._events.commit(guards, along.then, reads, events=along.events)
 
     def _write(self, change: ValueChange, token: str, etcd_lease_id: int) -> Json:
         key = self._keys.value(change.key)

@@ -20,6 +20,7 @@ from leasectl.errors import CorruptState
 from leasectl.model import Request
 from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Kept, Missed
 from leasectl.system.poll import is_readable
+from leasectl.text.naming import reserved_type
 from tests.kit.etcd.access import NAMES, Access
 from tests.kit.etcd.event_writer import SMALLEST, Writer, buckets, packs, told
 from tests.kit.etcd.relay import Relay, relay
@@ -110,6 +111,17 @@ class TestBuckets:
     def test_none_are_written_by_who_wants_none(self, access: Access) -> None:
         Writer(access, Kept(HOUR, 0)).write(3)
         assert (told(access), access.events.last_number()) == ([], 0)
+
+    def test_with_none_to_write_nothing_is_asked_but_what_there_is_to_do(
+        self, between: Relay, prefix: str
+    ) -> None:
+        through = Access([between.endpoint], prefix)
+        events = EtcdEvents(through.gateway, through.keys, clock=ManualClock().clock)
+        of_work = Event(0, 0.0, "granted", reserved_type("0" * 64))  # of which none is written
+        for told_of in ([], [of_work]):
+            assert events.commit([], [put(f"{prefix}/a", "")], events=told_of).succeeded
+        assert len(between.paths) == 2
+        assert buckets(through) == []
 
     def test_the_last_number_is_that_of_the_bucket_before_while_one_is_empty(
         self, access: Access
