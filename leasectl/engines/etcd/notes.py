@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
-from leasectl.engines import refusals
 from leasectl.engines.etcd.claim_ends import Along
 from leasectl.engines.etcd.claims import EtcdClaims, FoundClaim
 from leasectl.engines.etcd.forced_ends import encode_owned
@@ -30,7 +29,7 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, noted_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.pool_types import pool_types
+from leasectl.engines.etcd.pool_types import check_there
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
@@ -88,8 +87,7 @@ class EtcdNotes:
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         (pool,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
-        if pool.first is None:
-            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+        check_there(self._gateway, self._keys, pool_type, pool.first)
         return _notes(pool_type, self._held(pool_type))
 
     def of_claims(self, claim_key: str) -> tuple[Note, ...]:
@@ -188,16 +186,8 @@ class EtcdNotes:
         }
 
     def _change(self, change: NoteChange, held: _Noted | None) -> bool:
-        attempt: _Try | None = None
         while _is_so(change, held):
-            attempt = self._try(change, held)
-            outcome = self._gateway.commit(
-                attempt.guards, [attempt.then, attempt.wakes], [read(attempt.key)]
-            )
-            if outcome.succeeded:
-                return True
-            (found,) = outcome.answers
-            if outcome.repeated and attempt.is_left(found):
+            if any(self._change_together([(change, held)])):
                 return True
             held = self._held(change.type).get(change.name)
         return False

@@ -34,7 +34,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pool_removals import PoolRemovals, batches
-from leasectl.engines.etcd.pool_types import pool_types
+from leasectl.engines.etcd.pool_types import no_pool
 from leasectl.engines.etcd.records import (
     encode_free,
     encode_settings,
@@ -155,7 +155,7 @@ class EtcdPools:
             event = self._event("pool made", pool_type, names, pool_made(len(names), settings))
             outcome = self._events.commit([unchanged(key, born)], seen, [read(key)], events=[event])
             if not outcome.succeeded and not _is_made(outcome.answers[0].first, born):
-                raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+                raise no_pool(self._gateway, self._keys, pool_type)
         except BaseException:
             self._removals.clear(pool_type, [created_at(key, born)])
             raise
@@ -177,7 +177,7 @@ class EtcdPools:
             if written != "disturbed":
                 return written == "written"
             if self._shown.record(pool_type).create_revision != pool.create_revision:
-                raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+                raise no_pool(self._gateway, self._keys, pool_type)
 
     def add_resources(self, pool_type: str, names: Sequence[str]) -> None:
         from leasectl.engines.membership import add
@@ -279,7 +279,7 @@ class EtcdPools:
             raise refusals.name_taken(name_in(taken[0]), type_in(taken[0]))
         (pool,) = self._gateway.read(read(keys.pool(pool_type))).answers
         if pool.first is None or pool.first.create_revision != born:
-            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
+            raise no_pool(self._gateway, self._keys, pool_type)
         # Somebody has just said more of them.
         self._add(pool_type, names, born, self._check_untaken(pool_type, names))
 

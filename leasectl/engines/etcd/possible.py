@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasectl.engines import refusals
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import Found, count, read
+from leasectl.engines.etcd.gateway.requests import count, read
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.pool_types import pool_types
+from leasectl.engines.etcd.pool_types import check_there
 from leasectl.engines.etcd.records import check_count
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Request
@@ -56,7 +55,7 @@ def why_unmet(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request
         read(keys.pool(request.type)), events.read_now(), *stock_reads(keys, request.type)
     ).answers
     events.note_now(now.first)
-    _check_there(gateway, keys, request, pool)
+    check_there(gateway, keys, request.type, pool.first)
     return unmet(request, parse_stock(request.type, found).members.values())
 
 
@@ -79,12 +78,7 @@ def _is_easily_met(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Re
         *named,
     ).answers
     events.note_now(now.first)
-    _check_there(gateway, keys, request, pool)
+    check_there(gateway, keys, request.type, pool.first)
     if found and (found[0].first is None or closed.count):
         return False
     return request.count <= resources.count - closed.count
-
-
-def _check_there(gateway: Gateway, keys: Keys, request: Request, pool: Found) -> None:
-    if pool.first is None or pool.first.value:
-        raise refusals.no_pool(request.type, pool_types(gateway, keys))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from leasectl.engines import refusals
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.claims import EtcdClaims, Reaped
@@ -25,7 +24,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.look import QueueView, look
 from leasectl.engines.etcd.pace import EtcdPaces, Owed
-from leasectl.engines.etcd.pool_types import pool_types
+from leasectl.engines.etcd.pool_types import check_there, no_pool
 from leasectl.engines.etcd.possible import check_possible, why_unmet
 from leasectl.engines.etcd.rank import encode_rank
 from leasectl.engines.etcd.records import (
@@ -294,8 +293,7 @@ class EtcdQueues:
         Raises:
             NotFound: The pool has gone.
         """
-        if view.pool is None or view.pool.value:
-            raise self._no_pool(request.type)
+        check_there(self._gateway, self._keys, request.type, view.pool)
         if request.name is None:
             return tuple(map(parse_free, view.page[: request.count]))
         # It can't have moved since: only a claim moves it, and none but this ticket may make one.
@@ -308,9 +306,6 @@ class EtcdQueues:
             f"lost the place in the queue: etcd had heard nothing of us for {own.ttl_seconds}s; "
             "ask again"
         )
-
-    def _no_pool(self, pool_type: str) -> Exception:
-        return refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
 
     # Putting a ticket, and taking it away
 
@@ -343,5 +338,5 @@ class EtcdQueues:
             return outcome.revision
         (found,) = outcome.answers
         if found.first is None:
-            raise self._no_pool(pool_type)
+            raise no_pool(self._gateway, keys, pool_type)
         return found.first.create_revision  # put by an earlier try, whose answer was lost

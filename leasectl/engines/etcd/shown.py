@@ -22,7 +22,7 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pace import EtcdPaces, Owed, pace_reads, parse_pace
-from leasectl.engines.etcd.pool_types import pool_types
+from leasectl.engines.etcd.pool_types import check_there, pool_types
 from leasectl.engines.etcd.rank import in_order, priorities
 from leasectl.engines.etcd.records import Claim, parse_claim, parse_ticket
 from leasectl.engines.etcd.shown_facts import (
@@ -62,7 +62,7 @@ class ShownPools:
             NotFound: There is no such pool, or not yet.
         """
         (found,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
-        return self._check_there(pool_type, found)
+        return check_there(self._gateway, self._keys, pool_type, found.first)
 
     def pools(
         self,
@@ -96,11 +96,6 @@ class ShownPools:
         if not longest or not owed.counted_by:
             return longest
         return owed.paid_in(self._paces.counted(owed))
-
-    def _check_there(self, pool_type: str, found: Found) -> KeyValue:
-        if found.first is None or found.first.value:
-            raise refusals.no_pool(pool_type, pool_types(self._gateway, self._keys))
-        return found.first
 
     def _read(self, chosen: Sequence[str], types: Sequence[str]) -> list[_Seen]:
         """See some of all pools, as they are at one revision.

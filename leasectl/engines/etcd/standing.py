@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Callable
 
-from leasectl.engines import refusals
 from leasectl.engines.etcd.competing import Supply, met_of, rival
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -18,7 +17,7 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.pace import Owed, pace_reads, parse_pace
-from leasectl.engines.etcd.pool_types import pool_types
+from leasectl.engines.etcd.pool_types import check_there
 from leasectl.engines.etcd.rank import in_order, priorities
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.facts import Standing
@@ -67,8 +66,7 @@ class EtcdStandings:
                 *pace_reads(keys, pool_type),
             ).answers
         )
-        if pool.first is None or pool.first.value:
-            raise refusals.no_pool(pool_type, pool_types(self._gateway, keys))
+        check_there(self._gateway, keys, pool_type, pool.first)
         better = self._better(pool_type, ticket) if ranks.count else before.items
         if not is_any:
             better = self._competing(request, better, takers=resources.count - closed.count)

@@ -1,9 +1,12 @@
-"""Pools and claims in etcd that are larger than one transaction; against a real server."""
+"""Pools in etcd that are only being made, or larger than one transaction; on a real server."""
 
 from __future__ import annotations
 
+from typing import Callable
+
 import pytest
 
+from leasectl.engines.etcd.gateway.requests import put
 from leasectl.engines.etcd.records import MOST_AT_ONCE
 from leasectl.errors import (
     InvalidRequest,
@@ -39,3 +42,21 @@ class TestSizes:
             store.pools.pools("V")
         store.pools.delete_pool("U", force=False)
         store.pools.create_pool("V", [f"U--{n:03d}" for n in range(300)])
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda access: access.acquire("me", Request("U")),
+        lambda access: access.pools.pools("U"),
+        lambda access: access.backend.notes.of_pool("U"),
+        lambda access: access.pools.add_resources("U", ["U--1"]),
+    ],
+    ids=["acquire", "show", "notes", "add"],
+)
+def test_a_pool_that_is_being_made_is_not_there_yet(
+    store: Access, ask: Callable[[Access], object]
+) -> None:
+    store.gateway.commit([], [put(store.keys.pool("U"), "being made under 7")])
+    with pytest.raises(NotFound, match='no pool "U"'):
+        ask(store)
