@@ -63,10 +63,7 @@ class Supply(NamedTuple):
         if not want.where:
             return self.takers
         assert self.stock is not None
-        return sum(
-            each.takes_holders and want.could_use(each.name, each.properties)
-            for each in self.stock.members.values()
-        )
+        return want.count_usable(self.stock.members.values())
 
 
 class Leave(NamedTuple):

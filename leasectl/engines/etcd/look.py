@@ -76,7 +76,6 @@ class QueueView(NamedTuple):
             pool has a pace also one that waits for that alone.
         pool: The pool, if there is one.
         grants: The number of its last grant, if there was one.
-        resources: How many there are.
         expired: How many claims have run out and are still written down.
         died: How many tickets have gone by themselves, of which nobody has told.
         page: What is free, as far as the ticket may have it and in the order in which it is taken;
@@ -86,7 +85,6 @@ class QueueView(NamedTuple):
             it could use itself, as long as it can be met at all.
         leave: What these leave to it.
         needs: What had to be read for that.
-        closed: How many resources take no new holder.
         is_closed: The named resource is one of those.
         rank: The key that says what the ticket counts with; None for one that counts with 0.
         priority: What it counts with.
@@ -101,14 +99,12 @@ class QueueView(NamedTuple):
     before: KeyValue | None
     pool: KeyValue | None
     grants: KeyValue | None
-    resources: int
     expired: int
     page: tuple[KeyValue, ...]
     is_for_time: bool = False
     others: tuple[Rival, ...] = ()
     leave: Leave = Leave()
     needs: Needs = NO_NEEDS
-    closed: int = 0
     is_closed: bool = False
     died: int = 0
     rank: KeyValue | None = None
@@ -249,8 +245,6 @@ def _look(
         leave=leave(want, competition.others, supply),
         pool=pool.first,
         grants=grants.first,
-        resources=resources,
-        closed=closed,
         is_closed=is_closed,
         expired=held - alive,
         page=page,

@@ -13,7 +13,6 @@ from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     KeyValue,
     delete,
-    put,
     read_all,
     revision_in,
     unchanged,
@@ -21,13 +20,12 @@ from leasectl.engines.etcd.gateway.requests import (
 from leasectl.engines.etcd.key_values import name_in, type_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_records import (
-    encode_properties,
     parse_bound,
     parse_member,
     parse_properties,
 )
 from leasectl.engines.etcd.records import last_fence, parse_claim
-from leasectl.engines.etcd.stock import encode_closed, parse_closed
+from leasectl.engines.etcd.stock import closed_alike, parse_closed, stock_writes
 from leasectl.engines.membership import Member
 
 # Below which there is something of a name in a pool.
@@ -85,8 +83,9 @@ class MemberCheck:
             name = kv.key.rpartition("/")[2]
             guards = [unchanged(kv.key, kv.mod_revision), *self._guards(seen, name)]
             self._gateway.commit(guards, [delete(kv.key)])
-        for name in seen.astray():
-            self._write_stock(seen, name)
+        for name in seen.astray():  # have that be where those who wait read it which is so of it
+            then = stock_writes(self._keys, Member(name), seen.members[name])
+            self._gateway.commit(self._guards(seen, name), then)
         self._settle(sorted(seen.astray()))
         return seen.disorder()
 
@@ -98,23 +97,6 @@ class MemberCheck:
         (found,) = self._gateway.read(read_all(self._keys.members())).answers
         facts = (parse_member(kv, name_in(kv), None) for kv in found.items)
         return tuple(each for each in facts if each.is_known)
-
-    def _write_stock(self, seen: _Seen, name: str) -> None:
-        """Have that be where those who wait read it which is so of a name."""
-        member, pool = seen.members[name], seen.members[name].pool
-        if pool is None:
-            return
-        closed, what = self._keys.closed(pool, name), self._keys.property(pool, name)
-        is_open = member.takes_holders
-        self._gateway.commit(
-            self._guards(seen, name),
-            [
-                delete(closed) if is_open else put(closed, encode_closed(member)),
-                put(what, encode_properties(member.properties))
-                if member.properties
-                else delete(what),
-            ],
-        )
 
     def _guards(self, seen: _Seen, name: str) -> list[dict[str, object]]:
         keys = [self._keys.name(name), self._keys.member(name)]
@@ -209,6 +191,5 @@ class _Seen:
         shown = Member(name) if closed is None else parse_closed(closed)
         what = self.by_key.get(keys.property(pool, name))
         properties = () if what is None else parse_properties(what)
-        why, why_shown = ((m.cordoned, m.moves_to, m.leaves) for m in (member, shown))
         is_right = is_free is False or member.takes_holders
-        return is_right and why == why_shown and properties == member.properties
+        return is_right and closed_alike(member, shown) and properties == member.properties

@@ -133,9 +133,9 @@ def encode_life(lifetime: Lifetime) -> str:
     return "" if lifetime.process is None else lifetime.process.encode()
 
 
-def is_dead_here(process: Process | None) -> bool:
-    """Tell whether a process has ended for certain: another boot may be another machine."""
-    return process is not None and process.boot_id == boot_id() and is_dead(process)
+def has_ended(lifetime: Lifetime | None, life: KeyValue | None) -> bool:
+    """Tell whether a membership has, by its lifetime and by what is left of that in ``life/``."""
+    return lifetime is not None and (life is None or _is_dead_here(lifetime.process))
 
 
 def encode_belonging(pools: Pools, by: str) -> str:
@@ -174,6 +174,11 @@ def parse_belonging(kv: KeyValue | None, types: frozenset[str]) -> Pools:
 def free_of(bound: Bound, kv: KeyValue) -> Free:
     """What a key below ``bound/`` says of a resource that is closed and free."""
     return Free(kv.key, kv.mod_revision, name_in(kv), bound.last_holder, bound.transitions)
+
+
+def _is_dead_here(process: Process | None) -> bool:
+    """Tell whether a process has ended for certain: another boot may be another machine."""
+    return process is not None and process.boot_id == boot_id() and is_dead(process)
 
 
 def _encode_lifetime(lifetime: Lifetime) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, type_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_records import (
     free_of,
-    is_dead_here,
+    has_ended,
     parse_belonging,
     parse_bound,
     parse_member,
@@ -81,10 +81,7 @@ class NameView(NamedTuple):
     @property
     def is_over(self) -> bool:
         """Whether its time in its pool is."""
-        lifetime = self.member.lifetime
-        if lifetime is None:
-            return False
-        return self.life is None or is_dead_here(lifetime.process)
+        return has_ended(self.member.lifetime, self.life)
 
     def now(self, types: Set[str]) -> Member:
         """What is so of it once what is over has been heeded, and that nobody holds it.

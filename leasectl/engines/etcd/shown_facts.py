@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.engines.etcd.gateway.requests import Found, Json, KeyValue, read, read_all
-from leasectl.engines.etcd.key_values import name_in, safe_text
+from leasectl.engines.etcd.key_values import name_in, noted_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.member_records import is_dead_here, parse_belonging, parse_member
+from leasectl.engines.etcd.member_records import has_ended, parse_belonging, parse_member
 from leasectl.engines.facts import QueueEntry, Resource
 from leasectl.engines.matching import Want
 from leasectl.engines.membership import Member, Pools
@@ -74,25 +74,16 @@ class PoolFacts(NamedTuple):
     def over(self) -> Iterator[str]:
         """The names of which something is over by now, and nobody has written that yet."""
         for name, member in self.members.items():
-            lifetime = member.lifetime
-            lives_on = lifetime is None or (
-                name in self.lives and not is_dead_here(lifetime.process)
-            )
-            if not lives_on or (name in self.coming and name not in self.graces):
+            is_over = has_ended(member.lifetime, self.lives.get(name))
+            if is_over or (name in self.coming and name not in self.graces):
                 yield name
-
-    def count_usable(self, want: Want) -> int:
-        """How many that take holders would do."""
-        return sum(
-            each.takes_holders and want.could_use(each.name, each.properties)
-            for each in self.members.values()
-        )
 
 
 def unmet_among(entries: Iterable[QueueEntry], facts: PoolFacts) -> frozenset[int]:
     """The numbers of the tickets that what is in the pool can't meet, as things are."""
     wants = {each.ticket: (Want(each.name, each.where), each.count) for each in entries}
-    usable = {want: facts.count_usable(want) for want in {want for want, _ in wants.values()}}
+    members = facts.members.values()
+    usable = {want: want.count_usable(members) for want in {want for want, _ in wants.values()}}
     return frozenset(number for number, (want, count) in wants.items() if usable[want] < count)
 
 
@@ -141,7 +132,6 @@ def parse_facts(
         {name: parse_member(said.facts.get(name), name, pool_type) for name in names},
         {name_in(kv): kv for kv in lives.items},
         {name_in(kv): kv for kv in graces.items},
-        # After the word of whoever wrote it.
-        {kv.key: safe_text(kv.value.partition(" ")[2]) for kv in notes.items},
+        {kv.key: noted_in(kv) for kv in notes.items},
         frozenset(name_in(kv) for kv in comings.items if not kv.value),
     )

@@ -100,11 +100,16 @@ def stock_writes(keys: Keys, before: Member, after: Member) -> list[Json]:
     if is_new or after.properties != before.properties:
         properties = encode_properties(after.properties)
         then.append(put(key, properties) if after.properties else delete(key))
-    key, now, was = keys.closed(after.pool, after.name), _why_closed(after), _why_closed(before)
-    if is_new or now != was:
+    key = keys.closed(after.pool, after.name)
+    if is_new or not closed_alike(before, after):
         then.append(delete(key) if after.takes_holders else put(key, encode_closed(after)))
     return then
 
 
-def _why_closed(member: Member) -> tuple[bool, str | None, bool]:
-    return member.cordoned, member.moves_to, member.leaves
+def closed_alike(member: Member, other: Member) -> bool:
+    """Tell whether two take no new holder for the same reasons, or both take one."""
+    return (member.cordoned, member.moves_to, member.leaves) == (
+        other.cordoned,
+        other.moves_to,
+        other.leaves,
+    )

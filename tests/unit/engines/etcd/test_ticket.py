@@ -40,7 +40,6 @@ def view(*page: KeyValue, before: KeyValue | None = None) -> QueueView:
         before=before,
         pool=None,
         grants=None,
-        resources=4,
         expired=0,
         page=page,
     )
