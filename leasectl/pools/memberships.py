@@ -120,11 +120,19 @@ class MembershipService:
     def leave(self, pool_type: str, name: str) -> Updated:
         """Have a name go out of a pool: at once if it is free, else with its release.
 
+        One that is in no pool has left already: a machine that stops needn't know.
+
         Raises:
-            NotFound: It isn't there.
+            NotFound: No such type, or it is in another pool.
         """
+
+        def left(member: Member, pools: Pools) -> Member:
+            if pool_type not in pools.types:
+                raise refusals.no_pool(pool_type, sorted(pools.types))
+            return member if member.pool is None else membership.leave(member, pool_type)
+
         release_abandoned(self._service)
-        return self._service.members.update([name], lambda m, _: membership.leave(m, pool_type))
+        return self._service.members.update([name], left)
 
     def cordon(self, names: Sequence[str], *, is_cordoned: bool) -> Updated:
         """Have names take no new holder, or take one again.

@@ -215,6 +215,11 @@ class ShownPool(NamedTuple):
         """How many are free and nobody gets them all the same."""
         return sum(resource.is_closed for resource in self.resources)
 
+    @property
+    def free(self) -> int:
+        """How many somebody may get."""
+        return self.capacity - self.held - self.closed
+
 
 class Overview(NamedTuple):
     """Pools at one instant.

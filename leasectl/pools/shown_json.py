@@ -43,7 +43,7 @@ def pool_counts(pool: ShownPool) -> dict[str, int]:
     """The numbers of a pool; what is neither free nor held is cordoned or held back."""
     return {
         "capacity": pool.capacity,
-        "free": pool.capacity - pool.held - pool.closed,
+        "free": pool.free,
         "held": pool.held,
         "waiting": len(pool.queue),
     }
