@@ -6,13 +6,13 @@ ticket on an etcd lease of its own, of which its process keeps what it knows in 
 reads who is before it, by `rank`, and what is free and left to it by others (`competing`); while
 there is too little the session in `waiting` keeps the etcd lease alive and has a watch wake the
 waiter; at the head of the queue, once the pool's `pace` allows a grant, `claims` makes of the
-ticket, in one transaction (`claim_making`), a claim. `renewals` gives that its full time again
-(`ttl_changes` another ttl), `claims` gives it back, or frees what has run out, and `early_ends`
-keeps what, by a `claim_view`, etcd ended too early for as long as its holder may believe in it,
-which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away that become
-nothing. `pools` makes and changes pools, `pool_types` says which there are, `settings` how they
-grant, `pool_removals` takes them away, `shown` tells what is in them, with `shown_facts`, and
-`standing` that to who waits. `notes` are left at claims, and `values` kept beside pools.
+ticket, in one transaction (`claim_making`, `claim_writes`), a claim. `renewals` gives that its
+full time again (`ttl_changes` another ttl), `claims` gives it back, or frees what has run out, and
+`early_ends` keeps what, by a `claim_view`, etcd ended too early for as long as its holder may
+believe in it, which is also how `forced_ends` takes a claim away. `withdrawals` takes tickets away
+that become nothing. `pools` makes and changes pools, `pool_types` says which there are, `settings`
+how they grant, `pool_removals` takes them away, `shown` tells what is in them, with `shown_facts`,
+and `standing` that to who waits. `notes` are left at claims, and `values` kept beside pools.
 
 In which pool a name is `members` changes: `member_views` sees all that `member_records` has of it,
 `member_changes` says what a transaction makes of that, in `member_parts` where it is too much, with

@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.etcd import event_facts
+from leasectl.engines.etcd.claim_writes import NOTHING_ALONG, Along, Heeded, rewrite_claim
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
-    Json,
     KeyValue,
     absent,
-    delete,
-    delete_all,
     present,
     put,
     read,
     unchanged,
 )
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.records import Claim, encode_claim, encode_free, parse_claim
-from leasectl.errors import BackendUnreachable
+from leasectl.engines.etcd.records import Claim, encode_free, parse_claim
 from leasectl.model import ReleasedBy
-from leasectl.state.event import Event
 from leasectl.system.clock import Clock
-
-
-class Along(NamedTuple):
-    """What goes with a step, in its transaction.
-
-    Args:
-        guards: Without which none of it is done.
-        then: What is done.
-        events: What is written of it.
-    """
-
-    guards: tuple[Json, ...] = ()
-    then: tuple[Json, ...] = ()
-    events: tuple[Event, ...] = ()
-
-
-NOTHING_ALONG = Along()
-
-
-class Heeded(NamedTuple):
-    """What the end of a claim of some names has to heed, as `heed` finds it out.
-
-    Args:
-        names: For which there is something; the others are just free.
-        guards: What has to be so still.
-        then: What becomes of them.
-        events: What is told of that.
-    """
-
-    names: frozenset[str] = frozenset()
-    guards: Sequence[Json] = ()
-    then: Sequence[Json] = ()
-    events: Sequence[Event] = ()
 
 
 class Ending(NamedTuple):
@@ -134,13 +95,13 @@ class ClaimEnds:
                 break
             from leasectl.engines.etcd.member_releases import heed
 
-            before, now = heeded.guards, self._clock.wall()
-            heeded = Heeded(*heed(self._gateway, self._keys, claim_id, claim, names, now=now))
-            if heeded.guards == before:
+            before, now = heeded.along.guards, self._clock.wall()
+            heeded = heed(self._gateway, self._keys, claim_id, claim, names, now=now)
+            if heeded.along.guards == before:
                 break
         # Without a ttl nothing is attached to the etcd lease any more; it ends soon by itself.
         if done and names.issuperset(claim.names) and claim.lease_duration_seconds is not None:
-            revoke_unused(self._gateway, claim.etcd_lease_id)
+            self._gateway.revoke_unused(claim.etcd_lease_id)
         return done
 
     def _try(self, ending: Ending, heeded: Heeded) -> tuple[bool, bool]:
@@ -150,7 +111,7 @@ class ClaimEnds:
             Whether it is done; else whether the claim is as it was read.
         """
         keys, claim_id, claim, held, names, is_alive, by, reason, along = self._keys, *ending
-        rest, alive = claim.without(names), keys.alive(*claim_id)
+        alive = keys.alive(*claim_id)
         mark = keys.ended(*claim_id, secrets.token_hex(8))
         free = names - heeded.names
         outcome = self._events.commit(
@@ -158,12 +119,12 @@ class ClaimEnds:
                 unchanged(held.key, held.mod_revision),
                 present(alive) if is_alive else absent(alive),
                 *(absent(keys.bound(claim_id.pool_type, name)) for name in free),
-                *heeded.guards,
+                *heeded.along.guards,
                 *along.guards,
             ],
             [
                 *along.then,
-                *heeded.then,
+                *heeded.along.then,
                 *(
                     put(
                         keys.free(claim_id.pool_type, each, name),
@@ -172,8 +133,7 @@ class ClaimEnds:
                     for each, name, changes in zip(claim.fences, claim.names, claim.transitions)
                     if name in free
                 ),
-                *(delete(keys.note(*claim_id, name)) for name in names if rest.names),
-                *rewrite_claim(keys, claim_id.pool_type, rest),
+                *rewrite_claim(keys, claim_id.pool_type, claim, names),
                 *([put(mark, "", etcd_lease_id=claim.etcd_lease_id)] if ending.marks else []),
             ],
             [read(held.key), read(mark)],
@@ -181,7 +141,7 @@ class ClaimEnds:
                 *event_facts.ended(
                     claim_id.pool_type, claim, names, by=by, now=self._clock.wall(), reason=reason
                 ),
-                *heeded.events,
+                *heeded.along.events,
                 *along.events,
             ],
         )
@@ -193,24 +153,3 @@ class ClaimEnds:
         gone = left is None or names.isdisjoint(parse_claim(left).names)
         done = outcome.repeated and (marked is not None if ending.marks else gone)
         return done, False
-
-
-def rewrite_claim(keys: Keys, pool_type: str, rest: Claim) -> list[Json]:
-    """What makes of a claim what is left of it, in a transaction."""
-    claim_id = ClaimId(pool_type, rest.etcd_lease_id)
-    if rest.names:
-        return [put(keys.held(*claim_id), encode_claim(rest))]
-    return [
-        delete(keys.held(*claim_id)),
-        delete(keys.alive(*claim_id)),
-        delete(keys.renewed(*claim_id)),
-        delete_all(keys.gone(*claim_id)),
-        delete_all(keys.notes_of(*claim_id)),
-        delete(keys.owned(keys.claim_key_of(rest.claim_key), rest.etcd_lease_id)),
-    ]
-
-
-def revoke_unused(gateway: Gateway, etcd_lease_id: int) -> None:
-    """End an etcd lease that nothing is attached to; if that fails it ends by itself."""
-    with contextlib.suppress(BackendUnreachable):
-        gateway.revoke(etcd_lease_id)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from leasectl.engines.etcd.claim_writes import granted_claim
 from leasectl.engines.etcd.gateway.requests import (
     Json,
+    KeyValue,
     count,
     created_at,
     delete,
@@ -21,7 +23,7 @@ from leasectl.engines.etcd.key_values import name_in, number_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.look import QueueView
 from leasectl.engines.etcd.rank import none_better_since
-from leasectl.engines.etcd.records import Claim, Free, encode_claim
+from leasectl.engines.etcd.records import Claim, Free
 from leasectl.model import Ticket
 
 
@@ -61,11 +63,8 @@ def making(
     assert view.pool is not None
     claimant, grants = ticket.claimant, view.grants
     pool_type = claimant.request.type
-    number = 1 if grants is None else 1 + int(number_in(grants))
-    claim = claim_of(keys, ticket, etcd_lease_id, number, chosen, now=now)
+    claim = claim_of(keys, ticket, etcd_lease_id, grants, chosen, now=now)
     claim_id = ClaimId(pool_type, etcd_lease_id)
-    held = keys.held(*claim_id)
-    attached = 0 if claimant.request.ttl_seconds is None else etcd_lease_id
     guards = [
         created_at(keys.ticket(*claim_id), ticket.number),
         unchanged(keys.pool(pool_type), view.pool.mod_revision),
@@ -80,11 +79,7 @@ def making(
         delete(keys.ticket(*claim_id)),
         delete(keys.waiting(claimant.claim_key, etcd_lease_id)),
         delete(keys.queued(*claim_id)),
-        put(keys.grants(pool_type), str(number)),
-        put(held, encode_claim(claim)),
-        put(keys.alive(*claim_id), "", etcd_lease_id=attached),
-        put(keys.renewed(*claim_id), str(renewed)),
-        put(keys.owned(claimant.claim_key, etcd_lease_id), pool_type),
+        *granted_claim(keys, pool_type, claim, renewed),
     ]
     if view.rank is not None:
         then.append(delete(view.rank.key))
@@ -94,7 +89,7 @@ def making(
     for index, free in enumerate(chosen):
         then.append(delete(free.key))
         then.append(put(keys.resource(pool_type, free.name), str(index)))
-    return Making(claim, held, guards, then)
+    return Making(claim, keys.held(*claim_id), guards, then)
 
 
 def _none_freed(keys: Keys, view: QueueView) -> list[Json]:
@@ -110,12 +105,16 @@ def claim_of(
     keys: Keys,
     ticket: Ticket,
     etcd_lease_id: int,
-    grant: int,
+    grants: KeyValue | None,
     chosen: Sequence[Free],
     *,
     now: float,
 ) -> Claim:
-    """What is written of a claim, whose revision isn't known yet; the arguments are `making`'s."""
+    """What is written of a claim, whose revision isn't known yet.
+
+    Args: as of `making`.
+        grants: The number of the pool's last grant.
+    """
     claimant = ticket.claimant
     identity = claimant.holder_identity
     return Claim(
@@ -129,7 +128,7 @@ def claim_of(
         ),
         revision=0,
         ticket=ticket.number,
-        grant=grant,
+        grant=1 if grants is None else 1 + int(number_in(grants)),
         acquire_time=now,
         lease_duration_seconds=claimant.request.ttl_seconds,
         labels=claimant.request.labels,

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import Along, ClaimEnds
+from leasectl.engines.etcd.claim_ends import ClaimEnds
 from leasectl.engines.etcd.claim_making import making
 from leasectl.engines.etcd.claim_view import ClaimView, claim_reads, parse_claim_view
+from leasectl.engines.etcd.claim_writes import Along
 from leasectl.engines.etcd.early_ends import EarlyEnds
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway

@@ -17,15 +17,12 @@ import math
 
 from leasectl.engines.etcd.claim_view import ClaimView
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
-from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.gateway import ROUNDED_SECONDS, Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import KeyValue, absent, present, put
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, number_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim
 from leasectl.system.clock import Clock
-
-# etcd tells what is left of a lease in whole seconds, without the rest.
-ROUNDED_SECONDS = 1
 
 
 class EarlyEnds:

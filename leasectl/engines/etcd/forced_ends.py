@@ -14,33 +14,16 @@ from collections.abc import Sequence
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import revoke_unused, rewrite_claim
 from leasectl.engines.etcd.claim_view import claim_reads, parse_claim_view
+from leasectl.engines.etcd.claim_writes import rewrite_claim, write_owned
 from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.early_ends import ROUNDED_SECONDS
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
-from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.gateway import ROUNDED_SECONDS, Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import KeyValue, present, put, read, unchanged
 from leasectl.engines.etcd.keys import ClaimId, Keys
 from leasectl.engines.etcd.records import Claim, encode_claim, parse_claim
 from leasectl.system.clock import Clock
-from leasectl.text.printable import printable
-
-_LONGEST_REASON = 1000
-
-
-def encode_owned(pool_type: str, ended: str = "") -> str:
-    """Write of which pool a claim is that a claim key finds, and why it has ended, if it has.
-
-    `records.type_in` reads the type back, as every version does, and `reason_in` the rest.
-    """
-    return f"{pool_type} {ended}" if ended else pool_type
-
-
-def reason_in(kv: KeyValue) -> str:
-    """Who has ended a claim by force and why, as ``owned/`` has it; empty for one that is good."""
-    return printable(kv.value.partition(" ")[2], longest=_LONGEST_REASON)
 
 
 class EtcdForcedEnds:
@@ -113,7 +96,6 @@ class EtcdForcedEnds:
     ) -> bool:
         """Take names out of a claim into one that is only kept, if all is as it was seen."""
         keys, pool_type = self._keys, claim_id.pool_type
-        rest = claim.without(names)
         kept_names = frozenset(claim.names) - names
         ended = claim.without(kept_names)._replace(etcd_lease_id=new_etcd_lease_id(), ended=reason)
         ended_id, keeping_id = ClaimId(pool_type, ended.etcd_lease_id), new_etcd_lease_id()
@@ -121,7 +103,6 @@ class EtcdForcedEnds:
         self._gateway.grant(keeping_id, left)
         kept = keys.gone_kept(*ended_id, keeping_id)
         dates = [kv for kv in seen if kv.key == keys.renewed(*claim_id)]
-        owned = keys.owned(keys.claim_key_of(claim.claim_key), ended_id.etcd_lease_id)
         loss = event_facts.lost(
             pool_type, claim, names, by="force", now=self._clock.wall(), reason=reason
         )
@@ -132,9 +113,9 @@ class EtcdForcedEnds:
                     *(unchanged(kv.key, kv.mod_revision) for kv in seen),
                 ],
                 [
-                    *rewrite_claim(self._keys, pool_type, rest),
+                    *rewrite_claim(keys, pool_type, claim, names),
                     put(keys.held(*ended_id), encode_claim(ended)),
-                    put(owned, encode_owned(pool_type, reason)),
+                    write_owned(keys, pool_type, ended),
                     *(put(keys.renewed(*ended_id), kv.value) for kv in dates),
                     put(keys.gone_seen(*ended_id), ""),
                     put(kept, "", etcd_lease_id=keeping_id),
@@ -147,7 +128,7 @@ class EtcdForcedEnds:
             return False
         is_taken = outcome.succeeded or any(found.first for found in outcome.answers)
         if not is_taken:
-            revoke_unused(self._gateway, keeping_id)
-        elif not rest.names:
-            revoke_unused(self._gateway, claim.etcd_lease_id)
+            self._gateway.revoke_unused(keeping_id)
+        elif not kept_names:
+            self._gateway.revoke_unused(claim.etcd_lease_id)
         return is_taken

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.gateway.gateway import new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     Json,
@@ -28,7 +29,9 @@ from leasectl.engines.etcd.member_records import (
 from leasectl.engines.etcd.member_views import MembersView, NameView
 from leasectl.engines.etcd.records import encode_free, encode_taken, last_fence
 from leasectl.engines.etcd.stock import stock_writes
+from leasectl.engines.event_words import membership_changes
 from leasectl.engines.membership import Member
+from leasectl.state.event import Event
 
 
 class Renaming(NamedTuple):
@@ -203,6 +206,23 @@ def operations_of(keys: Keys, view: MembersView, renamings: Sequence[Renaming]) 
     """What is done: to the names, and to wake who is concerned."""
     done = [operation for each in renamings for operation in each.operations(keys)]
     return done + [put(keys.pool(each), "") for each in sorted(_concerned(view, renamings))]
+
+
+def events_of(renamings: Sequence[Renaming], *, now: float, caller: str) -> list[Event]:
+    """What is told of that.
+
+    Args:
+        renamings: What becomes of names.
+        now: Wall clock, in seconds.
+        caller: Who does it.
+    """
+    changes = membership_changes([r.before for r in renamings], [r.after for r in renamings])
+    return [
+        event_facts.of_pool(
+            "pool changed", each.type, each.names, now=now, caller=caller, reason=each.reason
+        )
+        for each in changes
+    ]
 
 
 def _concerned(view: MembersView, renamings: Sequence[Renaming]) -> set[str]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.engines.etcd.claim_ends import Along
+from leasectl.engines.etcd import event_facts
 from leasectl.engines.etcd.claim_making import claim_of
-from leasectl.engines.etcd.gateway.requests import KeyValue, put, revision_in, unchanged
-from leasectl.engines.etcd.key_values import number_in
-from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.claim_writes import Along, granted_claim
+from leasectl.engines.etcd.gateway.requests import KeyValue, revision_in, unchanged
+from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_views import MembersView
-from leasectl.engines.etcd.records import Claim, Free, encode_claim
+from leasectl.engines.etcd.records import Claim, Free
 from leasectl.model import Ticket
 
 
@@ -39,21 +39,12 @@ def joining(
     Returns:
         What is written, its revision not known yet, and how.
     """
-    claimant = ticket.claimant
-    pool_type = claimant.request.type
-    claim_id = ClaimId(pool_type, etcd_lease_id)
-    number = 1 if grants is None else 1 + int(number_in(grants))
-    claim = claim_of(keys, ticket, etcd_lease_id, number, _chosen(view), now=now)
-    attached = 0 if claimant.request.ttl_seconds is None else etcd_lease_id
+    pool_type = ticket.claimant.request.type
+    claim = claim_of(keys, ticket, etcd_lease_id, grants, _chosen(view), now=now)
     guards = (unchanged(keys.grants(pool_type), revision_in(grants)),)
-    then = (
-        put(keys.grants(pool_type), str(number)),
-        put(keys.held(*claim_id), encode_claim(claim)),
-        put(keys.alive(*claim_id), "", etcd_lease_id=attached),
-        put(keys.renewed(*claim_id), str(now)),
-        put(keys.owned(claimant.claim_key, etcd_lease_id), pool_type),
-    )
-    return claim, Along(guards, then)
+    then = tuple(granted_claim(keys, pool_type, claim, now))
+    events = (event_facts.granted(ticket, claim, waited=0.0),)
+    return claim, Along(guards, then, events)
 
 
 def _chosen(view: MembersView) -> Sequence[Free]:

@@ -6,13 +6,9 @@ whoever finds out by that guard that there is asks what.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-from leasectl.engines.etcd import event_facts
+from leasectl.engines.etcd.claim_writes import Along, Heeded
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
-    Json,
     created_at,
     delete,
     read,
@@ -20,23 +16,12 @@ from leasectl.engines.etcd.gateway.requests import (
     unchanged,
 )
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.member_changes import Renaming, operations_of, pools_of
+from leasectl.engines.etcd.member_changes import Renaming, events_of, operations_of, pools_of
 from leasectl.engines.etcd.member_views import see
 from leasectl.engines.etcd.records import Claim
-from leasectl.engines.event_words import membership_changes
-from leasectl.state.event import Event
 
 # Whether a release was made is told by what becomes of its claim.
 _WORD = "release"
-
-
-class Bonds(NamedTuple):
-    """What there is to be heeded, as `Heeded` has it."""
-
-    names: frozenset[str] = frozenset()
-    guards: Sequence[Json] = ()
-    then: Sequence[Json] = ()
-    events: Sequence[Event] = ()
 
 
 def heed(
@@ -47,7 +32,7 @@ def heed(
     names: frozenset[str],
     *,
     now: float,
-) -> Bonds:
+) -> Heeded:
     """See what the end of a claim has to heed.
 
     Args:
@@ -63,7 +48,7 @@ def heed(
     found = gateway.read(*(read(keys.bound(pool_type, name)) for name in wanted)).answers
     bound = [name for name, each in zip(wanted, found) if each.first is not None]
     if not bound:
-        return Bonds()
+        return Heeded()
     had = dict(zip(claim.names, claim.transitions))
     released = {name: (claim.holder_identity, had[name]) for name in bound}
     view = see(gateway, keys, bound, released=released)
@@ -81,16 +66,5 @@ def heed(
     # Of a pool that is being deleted: the rest of it goes with that.
     gone = [each.member.name for each in view.names if each.member.pool != pool_type]
     then += [delete(keys.bound(pool_type, name)) for name in gone]
-    changes = membership_changes([r.before for r in renamings], [r.after for r in renamings])
-    events = [
-        event_facts.of_pool(
-            "pool changed",
-            each.type,
-            each.names,
-            now=now,
-            caller=claim.holder_identity,
-            reason=each.reason,
-        )
-        for each in changes
-    ]
-    return Bonds(frozenset(bound), guards, then, events)
+    events = events_of(renamings, now=now, caller=claim.holder_identity)
+    return Heeded(frozenset(bound), Along(tuple(guards), tuple(then), tuple(events)))

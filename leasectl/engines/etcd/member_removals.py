@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import Along, revoke_unused, rewrite_claim
+from leasectl.engines.etcd.claim_writes import Along, rewrite_claim
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.gateway.requests import Json, delete
-from leasectl.engines.etcd.keys import ClaimId, Keys
+from leasectl.engines.etcd.gateway.requests import Json
+from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.member_changes import Renaming
 from leasectl.engines.etcd.records import Claim
 from leasectl.state.event import Event
@@ -33,26 +33,20 @@ class Taking:
                 self._claims[holding.held.key] = pool, holding.claim
                 self._names.setdefault(holding.held.key, set()).add(each.after.name)
 
-    def along(self) -> Along:
-        """What goes with it in its transaction."""
+    def along(self, *, now: float, caller: str) -> Along:
+        """What goes with it in its transaction.
+
+        Args:
+            now: Wall clock, in seconds.
+            caller: Who does it, for the record of events.
+        """
         then: list[Json] = []
+        events: list[Event] = []
         for key, (pool, claim) in self._claims.items():
             names = frozenset(self._names[key])
-            rest, claim_id = claim.without(names), ClaimId(pool, claim.etcd_lease_id)
-            then += rewrite_claim(self._keys, pool, rest)
-            if rest.names:
-                then += [delete(self._keys.note(*claim_id, name)) for name in sorted(names)]
-        return Along(then=tuple(then))
-
-    def events(self, *, now: float, caller: str) -> list[Event]:
-        """What is told of it, for the record of events; ``now`` is wall clock, in seconds."""
-        return [
-            event
-            for key, (pool, claim) in self._claims.items()
-            for event in event_facts.ended(
-                pool, claim, self._names[key], by="removal", now=now, reason=caller
-            )
-        ]
+            then += rewrite_claim(self._keys, pool, claim, names)
+            events += event_facts.ended(pool, claim, names, by="removal", now=now, reason=caller)
+        return Along(then=tuple(then), events=tuple(events))
 
     def tell(self, gateway: Gateway, lost: LostListener) -> None:
         """Tell the holders, once it is so."""
@@ -60,4 +54,4 @@ class Taking:
             names = [name for name in claim.names if name in self._names[key]]
             lost(self._keys.claim_key_of(claim.claim_key), names)
             if len(names) == len(claim.names):
-                revoke_unused(gateway, claim.etcd_lease_id)
+                gateway.revoke_unused(claim.etcd_lease_id)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.engines.etcd.claims import EtcdClaims, Reaped
-from leasectl.engines.etcd.early_ends import ROUNDED_SECONDS
 from leasectl.engines.etcd.events import EtcdEvents
-from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.gateway import ROUNDED_SECONDS, Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue, delete, unchanged
 from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import Keys

@@ -11,21 +11,17 @@ import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import NOTHING_ALONG, Along, revoke_unused
+from leasectl.engines.etcd.claim_writes import NOTHING_ALONG, Along
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import KeyValue, Outcome, read
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.member_changes import Renaming, guards_of, operations_of
+from leasectl.engines.etcd.member_changes import Renaming, events_of, guards_of, operations_of
 from leasectl.engines.etcd.member_parts import in_parts
 from leasectl.engines.etcd.member_records import is_by
 from leasectl.engines.etcd.member_views import MembersView
 from leasectl.engines.etcd.records import encode_taken
-from leasectl.engines.event_words import membership_changes
-from leasectl.engines.membership import Member
-from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 
 _WORD_BYTES = 8
@@ -85,20 +81,18 @@ class MemberWrites:
         renamings: Sequence[Renaming],
         *,
         along: Along = NOTHING_ALONG,
-        events: Sequence[Event] = (),
     ) -> Written:
         """Write what becomes of some names, if all of them are as they were seen.
 
         Args:
             view: What was seen.
             renamings: What becomes of them, all with one word.
-            along: What goes with it.
-            events: What else is to be told, before that.
+            along: What goes with it, and is told before that.
         """
         keys = self._keys
         renamings = [each.with_leases() for each in renamings]
         self._make_leases(renamings)
-        changes = self.events_of([r.before for r in renamings], [r.after for r in renamings])
+        changes = events_of(renamings, now=self._clock.wall(), caller=self._caller)
         reads = [read(keys.name(each.after.name)) for each in renamings]
         reads += [read(keys.member(each.after.name)) for each in renamings]
         try:
@@ -106,23 +100,13 @@ class MemberWrites:
                 [*guards_of(keys, view, renamings), *along.guards],
                 [*operations_of(keys, view, renamings), *along.then],
                 reads,
-                events=[*events, *changes],
+                events=[*along.events, *changes],
             )
         except EtcdLeaseGone:  # it has taken too long
             return Written(is_done=False)
         is_done = outcome.succeeded or (outcome.repeated and _is_so(outcome, renamings))
         self._end_leases(renamings, are_new=not is_done)
         return Written(is_done, outcome.revision if outcome.succeeded else 0)
-
-    def events_of(self, before: Sequence[Member], after: Sequence[Member]) -> list[Event]:
-        """What is told of it."""
-        now, caller = self._clock.wall(), self._caller
-        return [
-            event_facts.of_pool(
-                "pool changed", each.type, each.names, now=now, caller=caller, reason=each.reason
-            )
-            for each in membership_changes(before, after)
-        ]
 
     def _make_leases(self, renamings: Sequence[Renaming]) -> None:
         for each in renamings:
@@ -142,7 +126,7 @@ class MemberWrites:
                 before = (each.view.life if ends_life else None, _grace_over(each))
                 unused = [kv.etcd_lease_id for kv in before if kv is not None]
             for etcd_lease_id in filter(None, unused):
-                revoke_unused(self._gateway, etcd_lease_id)
+                self._gateway.revoke_unused(etcd_lease_id)
 
 
 def new_word() -> str:

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.engines.contract import LostListener
-from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import revoke_unused
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import NoSpace
@@ -208,8 +206,8 @@ class EtcdMembers:
         if not changed:
             return True
         taking = Taking(self._keys, changed)
-        events = taking.events(now=self._clock.wall(), caller=self._caller)
-        written = self._writes.write(view, changed, along=taking.along(), events=events)
+        along = taking.along(now=self._clock.wall(), caller=self._caller)
+        written = self._writes.write(view, changed, along=along)
         if written.is_done:
             taking.tell(self._gateway, self._lost)
         return written.is_done
@@ -245,13 +243,12 @@ class EtcdMembers:
         (grants,) = self._gateway.read(read(keys.grants(request.type))).answers
         ticket = Ticket(view.revision, claimant)
         claim, along = joining(keys, ticket, etcd_lease_id, view, grants.first, now=now)
-        event = event_facts.granted(ticket, claim, waited=0.0)
         claimed = [each._replace(claim_index=n) for n, each in enumerate(renamings)]
-        written = self._writes.write(view, claimed, along=along, events=[event])
+        written = self._writes.write(view, claimed, along=along)
         if written.revision:
             return claim._replace(revision=written.revision)
         if not written.is_done:
-            revoke_unused(self._gateway, etcd_lease_id)
+            self._gateway.revoke_unused(etcd_lease_id)
             return None
         # By a try whose answer was lost.
         (found,) = self._gateway.read(read(keys.held(request.type, etcd_lease_id))).answers

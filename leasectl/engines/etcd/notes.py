@@ -11,9 +11,8 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
-from leasectl.engines.etcd.claim_ends import Along
+from leasectl.engines.etcd.claim_writes import Along, write_owned
 from leasectl.engines.etcd.claims import EtcdClaims, FoundClaim
-from leasectl.engines.etcd.forced_ends import encode_owned
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     Found,
@@ -209,12 +208,7 @@ class EtcdNotes:
                 unchanged(key, revision_in(held.note)),
             ],
             delete(key) if after is None else put(key, after, etcd_lease_id=attached),
-            put(
-                self._keys.owned(
-                    self._keys.claim_key_of(claim.claim.claim_key), claim.id.etcd_lease_id
-                ),
-                encode_owned(claim.id.pool_type),
-            ),
+            write_owned(self._keys, claim.id.pool_type, claim.claim),
         )
 
     def _held(self, pool_type: str) -> dict[str, _Noted]:

@@ -35,9 +35,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leasectl.engines.etcd.early_ends import ROUNDED_SECONDS
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
-from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
+from leasectl.engines.etcd.gateway.gateway import ROUNDED_SECONDS, Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     Found,
     Json,

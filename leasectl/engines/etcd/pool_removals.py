@@ -8,7 +8,7 @@ from functools import partial
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import Along, revoke_unused, rewrite_claim
+from leasectl.engines.etcd.claim_writes import Along, rewrite_claim
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -34,7 +34,7 @@ from leasectl.engines.etcd.records import (
 from leasectl.engines.etcd.shown import ShownPools
 from leasectl.engines.etcd.withdrawals import EtcdWithdrawals
 from leasectl.engines.event_words import POOL_DELETED
-from leasectl.state.event import Event, EventKind
+from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 
 # Each has three guards, and four operations at most.
@@ -86,7 +86,7 @@ class PoolRemovals:
                 raise refusals.pool_in_use(pool_type, shown.held, len(shown.queue))
             belonging = self._without_default(pool_type)
             guards = [none_below(keys.tickets(pool_type)), none_below(keys.helds(pool_type))]
-            events = [self._event("pool deleted", pool_type, [r.name for r in shown.resources])]
+            events = [self._deleted(pool_type, [each.name for each in shown.resources])]
             if force:
                 guards, gave_up = self._withdrawals.drop_most(pool_type, pool, POOL_DELETED)
                 events = gave_up + events
@@ -139,11 +139,11 @@ class PoolRemovals:
             claim = parse_claim(kv)
             mine = [*guards, unchanged(kv.key, kv.mod_revision)]
             names = frozenset(claim.names)
-            then = rewrite_claim(self._keys, pool_type, claim.without(names))
+            then = rewrite_claim(self._keys, pool_type, claim, names)
             events = self._removed(pool_type, claim, names)
             if self._events.commit(mine, then, events=events).succeeded:
                 self._lost(keys.claim_key_of(claim.claim_key), claim.names)
-                revoke_unused(self._gateway, claim.etcd_lease_id)
+                self._gateway.revoke_unused(claim.etcd_lease_id)
         for batch in batches([name_in(kv) for kv in resources.items], _CLEARED_AT_ONCE):
             if not self._clear_names(pool_type, batch, guards):
                 return False
@@ -188,17 +188,17 @@ class PoolRemovals:
                 return True
         return False
 
+    def _deleted(self, pool_type: str, names: Sequence[str]) -> Event:
+        now, caller = self._clock.wall(), self._caller
+        return event_facts.of_pool(
+            "pool deleted", pool_type, names, now=now, caller=caller, reason=""
+        )
+
     def _removed(self, pool_type: str, claim: Claim, names: frozenset[str]) -> list[Event]:
         now = self._clock.wall()
         return event_facts.ended(
             pool_type, claim, names, by="removal", now=now, reason=self._caller
         )
-
-    def _event(
-        self, kind: EventKind, pool_type: str, names: Sequence[str], reason: str = ""
-    ) -> Event:
-        now, caller = self._clock.wall(), self._caller
-        return event_facts.of_pool(kind, pool_type, names, now=now, caller=caller, reason=reason)
 
 
 def batches(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import revoke_unused
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.forced_ends import EtcdForcedEnds
@@ -139,7 +138,7 @@ class EtcdPools:
         if not made.succeeded:
             (there,) = made.answers
             if there.first is None or there.first.value != making:
-                revoke_unused(self._gateway, etcd_lease_id)
+                self._gateway.revoke_unused(etcd_lease_id)
                 raise refusals.pool_exists(pool_type)
             born = there.first.create_revision
         try:
@@ -160,7 +159,7 @@ class EtcdPools:
             self._removals.clear(pool_type, [created_at(key, born)])
             raise
         finally:
-            revoke_unused(self._gateway, etcd_lease_id)
+            self._gateway.revoke_unused(etcd_lease_id)
 
     def change_settings(
         self, pool_type: str, settings: PoolSettings, *, seen: PoolSettings | None = None

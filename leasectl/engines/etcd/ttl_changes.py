@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from leasectl.engines.etcd.claim_ends import revoke_unused, rewrite_claim
 from leasectl.engines.etcd.claim_view import claim_reads, parse_claim_view
+from leasectl.engines.etcd.claim_writes import rewrite_claim, write_claim
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
@@ -29,7 +29,7 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import name_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.records import Claim, encode_claim, parse_claim
+from leasectl.engines.etcd.records import Claim, parse_claim
 from leasectl.system.clock import Clock
 
 
@@ -57,10 +57,10 @@ class EtcdTtlChanges:
             ttl_seconds: From now on.
         """
         for claim_id in self._claims.index(claim_key):
-            while not self._move(claim_id, claim_key, ttl_seconds):
+            while not self._move(claim_id, ttl_seconds):
                 pass
 
-    def _move(self, claim_id: ClaimId, claim_key: str, ttl_seconds: float) -> bool:
+    def _move(self, claim_id: ClaimId, ttl_seconds: float) -> bool:
         """Move a claim, if it is as it was just read; returns whether nothing is left to do."""
         reading = self._gateway.read(
             read_all(self._keys.notes_of(*claim_id)), *claim_reads(self._keys, claim_id)
@@ -80,9 +80,9 @@ class EtcdTtlChanges:
             present(self._keys.alive(*claim_id)),
             *self._none_noted_since(claim_id, notes, reading.revision),
         ]
-        then = self._writes(claim_id, claim_key, claim, moved, notes, renewed)
+        then = self._writes(claim_id.pool_type, claim, moved, notes, renewed)
         is_moved = self._commit(guards, then, self._keys.held(claim_id.pool_type, new_id))
-        revoke_unused(self._gateway, claim.etcd_lease_id if is_moved else new_id)
+        self._gateway.revoke_unused(claim.etcd_lease_id if is_moved else new_id)
         return is_moved
 
     def _none_noted_since(self, claim_id: ClaimId, notes: Found, revision: int) -> Iterator[Json]:
@@ -92,22 +92,13 @@ class EtcdTtlChanges:
         yield from (unchanged(kv.key, kv.mod_revision) for kv in notes.items)
 
     def _writes(
-        self,
-        claim_id: ClaimId,
-        claim_key: str,
-        claim: Claim,
-        moved: Claim,
-        notes: Found,
-        renewed: float,
+        self, pool_type: str, claim: Claim, moved: Claim, notes: Found, renewed: float
     ) -> list[Json]:
         """What moves a claim, with what is noted at it, as if it had just been renewed."""
-        keys, pool_type, new_id = self._keys, claim_id.pool_type, moved.etcd_lease_id
+        keys, new_id = self._keys, moved.etcd_lease_id
         return [
-            *rewrite_claim(keys, pool_type, claim.without(frozenset(claim.names))),
-            put(keys.held(pool_type, new_id), encode_claim(moved)),
-            put(keys.alive(pool_type, new_id), "", etcd_lease_id=new_id),
-            put(keys.renewed(pool_type, new_id), str(renewed)),
-            put(keys.owned(claim_key, new_id), pool_type),
+            *rewrite_claim(keys, pool_type, claim, frozenset(claim.names)),
+            *write_claim(keys, pool_type, moved, renewed),
             *(
                 put(keys.note(pool_type, new_id, name_in(kv)), kv.value, etcd_lease_id=new_id)
                 for kv in notes.items

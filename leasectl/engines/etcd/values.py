@@ -11,7 +11,7 @@ import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 
-from leasectl.engines.etcd.claim_ends import Along, revoke_unused
+from leasectl.engines.etcd.claim_writes import Along
 from leasectl.engines.etcd.claims import EtcdClaims
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
@@ -80,7 +80,7 @@ class EtcdValues:
         finally:
             if not is_done:
                 for etcd_lease_id in leases.values():
-                    revoke_unused(self._gateway, etcd_lease_id)
+                    self._gateway.revoke_unused(etcd_lease_id)
 
     def _change(
         self,

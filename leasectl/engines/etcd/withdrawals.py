@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.etcd import event_facts
-from leasectl.engines.etcd.claim_ends import revoke_unused
 from leasectl.engines.etcd.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
@@ -73,7 +72,7 @@ class EtcdWithdrawals:
             claim_id = claim_id_in(kv)
             (ticket,) = self._gateway.read(read(self._keys.ticket(*claim_id))).answers
             if ticket.first is None:  # and so it can't become a claim
-                revoke_unused(self._gateway, claim_id.etcd_lease_id)
+                self._gateway.revoke_unused(claim_id.etcd_lease_id)
             else:
                 events = self._events_of(claim_id.pool_type, ticket.first, why or WITHDRAWN)
                 self.drop(claim_id, claim_key, ticket.first.create_revision, events)
@@ -106,7 +105,7 @@ class EtcdWithdrawals:
             outcome = self._events.commit(guards, then, found, events=events)
         is_claim = not outcome.succeeded and outcome.answers[0].first is not None
         if not is_claim:
-            revoke_unused(self._gateway, claim_id.etcd_lease_id)
+            self._gateway.revoke_unused(claim_id.etcd_lease_id)
         return not is_claim
 
     def reap(self, pool_type: str) -> None:

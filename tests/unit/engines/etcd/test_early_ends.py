@@ -10,6 +10,7 @@ from typing import Callable
 import pytest
 
 from leasectl.engines.etcd.gateway.requests import put, read_all
+from leasectl.engines.notes import NoteChange
 from leasectl.errors import (
     NoLease,
     NotAllowed,
@@ -206,3 +207,20 @@ class TestEndedEarlyWhereNobodyWaits:
             else:
                 store.pools.delete_pool("T", force=True)
             eventually(lambda s=store: keys_left(s) == [])  # type: ignore[misc]
+
+
+def test_what_is_noted_at_what_is_taken_from_a_claim_goes_and_at_the_rest_stays(
+    store: Access,
+) -> None:
+    leases = store.acquire("holder", Request("T", count=4, ttl_seconds=60))
+    marks = [NoteChange("T", each.name, each.fence, None, "mark") for each in leases]
+    assert store.backend.notes.change(marks) == (True,) * 4
+    takes: tuple[Callable[[str], object], ...] = (
+        lambda name: store.pools.end_early("holder", [name], guard=None, reason="an admin"),
+        lambda name: store.pools.remove_resources("T", [name], force=True),
+        lambda name: store.engine.free("holder", [name]),
+    )
+    for number, take in enumerate(takes):
+        take(NAMES[number])
+        (found,) = store.gateway.read(read_all(store.keys.notes("T"))).answers
+        assert [kv.key.rpartition("/")[2] for kv in found.items] == NAMES[number + 1 :]
