@@ -206,6 +206,10 @@ class State:
             return False
         return True
 
+    def close_afterwards(self, fd: int) -> None:
+        """Close a descriptor when this transaction, or else the next, has ended somehow."""
+        self._wakers.append(fd)
+
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
         """Have the handle's names file say this when the transaction commits; None removes it."""
         self.names_files.stage(handle_id, names)
