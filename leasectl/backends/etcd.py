@@ -141,7 +141,7 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.etcd.pool_types import pool_types as types_in
+    from leasectl.engines.etcd.pools.listing import pool_types as types_in
 
     return types_in(*_open_briefly(url, settings, seconds=seconds, clock=clock))
 
@@ -156,7 +156,7 @@ def resource_names(
     clock: Clock,
 ) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.etcd.pool_types import resource_names as names_in
+    from leasectl.engines.etcd.pools.listing import resource_names as names_in
 
     opened = _open_briefly(url, settings, seconds=seconds, clock=clock)
     return names_in(*opened, begin, types, most=_MOST_NAMES)

@@ -13,7 +13,7 @@ from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.member_check import MemberCheck
+from leasectl.engines.etcd.members.check import MemberCheck
 from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
 from leasectl.engines.etcd.probe import probe
 from leasectl.errors import BackendUnreachable, LeaseLost

@@ -11,9 +11,9 @@ import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 
-from leasectl.engines.etcd.claim_writes import Along
-from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.claims.claims import EtcdClaims
+from leasectl.engines.etcd.claims.writes import Along
+from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     Json,
