@@ -10,7 +10,7 @@ from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_meant
-from leasectl.leases.on_demand import release_and_remove as release
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import ReleaseTarget
 from leasectl.system.clock import Clock

@@ -10,6 +10,7 @@ from leasectl.errors import LeaseError, NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.once.asked import Asked, TooLarge
+from leasectl.once.nesting import environ_inside
 from leasectl.once.output import Output, RunLimit
 from leasectl.once.results import LARGEST_RESULT
 from leasectl.once.rounds import Terms
@@ -119,11 +120,12 @@ class WorkCommand:
 
     def _fork(self, path: str, output: Output | None, attempt: int) -> Child:
         names_path = self._service.state.names_path(self._handle.id)
+        environ = self._asked.plan.environ_under(self._handle, names_path, attempt)
         stdin = None if os.isatty(0) else os.open(os.devnull, os.O_RDONLY)
         child = Child(
             path,
             self._asked.command,
-            self._asked.plan.environ_under(self._handle, names_path, attempt),
+            environ_inside(environ, self._handle),
             self._signals,
             ends_with_us=True,
             stdin=stdin,

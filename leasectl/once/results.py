@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 from leasectl.engines.values import LONGEST_VALUE, Value, ValueChange, Values
 from leasectl.errors import CorruptState
+from leasectl.leases.on_demand import round_key
 from leasectl.once.rounds import Round, encode_round, parse_round
 from leasectl.once.work import Work
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_text
 
 LARGEST_RESULT = LONGEST_VALUE
-_POINTERS, _CONTENTS, _ROUNDS = "once/result/", "once/content/", "once/round/"
+_POINTERS, _CONTENTS, _FAILURES = "once/result/", "once/content/", "once/failed/"
+# For how long a runner may ask a server again that doesn't answer, and longer.
+_FAILURE_KEPT_SECONDS = 3600.0
 # It is written before its pointer, and is not to be gone before that.
 _KEPT_LONGER_SECONDS = 3600.0
 
@@ -72,8 +75,13 @@ class Results:
 
     def round(self, work: Work) -> Round:
         """What has become of a work since its last result."""
-        found = self._values.read(_ROUNDS + work.digest)
+        found = self._values.read(round_key(work.pool_type))
         return parse_round(found[0].content) if found else Round()
+
+    def has_failed(self, work: Work, fence: int) -> bool:
+        """Tell whether it was recorded that a runner has failed, if that was to be noted."""
+        key = _failure_key(work, fence)
+        return any(each.key == key for each in self._values.read(key))
 
 
 def to_keep_content(kept: Kept, content: bytes) -> ValueChange:
@@ -102,7 +110,12 @@ def to_drop_content(work: Work, fence: int) -> ValueChange:
 def to_keep_round(work: Work, found: Round | None) -> ValueChange:
     """Write down what has become of a work; None for nothing that anybody has to know."""
     content = None if found is None else encode_round(found._replace(key=work.key))
-    return ValueChange(_ROUNDS + work.digest, content)
+    return ValueChange(round_key(work.pool_type), content)
+
+
+def to_note_failure(work: Work, fence: int) -> ValueChange:
+    """Note that a runner has failed, so that it knows that this was recorded, for some time."""
+    return ValueChange(_failure_key(work, fence), b"", keep_seconds=_FAILURE_KEPT_SECONDS)
 
 
 def encode_pointer(kept: Kept) -> bytes:
@@ -138,3 +151,7 @@ def _parse_pointer(value: Value) -> Kept:
 
 def _content_key(work: Work, fence: int) -> str:
     return f"{_CONTENTS}{work.digest}/{fence}"
+
+
+def _failure_key(work: Work, fence: int) -> str:
+    return f"{_FAILURES}{work.digest}/{fence}"

@@ -25,14 +25,14 @@ import os, time
 from leasectl.cli.app import main
 from leasectl.once import doing
 
-def make_pool(*args, make=doing.make_pool):
-    made = make(*args)
+def make(pool, make=doing.PoolOnDemand.make):
+    made = make(pool)
     open("made", "w").close()
     while not os.path.exists("queue"):
         time.sleep(0.02)
     return made
 
-doing.make_pool = make_pool
+doing.PoolOnDemand.make = make
 main()
 """
 
