@@ -185,6 +185,9 @@ def command(
     it; if whoever runs it is killed, CMD is ended, and the next who waits begins anew. Signals are
     passed on.
 
+    CMD may ask for other work; for its own, also by way of another's command, it would wait for
+    itself, and is refused (64).
+
     The work is KEY and all inputs; CMD and the environment are no part of it. A result may have
     1 MiB, and is what CMD has written when it ends, not what it leaves running. While work is under
     way, the options of who asked first count: --keep, --attempts, --on-failure and --run-limit.

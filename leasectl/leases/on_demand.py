@@ -121,12 +121,10 @@ def remove_unused(backend: Backend, pool_type: str) -> bool:
         return True
     if rounds:
         backend.values.change([ValueChange(key, None, each.version) for each in rounds])
-    if pool is None:
-        backend.members.members([pool_type])  # takes away what is left of it, if anything
-        return False
-    with contextlib.suppress(InvalidRequest, NotFound):  # somebody has come, or was quicker
+    # Of one that isn't there something may be left. Or somebody has come, or was quicker.
+    with contextlib.suppress(InvalidRequest, NotFound):
         backend.pools.delete_pool(pool_type, force=False)
-    return True
+    return pool is not None
 
 
 def round_key(pool_type: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -103,7 +104,8 @@ def nothing_left(cli: Cli) -> bool:
     pools = cli.query("SELECT type FROM pool")
     rounds = cli.query("SELECT key FROM value WHERE key LIKE 'once/round/%'")
     handles = cli.query("SELECT id FROM handle WHERE state <> 'released'")
-    return pools == rounds == handles == []
+    made = cli.query("SELECT key FROM value WHERE key LIKE 'made/%'")
+    return pools == rounds == handles == made == []
 
 
 class TestResult:
@@ -280,7 +282,17 @@ class TestDeath:
 
     def test_leaves_nothing_when_nobody_waits(self, cli: Cli) -> None:
         doing(cli).kill()
-        eventually(lambda: cli.query("SELECT type FROM pool") == [])
+        eventually(partial(nothing_left, cli))
+        eventually(lambda: cli.keepers() == [])
+
+    def test_before_it_has_asked_for_anything_leaves_nothing(self, cli: Cli) -> None:
+        argv = ["once", "k", "--", "true"]
+        maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
+        eventually((cli.cwd / "made").exists)
+        (row,) = cli.query("SELECT key FROM value")
+        assert str(row[0]).startswith("made/once.")
+        maker.kill()
+        eventually(partial(nothing_left, cli))
 
     @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
     def test_by_a_signal_is_passed_on_and_is_no_failure(self, cli: Cli, signum: int) -> None:
@@ -312,11 +324,220 @@ class TestWait:
         let_end(cli)
         assert first.finish().code == 0
 
-    def test_for_itself_is_refused(self, cli: Cli) -> None:
-        inner = " ".join(cli.command("once", "k", "--", "true"))
-        finished = cli("once", "k", "--", "sh", "-c", inner)
+    @pytest.mark.parametrize("around", [("k",), ("k", "other"), ("k", "a", "b")])
+    def test_for_itself_is_refused(self, cli: Cli, around: tuple[str, ...]) -> None:
+        words = cli.command("once", "k", "--", "true")
+        for key in reversed(around):
+            words = cli.command("once", key, "--", "sh", "-c", shlex.join(words))
+        finished = cli.spawn(words).finish()
         assert finished.code == 64
         assert "would wait for itself" in finished.err
+        assert nothing_left(cli)
+
+    def test_for_what_was_under_way_around_it_is_none(self, cli: Cli) -> None:
+        inner = shlex.join(cli.command("once", "k", "--", "echo", "2"))
+        later = f"until [ -e may ]; do sleep 0.02; done; {inner} >later 2>&1; touch done"
+        script = f"({later}) 2>&- & exit 0"
+        cli.ok("once", "k", "--keep", "1s", "--", "echo", "1")
+        eventually(lambda: cli.ok("once", "k", "-q", "--", "echo", "2") == "2\n")
+
+    def test_that_is_no_good_any_more_is_got_again(self, cli: Cli) -> None:
+        (cli.cwd / "image").touch()
+        verified = ("once", "k", "--verify", "test -e image", "--")
+        assert cli.ok(*verified, "echo", "1") == "1\n"
+        assert cli.ok(*verified, "echo", "2") == "1\n"
+        (cli.cwd / "image").unlink()
+        assert cli.ok(*verified, "echo", "3") == "3\n"
+        assert cli.ok("once", "k", "--", "echo", "4") == "3\n"
+
+    def test_may_be_left_in_a_file(self, cli: Cli) -> None:
+        script = "echo said; printf left >out"
+        finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
+        assert (finished.out, finished.err) == ("left", "said\n")
+
+    @pytest.mark.parametrize("script", ["rm -f out", "mkdir out", "mkfifo out"])
+    def test_that_is_in_no_file_is_a_failure(self, cli: Cli, script: str) -> None:
+        finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
+        assert (finished.code, finished.out) == (66, "")
+        assert "the result file out" in finished.err
+
+    def test_is_empty_input_for_the_command(self, cli: Cli) -> None:
+        argv = [*cli.command("once", "k", "--", "cat")]
+        run = subprocess.run(argv, input=b"x", capture_output=True, env=cli.env, cwd=cli.cwd)
+        assert run.stdout == b""
+
+    def test_is_what_was_written_before_the_end(self, cli: Cli) -> None:
+        script = "echo 1; (sleep 1000; echo 2) 2>/dev/null & echo $! >pid"
+        assert cli.ok("once", "k", "--", "sh", "-c", script) == "1\n"
+        os.kill(int((cli.cwd / "pid").read_text()), signal.SIGKILL)  # it lives on
+
+
+class TestFailure:
+    def test_is_tried_again_by_the_next_as_often_as_agreed(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "--attempts", "2")
+        others = waiting(cli, 2, command=("sh", "-c", "echo x >>ran; exit 8"))
+        let_end(cli)
+        assert [each.finish().code for each in (first, *others)] == [7, 8, 8]
+        assert count(cli, "ran") == 1
+        assert nothing_left(cli)
+
+    def test_is_shared_if_that_was_asked_for(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "--on-failure", "share")
+        others = waiting(cli, 2)
+        let_end(cli)
+        ends = [each.finish() for each in (first, *others)]
+        assert [each.code for each in ends] == [7, 7, 7]
+        assert count(cli, "began") == 1
+        assert "other options" in ends[1].err
+        assert "--on-failure share" in ends[1].err
+
+    def test_concerns_nobody_who_comes_later(self, cli: Cli) -> None:
+        assert cli("once", "k", "--attempts", "1", "--", "false").code == 1
+        assert cli.ok("once", "k", "--attempts", "1", "--", "echo", "1") == "1\n"
+
+    def test_is_what_takes_too_long(self, cli: Cli) -> None:
+        finished = cli("once", "k", "--run-limit", "0.1", "--", "sleep", "100")
+        assert finished.code == 124
+        assert "longer than --run-limit" in finished.err
+
+    def test_is_no_command_that_is_not_there(self, cli: Cli) -> None:
+        finished = cli("once", "k", "--", "nowhere")
+        assert (finished.code, finished.out) == (127, "")
+
+    def test_concerns_also_who_made_the_pool_but_came_second(self, cli: Cli) -> None:
+        argv = ["once", "k", "--", "sh", "-c", "echo again >>again"]
+        maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
+        eventually((cli.cwd / "made").exists)
+        first = doing(cli, "exit 3", "--on-failure", "share")
+        (cli.cwd / "queue").touch()
+        eventually(partial(waits, cli, 1))
+        let_end(cli)
+        assert first.finish().code == 3
+        assert (maker.finish().code, count(cli, "again")) == (3, 0)
+
+    def test_leaves_nothing_running_for_the_next(self, cli: Cli) -> None:
+        assert cli("once", "k", "--", "sh", "-c", "sleep 1000 & echo $! >pid; exit 1").code == 1
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((cli.cwd / "pid").read_text()), 0)
+
+    def test_by_a_signal_is_reported_as_run_does(self, cli: Cli) -> None:
+        assert cli("once", "k", "--", "sh", "-c", "kill -USR1 $$").code == -signal.SIGUSR1
+
+
+class TestOutage:
+    def test_that_is_short_costs_no_result(self, cli: Cli) -> None:
+        script = "touch away; echo ran >>ran; echo result"
+        argv = ["once", "k", "--ttl", "5s", "--", "sh", "-c", script]
+        finished = cli.spawn([sys.executable, "-c", AWAY, *argv]).finish()
+        assert (finished.code, finished.out) == (0, "result\n")
+        assert cli("once", "k", "--", "false").out == "result\n"
+
+    def test_is_waited_out_but_once_by_who_is_to_end(self, cli: Cli) -> None:
+        argv = ["once", "k", "--ttl", "5s", "--", "sh", "-c", "touch away begun; exec sleep 60"]
+        runner = cli.spawn([sys.executable, "-c", AWAY, *argv], STAYS_AWAY="1")
+        eventually((cli.cwd / "begun").exists)
+        runner.signal(signal.SIGTERM)
+        finished = runner.finish()
+        assert finished.code == -signal.SIGTERM
+        assert "the keeper gives the lease back" in finished.err
+        assert count(cli, "asked") == 1
+        eventually(lambda: not cli.held())
+
+
+class TestDeath:
+    def test_ends_the_command_and_has_the_next_take_over(self, cli: Cli) -> None:
+        first = doing(cli)
+        (other,) = waiting(cli, 1)
+        first.kill()
+        eventually(lambda: count(cli, "began") == 2)
+        killed_pid, _ = (cli.cwd / "began").read_text().split()
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(killed_pid), 0)
+        let_end(cli)
+        assert other.finish().out == "another\n"
+        assert count(cli, "ended") == 1
+
+    def test_is_no_attempt(self, cli: Cli) -> None:
+        first = doing(cli, "exit 1", "--attempts", "1")
+        (other,) = waiting(cli, 1, "--attempts", "1")
+        first.kill()
+        let_end(cli)
+        assert other.finish().out == "another\n"
+
+    def test_leaves_nothing_when_nobody_waits(self, cli: Cli) -> None:
+        doing(cli).kill()
+        eventually(partial(nothing_left, cli))
+        eventually(lambda: cli.keepers() == [])
+
+    def test_before_it_has_asked_for_anything_leaves_nothing(self, cli: Cli) -> None:
+        argv = ["once", "k", "--", "true"]
+        maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
+        eventually((cli.cwd / "made").exists)
+        (row,) = cli.query("SELECT key FROM value")
+        assert str(row[0]).startswith("made/once.")
+        maker.kill()
+        eventually(partial(nothing_left, cli))
+
+    @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+    def test_by_a_signal_is_passed_on_and_is_no_failure(self, cli: Cli, signum: int) -> None:
+        first = doing(cli, "exit 1", "--attempts", "1")
+        (other,) = waiting(cli, 1, "--attempts", "1")
+        first.signal(signum)
+        assert first.finish().code == -signum
+        let_end(cli)
+        assert other.finish().out == "another\n"
+
+    def test_of_many_in_a_row_ends_the_wait(self, cli: Cli) -> None:
+        doers = [doing(cli)]
+        last = waiting(cli, 6)
+        for number in range(5):
+            (doers[0] if number == 0 else last.pop(0)).kill()
+            if number < 4:
+                eventually(partial(has_begun, cli, number + 2))
+        for each in last:
+            finished = each.finish()
+            assert finished.code == 1
+            assert "5 who did it" in finished.err
+
+
+class TestWait:
+    def test_is_bounded_and_not_the_command(self, cli: Cli) -> None:
+        first = doing(cli, "echo result", "-w", "0")
+        finished = cli("once", "k", "-w", "0", "--", "true")
+        assert (finished.code, finished.out) == (75, "")
+        let_end(cli)
+        assert first.finish().code == 0
+
+    @pytest.mark.parametrize("around", [("k",), ("k", "other"), ("k", "a", "b")])
+    def test_for_itself_is_refused(self, cli: Cli, around: tuple[str, ...]) -> None:
+        words = cli.command("once", "k", "--", "true")
+        for key in reversed(around):
+            words = cli.command("once", key, "--", "sh", "-c", shlex.join(words))
+        finished = cli.spawn(words).finish()
+        assert finished.code == 64
+        assert "would wait for itself" in finished.err
+        assert nothing_left(cli)
+
+    def test_for_what_was_under_way_around_it_is_none(self, cli: Cli) -> None:
+        inner = shlex.join(cli.command("once", "k", "--", "echo", "2"))
+        script = f"(until [ -e may ]; do sleep 0.02; done; {inner} >later 2>&1; touch done) 2>&- & exit 0"
+        cli.ok("once", "k", "--keep", "1s", "--", "sh", "-c", script)
+        cli.ok("once", "--forget", "k")
+        let_end(cli)
+        eventually((cli.cwd / "done").exists)
+        assert (cli.cwd / "later").read_text() == "2\n"
+
+    def test_for_another_inside_is_none(self, cli: Cli) -> None:
+        inner = shlex.join(cli.command("once", "other", "--", "echo", "1"))
+        assert cli.ok("once", "k", "--", "sh", "-c", f"{inner}; {inner}") == "1\n1\n"
+
+    def test_that_is_in_vain_leaves_nothing(self, cli: Cli) -> None:
+        first = doing(cli)
+        assert cli("once", "k", "-w", "0", "--", "true").code == 75
+        assert len(cli.query("SELECT key FROM value WHERE key LIKE 'made/%'")) == 1
+        let_end(cli)
+        assert first.finish().code == 0
+        assert nothing_left(cli)
 
     def test_is_shown_as_work_and_not_as_a_pool(self, cli: Cli) -> None:
         first = doing(cli, key="k")

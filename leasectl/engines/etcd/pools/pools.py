@@ -43,6 +43,7 @@ from leasectl.engines.etcd.records import (
 )
 from leasectl.engines.event_words import pool_made, settings_changed
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
+from leasectl.errors import NotFound
 from leasectl.model import Process
 from leasectl.state.event import Event, EventKind
 from leasectl.system.clock import Clock
@@ -212,7 +213,11 @@ class EtcdPools:
         return forced.end(claim_key, names, reason)
 
     def delete_pool(self, pool_type: str, *, force: bool) -> None:
-        staying = self._removals.delete_pool(pool_type, force=force)
+        try:
+            staying = self._removals.delete_pool(pool_type, force=force)
+        except NotFound:
+            self._clear_deleted(pool_type)  # whoever made or deleted it may have died at that
+            raise
         if staying:
             self.members.members(staying)  # whoever looks at them has them stay
 
