@@ -47,10 +47,8 @@ class PoolOnDemand:
         needed = MadePool(service.backend_url, service.settings, self._type, this_process())
         with state.transaction():
             MadePools(state).keep(needed)
-            is_kept = keeper_process.wake(state)
+            keeper_process.wake(state)
         self._needed = needed
-        if not is_kept:
-            keeper_process.ensure(state)
 
     def make(self) -> bool:
         """Make it, if it isn't there.
