@@ -19,13 +19,12 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
     "local": lambda request, folder: LocalWorld(folder / "state"),
     "etcd": lambda request, folder: EtcdWorld(request.getfixturevalue("etcd"), folder),
 }
-# Servers are there on one Python only: see scripts/test.
-SERVERS = ("etcd",)
+# On which Python, see scripts/test: servers are there on one only, processes on the oldest and the
+# newest.
+MARKS = {"local": [pytest.mark.commands, pytest.mark.processes], "etcd": [pytest.mark.once]}
 
 
-@pytest.fixture(
-    params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WORLDS]
-)
+@pytest.fixture(params=[pytest.param(w, marks=MARKS.get(w, [])) for w in WORLDS])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](request, tmp_path)
     yield world
