@@ -200,8 +200,7 @@ class State:
         try:
             self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:
-            # Nobody listens, or nobody ever did: there is nobody to wake.
-            if error.errno not in (errno.ENXIO, errno.ENOENT):
+            if error.errno not in (errno.ENXIO, errno.ENOENT):  # else nobody listens, or ever did
                 raise
             return False
         return True
