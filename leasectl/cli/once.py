@@ -183,7 +183,7 @@ def command(
     stdout, once it has ended with 0; so does whoever asks within --keep. CMD's stderr is shown as
     it comes, and its stdin is empty unless it is a terminal. If it fails, the next who waits runs
     it; if whoever runs it is killed, CMD is ended, and the next who waits begins anew. Signals are
-    passed on.
+    passed on; after one by which all is to end there is no result, however CMD ends.
 
     CMD may ask for other work; for its own, also by way of another's command, it would wait for
     itself, and is refused (64).

@@ -224,6 +224,10 @@ class Once:
                 wait_seconds=patience.wait_seconds,
             )
             is_to_end = self._supervisor.asked_to_end
+            if came.content is not None and self._supervisor.asked_by is not None:
+                # It may be whatever there was by then.
+                self._warn(f"{self._asked.plan.name} was asked to end: its result isn't kept")
+                raise Interrupted(self._supervisor.asked_by)
             return leased.record(found, came, command, is_to_end=is_to_end)
         except BaseException as error:
             command.kill_rest()

@@ -303,6 +303,17 @@ class TestDeath:
         let_end(cli)
         assert other.finish().out == "another\n"
 
+    def test_by_a_signal_has_no_result_whatever_the_command_makes_of_it(self, cli: Cli) -> None:
+        script = "trap 'echo partial; exit 0' TERM; touch begun; sleep 60 & wait"
+        first = cli.start("once", "k", "--", "sh", "-c", script)
+        eventually((cli.cwd / "begun").exists)
+        (other,) = waiting(cli, 1, command=("echo", "another"))
+        first.signal(signal.SIGTERM)
+        finished = first.finish()
+        assert (finished.code, finished.out) == (-signal.SIGTERM, "")
+        assert "its result isn't kept" in finished.err
+        assert other.finish().out == "another\n"
+
     def test_of_many_in_a_row_ends_the_wait(self, cli: Cli) -> None:
         doers = [doing(cli)]
         last = waiting(cli, 6)
