@@ -7,7 +7,7 @@ requests under way, gives back what the dead held and what is due by now (`relea
 nobody else renews (`renewals`), answers for holders who are asked to give something back
 (`answers`), keeps names in their pools on servers for as long as processes live (`stays`), removes
 pools that were made for work and that the dead have left (`unused_pools`), and lets the embedded
-pools' waiters pass who could have claimed and didn't come (`witness`). What failed is tried again
-ever more seldom (`retries`). Every event has a line in the `log`. It ends in the transaction in
-which it finds that nothing needs it.
+pools' waiters pass who could have claimed and didn't come (`witness`). What is asked of a `server`
+a thread asks; what failed is tried again ever more seldom (`retries`). Every event has a line in
+the `log`. It ends in the transaction in which it finds that nothing needs it.
 """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.engines.local.notes import noted
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_meant, key_of
+from leasectl.keeper.server import Server
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.clock import Clock, earliest
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 _REST_SECONDS = 1.0
 # So long it may take to send what was decided; after that whoever decided it may have been killed.
 _SENDING_SECONDS = 2.0
-
-
-class _Server(NamedTuple):
-    """Who is asked; each has a thread of its own."""
-
-    url: str
-    settings: str
 
 
 class Answers:
@@ -53,7 +47,7 @@ class Answers:
         self._log = log
         self._uses = Uses(service.state)
         self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[_Server, ReleaseTarget, tuple[str, ...]] | None = None
+        self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] | None = None
         self._noted: dict[Key, Sequence[Note]] = {}
         self._looked: dict[Key, float] = {}
         # By mark that is ready: when it is to be seen whether that was sent; None once it was.
@@ -161,10 +155,10 @@ class Answers:
             return self._note(target, lambda: answered(self._service, target))
         if self._threads is None:
             self._threads = RequestThreads(self._begin, clock=self._clock)
-        self._threads.send(_Server(handle.backend, handle.settings), target)
+        self._threads.send(Server(handle.backend, handle.settings), target)
         return None
 
-    def _begin(self, server: _Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
+    def _begin(self, server: Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
         service = self._open_service()
         return lambda target: answered(service, target)
 

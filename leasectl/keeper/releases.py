@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Set
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_meant
+from leasectl.keeper.server import Server
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import ReleaseTarget
@@ -18,13 +19,6 @@ from leasectl.system.request_threads import RequestThreads
 
 # Opens, in the thread that calls it, what releases.
 OpenRelease = Callable[[], Callable[[ReleaseTarget], tuple[str, ...]]]
-
-
-class _Server(NamedTuple):
-    """Where releases go; each has a thread of its own."""
-
-    url: str
-    settings: str
 
 
 class Releases:
@@ -45,7 +39,7 @@ class Releases:
         self._clock = clock
         self._log = log
         self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[_Server, ReleaseTarget, tuple[str, ...]] | None = None
+        self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] | None = None
 
     @property
     def fd(self) -> int | None:
@@ -68,7 +62,7 @@ class Releases:
             return self.release_here(target)  # a thread would open what has taken its place
         if self._threads is None:
             self._threads = RequestThreads(lambda server: self._open_release(), clock=self._clock)
-        self._threads.send(_Server(handle.backend, handle.settings), target)
+        self._threads.send(Server(handle.backend, handle.settings), target)
         return None
 
     def release_here(self, target: ReleaseTarget) -> float | None:

@@ -7,6 +7,7 @@ from typing import Callable, NamedTuple
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries
+from leasectl.keeper.server import Server
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.state.stays import Stay, Stays
@@ -16,11 +17,6 @@ from leasectl.system.request_threads import Outcome, RequestThreads
 
 # Opens, in the thread that calls it, a service with records of its own.
 OpenService = Callable[[], Service]
-
-
-class _Server(NamedTuple):
-    url: str
-    settings: str
 
 
 class _Job(NamedTuple):
@@ -48,7 +44,7 @@ class KeptStays:
         self._log = log
         self._retries = Retries(clock=clock, log=log)
         self._renewed_at: dict[Stay, float] = {}
-        self._threads: RequestThreads[_Server, _Job, bool] | None = None
+        self._threads: RequestThreads[Server, _Job, bool] | None = None
 
     @property
     def fd(self) -> int | None:
@@ -80,10 +76,10 @@ class KeptStays:
             return due
         if self._threads is None:
             self._threads = RequestThreads(self._begin, clock=self._clock)
-        self._threads.send(_Server(stay.backend, stay.settings), _Job(stay, has_ended))
+        self._threads.send(Server(stay.backend, stay.settings), _Job(stay, has_ended))
         return None
 
-    def _begin(self, server: _Server) -> Callable[[_Job], bool]:
+    def _begin(self, server: Server) -> Callable[[_Job], bool]:
         from leasectl.pools.joining import end_stay, stay
 
         members = self._open_service().backend_at(server.url, server.settings).members

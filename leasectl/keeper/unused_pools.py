@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from leasectl.backends.kinds import kind_of
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries
+from leasectl.keeper.server import Server
 from leasectl.keeper.stays import OpenService
 from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.service import Service
@@ -20,11 +21,6 @@ from leasectl.system.request_threads import RequestThreads
 # What is just being made on a server can't be seen. Who makes it may have died: then it goes by
 # itself in less than this time, and leaves something behind that can be found.
 _MAKING_SECONDS = 6.0
-
-
-class _Server(NamedTuple):
-    url: str
-    settings: str
 
 
 class UnusedPools:
@@ -47,7 +43,7 @@ class UnusedPools:
         self._log = log
         self._retries = Retries(clock=clock, log=log)
         self._look_again_at: dict[MadePool, float] = {}
-        self._threads: RequestThreads[_Server, MadePool, bool] | None = None
+        self._threads: RequestThreads[Server, MadePool, bool] | None = None
 
     @property
     def fd(self) -> int | None:
@@ -84,10 +80,10 @@ class UnusedPools:
             return self._note(pool, lambda: remove_unused(backend, pool.type))
         if self._threads is None:
             self._threads = RequestThreads(self._begin, clock=self._clock)
-        self._threads.send(_Server(pool.backend, pool.settings), pool)
+        self._threads.send(Server(pool.backend, pool.settings), pool)
         return None
 
-    def _begin(self, server: _Server) -> Callable[[MadePool], bool]:
+    def _begin(self, server: Server) -> Callable[[MadePool], bool]:
         backend = self._open_service().backend_at(server.url, server.settings)
         return lambda pool: remove_unused(backend, pool.type)
 

@@ -225,8 +225,10 @@ class PoolService:
                 return changes
             changes = carry_out(changes, admin, members)
             for each in changes:
-                if each.properties:
-                    put_properties(members, each.type, each.properties)
+                came = {*each.added, *each.moved}  # and became with that what they are to be
+                left = {name: what for name, what in each.properties.items() if name not in came}
+                if left:
+                    put_properties(members, each.type, left)
             return changes
 
 
