@@ -31,6 +31,7 @@ from leasectl.state.handles import new_id
 from leasectl.system.process import is_dead, this_process
 from tests.kit.forking import ending, fork
 from tests.kit.killing import at_each_event
+from tests.kit.loading import load_everything
 from tests.kit.reclaiming import Operator
 from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
@@ -39,6 +40,7 @@ from tests.kit.support import Cli
 # keeper; well, as the keeper was needed by then.
 LEFT_ALONE, WITHOUT_IT, TOO_LATE = 3, 4, 5
 LONGEST = 1000
+ENDS = 4
 
 
 class Ending:
@@ -125,6 +127,7 @@ def ask_to_give_back(service: Service) -> None:
 @pytest.fixture
 def keeper(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A keeper that does nothing but live, whoever starts one."""
+    load_everything()
     cli.pool("T")
     pid = fork(signal.pause)
 
@@ -151,25 +154,33 @@ def keeper(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_whoever_relies_on_a_keeper_has_one_whenever_that_may_have_ended(
     cli: Cli, keeper: None, command: Callable[[Service], None], is_held: bool
 ) -> None:
-    stride = 1 if EVERY_KILL else 15
+    stride = 1 if EVERY_KILL else 6
     came: list[int] = []
-    for number in range(1 + sys.version_info[1] % stride, LONGEST, stride):
-        if is_held:
-            cli.hold("T")
-        with cli.service() as service:
-            keeper_process.ensure(service.state)
-        came.append(ending(fork(lambda n=number: _with_an_end(cli, command, n))))  # type: ignore[misc]
-        assert came[-1] in (0, WITHOUT_IT, TOO_LATE), f"the keeper ended at event {number}"
-        with cli.service() as service:
-            for handle in service.handles.active():
-                if handle.backend == "local:":
-                    release(service, whole(handle))
-                service.handles.forget(handle.id, handle.acquisition)
-        if came[-1] == TOO_LATE:
+    for turn in range(stride):
+        for number in range(1 + (sys.version_info[1] + turn) % stride, LONGEST, stride):
+            came.append(_came(cli, command, number, is_held=is_held))
+            assert came[-1] in (0, WITHOUT_IT, TOO_LATE), f"the keeper ended at event {number}"
+            if came[-1] == TOO_LATE:
+                break
+        if came.count(WITHOUT_IT) >= ENDS:
             break
     print(f"{came.count(WITHOUT_IT)} ends of {len(came)}")
-    assert WITHOUT_IT in came
-    assert came[-1] == TOO_LATE
+    assert came.count(WITHOUT_IT) >= ENDS
+
+
+def _came(cli: Cli, command: Callable[[Service], None], number: int, *, is_held: bool) -> int:
+    """Let a command go, and the keeper end at an event of it; returns what came of it."""
+    if is_held:
+        cli.hold("T")
+    with cli.service() as service:
+        keeper_process.ensure(service.state)
+    came = ending(fork(lambda: _with_an_end(cli, command, number)))
+    with cli.service() as service:
+        for handle in service.handles.active():
+            if handle.backend == "local:":
+                release(service, whole(handle))
+            service.handles.forget(handle.id, handle.acquisition)
+    return came
 
 
 def _with_an_end(cli: Cli, command: Callable[[Service], None], number: int) -> None:
