@@ -40,7 +40,7 @@ from tests.kit.support import Cli
 # keeper; well, as the keeper was needed by then.
 LEFT_ALONE, WITHOUT_IT, TOO_LATE = 3, 4, 5
 LONGEST = 1000
-ENDS = 4
+ENDS = 3
 
 
 class Ending:
@@ -154,7 +154,7 @@ def keeper(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_whoever_relies_on_a_keeper_has_one_whenever_that_may_have_ended(
     cli: Cli, keeper: None, command: Callable[[Service], None], is_held: bool
 ) -> None:
-    stride = 1 if EVERY_KILL else 6
+    stride = 1 if EVERY_KILL else 10
     came: list[int] = []
     for turn in range(stride):
         for number in range(1 + (sys.version_info[1] + turn) % stride, LONGEST, stride):
