@@ -8,7 +8,7 @@ from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
-from leasectl.engines.facts import Pool, PoolSettings
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
@@ -17,6 +17,7 @@ from leasectl.pools.carrying_out import carry_out, change_settings
 from leasectl.pools.changes import PoolChange, plan
 from leasectl.pools.defined import Definition
 from leasectl.pools.properties import (
+    NO_CHANGE,
     PropertyChange,
     add_resources,
     change_properties,
@@ -113,14 +114,14 @@ class PoolService:
                     if names == before:
                         raise  # it isn't that somebody else has just added the same
 
-    def create_with(
+    def create(
         self,
         pool_type: str,
         names: Sequence[str],
-        settings: PoolSettings,
-        change: PropertyChange,
+        settings: PoolSettings = NO_SETTINGS,
+        change: PropertyChange = NO_CHANGE,
     ) -> None:
-        """Make a pool of resources with properties; as `properties.create_pool`."""
+        """Make a pool; as `properties.create_pool`."""
         service = self._service
         with service.atomic():
             create_pool(service.pools, service.members, pool_type, names, change, settings=settings)
