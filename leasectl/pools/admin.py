@@ -9,7 +9,8 @@ from typing import Callable
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
-from leasectl.errors import InvalidRequest, StateUnwritable
+from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
+from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle
@@ -29,6 +30,9 @@ from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
 from leasectl.text.naming import is_reserved, next_names
+
+# Of pools that nobody needs, by who only looks.
+_REMOVED_AT_ONCE = 20
 
 
 class PoolService:
@@ -68,7 +72,15 @@ class PoolService:
             release_abandoned(self._service)
         url, clock = self._service.backend_url, self._service.clock
         told = ask_status(url, self._service.settings, pool_type=pool_type, clock=clock)
-        return self.look(pool_type) if told is None else parse_overview(told, backend=url)
+        if told is not None:
+            return parse_overview(told, backend=url)
+        overview, unused = self._look(pool_type)
+        if kind_of(url).remote:  # here the keeper sees to it, which may have gone with its machine
+            backend = self._service.backend_at(url, self._service.settings)
+            with contextlib.suppress(LeaseError):
+                for each in unused[:_REMOVED_AT_ONCE]:
+                    remove_unused(backend, each.type)
+        return overview
 
     def look(self, pool_type: str | None = None) -> Overview:
         """The pools of our own and who holds their resources, whatever there is to be put right.
@@ -77,15 +89,20 @@ class PoolService:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own.
         """
+        return self._look(pool_type)[0]
+
+    def _look(self, pool_type: str | None) -> tuple[Overview, list[Pool]]:
+        """The same, and the pools that were made for work and that nobody needs."""
         with self._service.pools.looking(pool_type):
             pools, handles = self._seen(pool_type)
         url, clock = self._service.backend_url, self._service.clock
         showing = Showing(handles, shared=kind_of(url).remote, clock=clock)
         own, works = _own(pools), [each for each in pools if is_reserved(each.type)]
         in_use = [each for each in works if each.held or each.queue]
-        return Overview(
+        overview = Overview(
             url, clock.wall(), tuple(map(showing.pool, own)), tuple(map(showing.pool, in_use))
         )
+        return overview, [each for each in works if each not in in_use]
 
     def _seen(self, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
         """The pools, and the handles by what their claims are found by."""

@@ -63,6 +63,20 @@ main()
 """
 
 
+# Waits for the work k; the store doesn't answer when it gives the lease back.
+SILENT = """
+from leasectl.cli.app import main
+from leasectl.errors import BackendUnreachable
+from leasectl.once import under_lease
+
+def unanswered(*args, **options):
+    raise BackendUnreachable("nobody there")
+
+under_lease.UnderLease._change = unanswered
+main()
+"""
+
+
 def doing(cli: Cli, then: str = "echo result", *options: str, key: str = "k") -> Started:
     """Who does the work, and goes on when the file `may` is there."""
     before = count(cli, "began")
@@ -206,6 +220,14 @@ class TestFailure:
         assert count(cli, "began") == 1
         assert "other options" in ends[1].err
         assert "--on-failure share" in ends[1].err
+
+    def test_is_told_by_whoever_shares_it_though_its_store_is_away(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "--on-failure", "share")
+        other = cli.spawn([sys.executable, "-c", SILENT, "once", "k", "--", "true"])
+        eventually(partial(waits, cli, 1))
+        let_end(cli)
+        assert (first.finish().code, other.finish().code) == (7, 7)
+        eventually(partial(nothing_left, cli))
 
     def test_concerns_nobody_who_comes_later(self, cli: Cli) -> None:
         assert cli("once", "k", "--attempts", "1", "--", "false").code == 1
