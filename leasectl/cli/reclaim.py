@@ -151,13 +151,13 @@ def _take_back(
     progress = ReclaimProgress(pool_type, quiet=quiet)
 
     def freed(names: Sequence[str]) -> None:
-        progress.clear()
+        progress.line.clear()
         if not as_json:
             emit_lines(tuple(names))
         elif wanted.follows:
             emit_json({"freed": list(names)})
 
-    listener = Listener(freed, progress.note, progress.warn)
+    listener = Listener(freed, progress.note, progress.line.warn)
     return run(take_back(open_ground(service, pool_type), wanted, listener), progress, prints=True)
 
 
