@@ -1,7 +1,8 @@
 """`once` is killed at each of its calls into the system, on etcd around each of its requests.
 
 Whoever asks next gets a result, which is that of the one who was killed if that was recorded; no
-command ever ran beside another, and nothing but the result is left.
+command ever ran beside another, and nothing but the result is left, whether anybody asks again or
+not. The same of who waits. On etcd each of its answers is lost, too, and its status is right.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ FIRST = 1 + sys.version_info[1] % STRIDE
 LAST = 4000
 MOST_REQUESTS = 80
 REQUEST_STRIDE = 1 if EVERY_KILL else 17
-ANSWER_STRIDE = 1 if EVERY_KILL else 7
+ANSWER_STRIDE = 1 if EVERY_KILL else 11
+WAITER_STRIDE = 1 if EVERY_KILL else 211
 WORK = 'exec 9>>"$1.alone"; flock -n 9 || echo beside >>"$1"; echo ran >>"$1"; echo "$$"; exit $2'
+DOES = ': >"$1.began"; until [ -e "$1.may" ]; do sleep 0.01; done; echo result'
 # What stays on etcd: events, results, and what goes by itself.
 EXPECTED = re.compile(r"event|bucket/|value/once/(result|content|failed)/")
 
@@ -65,18 +68,29 @@ class Attempt(NamedTuple):
 
     def ask(self, before: Callable[[], object] = lambda: None) -> tuple[int, str]:
         """Ask for it in a process that does something before; how that ended, and its result."""
-        output = self.cli.cwd / "output"
-        output.unlink(missing_ok=True)
+        return self.finish(self.begin(before))
+
+    @property
+    def output(self) -> Path:
+        return self.cli.cwd / "output"
+
+    def finish(self, pid: int) -> tuple[int, str]:
+        """Wait for one that has begun; returns as `ask`."""
+        code = ending(pid)
+        return code, self.output.read_text() if self.output.exists() else ""
+
+    def begin(self, before: Callable[[], object]) -> int:
+        """Begin to ask for it; returns the process."""
+        self.output.unlink(missing_ok=True)
         words = ["once", self.key, "-q", "-w", "20", *self.options, "--"]
         words += ["sh", "-c", WORK, "-", str(self.log), str(self.status)]
 
         def work() -> None:
             os.chdir(self.cli.cwd)
             before()
-            leasectl(self.cli.state_dir, output, *words)
+            leasectl(self.cli.state_dir, self.output, *words)
 
-        code = ending(fork(work))
-        return code, output.read_text() if output.exists() else ""
+        return fork(work)
 
     def check(self, code: int, out: str, when: str) -> None:
         """See that all is well, although somebody was killed."""
@@ -117,6 +131,40 @@ def test_killed_at_any_call(cli: Cli) -> None:
             break
     assert kills > (300 if EVERY_KILL else 3)
     print(f"{kills} kills")
+
+
+def test_who_waits_is_killed_at_any_call(cli: Cli) -> None:
+    """Whoever does the work goes on, and what it has got is the result."""
+    with cli.service() as service:
+        service.pools.create_pool("kept", ["kept"])
+    cli.ok("acquire", "-t", "kept", "--guard-pid", str(os.getpid()))
+    kills = unharmed = 0
+    for number in range(FIRST, LAST, WAITER_STRIDE):
+        attempt, when = Attempt(cli, f"k{number}"), f"killed at event {number}"
+        words = (attempt.key, "--", "sh", "-c", DOES, "-", str(attempt.log))
+        first = cli.start("once", *words)
+        eventually(Path(f"{attempt.log}.began").exists)
+        pid = attempt.begin(partial(kill_at, number))
+        eventually(partial(has_ended_or_waits, cli, pid), what=when)
+        Path(f"{attempt.log}.may").touch()
+        code, out = attempt.finish(pid)
+        assert code in (0, -signal.SIGKILL), when
+        assert out in ("", "result\n"), when
+        assert first.finish().out == "result\n", when
+        eventually(partial(is_over, cli), what=when)
+        assert attempt.ask() == (0, "result\n"), when
+        assert not attempt.log.exists(), when
+        assert broken_invariants(cli.state_dir) == [], when
+        kills, unharmed = kills + (code != 0), unharmed + 1 if code == 0 else 0
+        if unharmed == 3:
+            break
+    assert kills > (300 if EVERY_KILL else 3)
+    print(f"{kills} kills")
+
+
+def has_ended_or_waits(cli: Cli, pid: int) -> bool:
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return ended is not None or bool(cli.waiting())
 
 
 def leftovers(hosts: Hosts) -> list[str]:
