@@ -24,7 +24,7 @@ from leasectl.leases.caller import Caller
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, parse_process
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import open_pidfd
 from tests.kit import fork_server
 
@@ -45,6 +45,14 @@ def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = ""
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {timeout:g}s: {what or condition}")
         time.sleep(0.005)
+
+
+def since_boot(wall: float) -> float:
+    """A time of the wall clock as one of CLOCK_BOOTTIME, by what both say now."""
+    while True:
+        before, offset = boottime_seconds(), boottime_seconds() - time.time()
+        if boottime_seconds() - before < 0.001:  # else another process may have run in between
+            return wall + offset
 
 
 def kill(pid: int) -> None:

@@ -106,5 +106,6 @@ def test_the_next_machine_takes_over_from_one_that_was_killed(hosts: Hosts) -> N
     first.kill()
     killed_at = time.clock_gettime(time.CLOCK_BOOTTIME)
     assert waits.finish().out == "second\n"
-    assert min(lines_of(log, "second")) < killed_at + TTL_SECONDS + 2
+    # To begin takes its time on a busy machine.
+    assert min(lines_of(log, "second")) < killed_at + TTL_SECONDS + 5
     assert max(lines_of(log, "first")) < min(lines_of(log, "second"))
