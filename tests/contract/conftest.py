@@ -8,6 +8,7 @@ from typing import Callable
 
 import pytest
 
+from leasectl.state import keeper_process
 from tests.contract.etcd_world import EtcdWorld
 from tests.contract.local_world import LocalWorld
 from tests.contract.memory_world import MemoryWorld
@@ -25,7 +26,11 @@ MARKS = {"local": [pytest.mark.commands, pytest.mark.processes], "etcd": [pytest
 
 
 @pytest.fixture(params=[pytest.param(w, marks=MARKS.get(w, [])) for w in WORLDS])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
+    # What a keeper does, the worlds do.
+    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     world = WORLDS[request.param](request, tmp_path)
     yield world
     world.close()
