@@ -197,12 +197,13 @@ def kill_at_request(number: int, *, after: bool) -> None:
     httpx.Client.send = counted  # type: ignore[method-assign,assignment]
 
 
-def lose_answer(number: int, *, seconds: float) -> None:
+def lose_answer(number: int, *, seconds: float, mark: Path) -> None:
     """Have the request of that number be carried out, its answer be lost, and then nobody there.
 
     Args:
         number: From 1.
         seconds: For how long, from then on, no other gets through.
+        mark: A file that is made then.
     """
     send = httpx.Client.send
     numbers = itertools.count(1)
@@ -215,6 +216,7 @@ def lose_answer(number: int, *, seconds: float) -> None:
         response = send(client, request, **options)
         if next(numbers) == number:
             back_at = time.monotonic() + seconds
+            mark.touch()
             raise httpx.ReadError("lost", request=request)
         return response
 
