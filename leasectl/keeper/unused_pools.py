@@ -105,4 +105,4 @@ class UnusedPools:
 
 
 def _key(pool: MadePool) -> Key:
-    return Key(pool.key, 0)
+    return Key(f"{pool.backend} {pool.type} {pool.process.encode()}", 0)

@@ -83,7 +83,7 @@ class Handles:
         return bool(
             self._state.query(
                 "SELECT 1 FROM handle WHERE watched = 1 AND state <> 'released' UNION ALL "
-                "SELECT 1 FROM stay UNION ALL SELECT 1 FROM value WHERE key GLOB 'made/*' LIMIT 1"
+                "SELECT 1 FROM stay UNION ALL SELECT 1 FROM made_pool LIMIT 1"
             )
         )
 

@@ -107,7 +107,8 @@ class Attempt(NamedTuple):
 def is_over(cli: Cli) -> bool:
     """Whether nothing is held, waited for, or there for it, but what keeps the keeper."""
     active = cli.query("SELECT id FROM handle WHERE state <> 'released'")
-    rest = cli.query("SELECT key FROM value WHERE key LIKE 'once/round/%' OR key LIKE 'made/%'")
+    rest = cli.query("SELECT key FROM value WHERE key LIKE 'once/round/%'")
+    rest += cli.query("SELECT type FROM made_pool")
     return len(active) == 1 and cli.query("SELECT type FROM pool") == [("kept",)] and not rest
 
 

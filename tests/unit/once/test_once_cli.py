@@ -118,7 +118,7 @@ def nothing_left(cli: Cli) -> bool:
     pools = cli.query("SELECT type FROM pool")
     rounds = cli.query("SELECT key FROM value WHERE key LIKE 'once/round/%'")
     handles = cli.query("SELECT id FROM handle WHERE state <> 'released'")
-    made = cli.query("SELECT key FROM value WHERE key LIKE 'made/%'")
+    made = cli.query("SELECT type FROM made_pool")
     return pools == rounds == handles == made == []
 
 
@@ -311,8 +311,8 @@ class TestDeath:
         argv = ["once", "k", "--", "true"]
         maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
         eventually((cli.cwd / "made").exists)
-        (row,) = cli.query("SELECT key FROM value")
-        assert str(row[0]).startswith("made/once.")
+        (row,) = cli.query("SELECT type FROM made_pool")
+        assert str(row[0]).startswith("once.")
         maker.kill()
         eventually(partial(nothing_left, cli))
 
@@ -384,7 +384,7 @@ class TestWait:
     def test_that_is_in_vain_leaves_nothing(self, cli: Cli) -> None:
         first = doing(cli)
         assert cli("once", "k", "-w", "0", "--", "true").code == 75
-        assert len(cli.query("SELECT key FROM value WHERE key LIKE 'made/%'")) == 1
+        assert len(cli.query("SELECT type FROM made_pool")) == 1
         let_end(cli)
         assert first.finish().code == 0
         assert nothing_left(cli)
