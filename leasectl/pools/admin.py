@@ -116,7 +116,7 @@ class PoolService:
         return pools, handles
 
     def _add_numbered(
-        self, pool_type: str, count: int, add: Callable[[tuple[str, ...]], None]
+        self, pool_type: str, count: int, add: Callable[[tuple[str, ...]], object]
     ) -> tuple[str, ...]:
         names: tuple[str, ...] = ()
         while True:
@@ -149,7 +149,7 @@ class PoolService:
         """Add resources to a pool, of some names, or so many, named on from its highest number.
 
         Returns:
-            The names.
+            The names of those that weren't there.
 
         Raises:
             LeaseError: As `properties.add_resources`.
@@ -162,8 +162,7 @@ class PoolService:
                     self._service.members, pool_type, names, change, are_new=True
                 ),
             )
-        add_resources(self._service.members, pool_type, wanted, change)
-        return wanted
+        return add_resources(self._service.members, pool_type, wanted, change)
 
     def change_properties(
         self, pool_type: str, names: Sequence[str] | None, change: PropertyChange

@@ -147,7 +147,7 @@ def add_resources(
     change: PropertyChange,
     *,
     are_new: bool = False,
-) -> None:
+) -> tuple[str, ...]:
     """Add resources to a pool and have them be something; those that are there become that, too.
 
     Args:
@@ -156,6 +156,9 @@ def add_resources(
         names: Which.
         change: What they are to be.
         are_new: None of them may be there.
+
+    Returns:
+        Those that weren't there.
 
     Raises:
         InvalidRequest: One is there that may not be, or would have too many properties.
@@ -167,7 +170,8 @@ def add_resources(
             raise refusals.name_taken(member.name, pool_type)
         return _coming(member, known, pool_type, change)
 
-    members.update(names, decide)
+    before = members.update(names, decide).before
+    return tuple(member.name for member in before if member.pool != pool_type)
 
 
 def _coming(member: Member, known: Pools, pool_type: str, change: PropertyChange) -> Member:
