@@ -67,7 +67,14 @@ def open_backend(url: str, opening: Opening) -> Backend:
         caller=opening.caller,
         kept=_kept(opening.state),
     )
-    return PoolBackend(url, opened.engine, opened, clock=opening.clock, remote=True)
+    return PoolBackend(
+        url,
+        opened.engine,
+        opened,
+        clock=opening.clock,
+        remote=True,
+        limited=gateway.limited,
+    )
 
 
 def _kept(state: State) -> Kept | None:

@@ -41,6 +41,12 @@ Examples:
 """
 
 _WITH_SEPARATOR = "leasectl once KEY -- CMD"
+# The options, beside those that any command has, that are heeded with what shows or ends results.
+_WITH_RESULTS = {
+    "lists": ("as_json",),
+    "show": ("texts", "files", "as_json"),
+    "forget": ("texts", "files"),
+}
 _LONGEST_KEEP_SECONDS = 3650 * 86400.0
 
 
@@ -201,6 +207,7 @@ def command(
             f"say what to do: {_WITH_SEPARATOR}, or one of --list, --show KEY and --forget KEY"
         )
     if not words and not argv:
+        _refuse_meaningless("lists" if lists else "forget" if show is None else "show")
         from leasectl.cli import once_results
 
         if show is not None:
@@ -230,6 +237,17 @@ def command(
     _check(asked)
     check_request(asked.request, wait_seconds, backend)
     return _do(asked, wait_seconds, backend, quiet=quiet)
+
+
+def _refuse_meaningless(mode: str) -> None:
+    """Refuse options that are about having work done, where a result is only looked at."""
+    ctx = click.get_current_context()
+    said = {str(param.name): max(param.opts, key=len) for param in ctx.command.params}
+    for name, written in said.items():
+        source = ctx.get_parameter_source(name)
+        means_something = name in (mode, "quiet", "backend", *_WITH_RESULTS[mode])
+        if source is click.core.ParameterSource.COMMANDLINE and not means_something:
+            raise InvalidRequest(f"{written} means nothing with {said[mode]}; leave it out")
 
 
 def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:

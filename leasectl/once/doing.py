@@ -88,14 +88,15 @@ class Once:
             None if patience.wait_seconds is None else self._clock.elapsed() + patience.wait_seconds
         )
         while True:
-            found = self._usable()
-            if found is not None:
-                return found
-            if path is None:
-                pools, environ = self._service.pools, self._asked.environ
-                refuse_waiting_for_itself(pools, self._asked.work, environ)
-                path = find_command(self._asked.plan.name, environ.get("PATH", os.defpath))
-            self._tell_terms()
+            with self._service.limited(give_up_at):
+                found = self._usable()
+                if found is not None:
+                    return found
+                if path is None:
+                    pools, environ = self._service.pools, self._asked.environ
+                    refuse_waiting_for_itself(pools, self._asked.work, environ)
+                    path = find_command(self._asked.plan.name, environ.get("PATH", os.defpath))
+                self._tell_terms()
             handle = self._acquire(patience, give_up_at)
             found = self._under(handle, path, patience)
             if found is not None:
@@ -164,8 +165,10 @@ class Once:
                         called=f"once-{self._asked.work.key}",
                     )
             except NotFound:
-                over = self._results.round(self._asked.work)
-                if self._pool.make():
+                with self._service.limited(give_up_at):
+                    over = self._results.round(self._asked.work)
+                    has_made = self._pool.make()
+                if has_made:
                     self._over = over
                     continue
             except NoLease as error:

@@ -318,6 +318,7 @@ def test_a_list_undoes_no_join(pools: Cli) -> None:
         (("set", "A", "--grace=-1"), "is no duration"),
         (("set", "A", "--grace", "31d"), "it can be 0 to 30d"),
         (("set", "A", "--grace", "1m"), "--default"),
+        (("set", "A", "--default", "--no-default"), "contradict each other"),
         (("set", "A", "--no-default", "--grace", "1m"), "--grace"),
         (("of", "a b"), "not allowed"),
         (("of", "a-1", "--format", "type", "--json"), "name one of them"),

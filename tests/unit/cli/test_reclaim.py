@@ -126,6 +126,8 @@ class TestReclaim:
         [
             ([POOL], USAGE),
             ([POOL, "--excess", "0"], USAGE),
+            ([POOL, "--excess", "100001"], USAGE),
+            ([POOL, "--excess", "9" * 20], USAGE),
             ([POOL, "--excess", "x"], USAGE),
             ([POOL, "--excess", "1", "--names", "a"], USAGE),
             ([POOL, "--names", ""], USAGE),

@@ -502,6 +502,17 @@ class TestBadInput:
             (("k", "--json", "--", "true"), 64),
             (("k", "--list"), 64),
             (("--show", "k", "--forget", "k"), 64),
+            (("--list", "--input", "x"), 64),
+            (("--list", "--keep", "24h"), 64),
+            (("--list", "--", "true"), 64),
+            (("--show", "k", "--attempts", "3"), 64),
+            (("--show", "k", "--run-limit", "1s"), 64),
+            (("--show", "k", "--on-failure", "next"), 64),
+            (("--forget", "k", "--verify", "true"), 64),
+            (("--forget", "k", "--ttl", "1m"), 64),
+            (("--forget", "k", "-w", "1"), 64),
+            (("--forget", "k", "--result-file", "f"), 64),
+            (("--forget", "k", "--json"), 64),
             (("--backend", "none:", "k", "--", "true"), 64),
             (("--backend", "http://127.0.0.1:1", "k", "--", "true"), 64),
         ],
@@ -517,6 +528,12 @@ class TestBadInput:
 
     def test_names_the_backends_that_can(self, cli: Cli) -> None:
         assert "local: or etcd://" in cli("once", "--backend", "none:", "k", "--", "true").err
+
+
+def test_its_wait_bounds_what_is_asked_before_there_is_a_queue(cli: Cli) -> None:
+    finished = cli("once", "k", "--backend", "etcd://127.0.0.1:1", "-w", "2", "--", "true")
+    assert finished.code == 69
+    assert "no answer from etcd within 3s" in finished.err  # not 10, as it is without -w
 
 
 def test_a_key_may_be_as_long_as_a_type(cli: Cli) -> None:
