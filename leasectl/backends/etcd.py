@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from leasectl.engines.etcd.gateway.gateway import Gateway
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
     from leasectl.state.directory import State
     from leasectl.state.event import Kept
 
@@ -167,6 +168,14 @@ def resource_names(
 
     opened = _open_briefly(url, settings, seconds=seconds, clock=clock)
     return names_in(*opened, begin, types, most=_MOST_NAMES)
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:
+    """As `PoolServer` has it."""
+    from leasectl.engines.etcd.opening import open_below
+
+    gateway, keys = _open_briefly(url, settings, seconds=seconds, clock=clock)
+    return open_below(keys, gateway, lost=lambda claim_key, names: None, clock=clock)
 
 
 def _open_briefly(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, PoolServer, StatusServer
     from leasectl.engines.contract import LostListener
     from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
     from leasectl.model import Handle
 
 
@@ -198,6 +199,24 @@ def resource_names(
     if server is None:
         return []
     return server.resource_names(url, settings, begin, types, seconds=seconds, clock=clock)
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides | None:
+    """The pools on a server and what is beside them, to complete what they have.
+
+    Args:
+        url: As `check_url` has it.
+        settings: How to talk to the server.
+        seconds: How long each request may take.
+        clock: Where times come from.
+
+    Returns:
+        What is only to be read; None where no server is asked for them.
+    """
+    server = _pool_server(url)
+    if server is None:
+        return None
+    return server.open_to_look(url, settings, seconds=seconds, clock=clock)
 
 
 def ask_status(url: str, settings: str, *, pool_type: str | None, clock: Clock) -> object | None:

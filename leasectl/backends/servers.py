@@ -10,6 +10,7 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
 
 
 class ClaimWatch(Protocol):
@@ -87,6 +88,11 @@ class PoolServer(Protocol):
         clock: Clock,
     ) -> Sequence[str]:
         """Names in its pools, for a shell that completes them; as `opening.resource_names`."""
+
+    def open_to_look(
+        self, url: str, settings: Settings, *, seconds: float, clock: Clock
+    ) -> Sides | None:
+        """Its pools and what is beside them, for a shell; as `opening.open_to_look`."""
 
 
 class StatusServer(Protocol):

@@ -22,9 +22,9 @@ HELP = f"""\
 Print the script that lets a shell complete commands.
 
 It completes commands, options, the types of pools after -t and --to, resources after --name and
---names, there after each comma, and handles after --handle. Types and resources are those of the
-embedded pools or, if it answers within a second, of {_ASKED}. For good, put one line into your
-shell's start file:
+--names, there after each comma, handles after --handle, and the works that once has results of.
+All but handles are those of the embedded pools or, if it answers within a second, of {_ASKED}. For
+good, put one line into your shell's start file:
 
 \b
   bash  ~/.bashrc                    source <(leasectl completion bash)

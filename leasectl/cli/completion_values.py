@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Collection, Sequence
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,6 +14,9 @@ from leasectl.backends.kinds import kind_of
 from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.text.naming import is_reserved
+
+if TYPE_CHECKING:
+    from leasectl.engines.sides import Sides
 
 _SERVER_SECONDS = 1.0
 # What the options and words are called that name the types of pools.
@@ -91,6 +94,65 @@ def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
     found = [f"{key}={value}" for key, value in read_only.properties(state_directory())]
     # A shell would take what has to be quoted for several words, or for more than words.
     return [each for each in found if each.startswith(incomplete) and shlex.quote(each) == each]
+
+
+def work_keys_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Keys of works of which a result is kept that begin like a word; none once one was named."""
+    if ctx.params.get("words") or ctx.params.get("lists"):
+        return []
+    return [each for each in _kept_work_keys(ctx) if each.startswith(incomplete)]
+
+
+def property_keys_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Keys of what is so of resources, in the pools that the command names so far, likewise."""
+    return [each for each in _property_keys(ctx) if each.startswith(incomplete)]
+
+
+def _kept_work_keys(ctx: click.Context) -> list[str]:
+    from leasectl.engines.values import Value
+    from leasectl.errors import LeaseError
+    from leasectl.once.results import POINTERS, kept_in
+    from leasectl.state import read_only
+
+    with contextlib.suppress(LeaseError):
+        server = _server(ctx)
+        if server is None:
+            rows = read_only.values(state_directory(), POINTERS) if _is_embedded(ctx) else []
+            found: Sequence[Value] = [Value(*row) for row in rows]
+        else:
+            found = server.values.read(POINTERS)
+        return sorted({each.work.key for each in kept_in(found)})
+    return []
+
+
+def _property_keys(ctx: click.Context) -> list[str]:
+    from leasectl.errors import LeaseError
+    from leasectl.state import read_only
+
+    with contextlib.suppress(LeaseError):
+        server = _server(ctx)
+        if server is None:
+            found = read_only.properties(state_directory()) if _is_embedded(ctx) else []
+            return sorted({key for key, _ in found})
+        # Of one pool, where it is known; more than one is never meant.
+        pools = server.pools.pools(next(iter(_types_in(ctx)), None))
+        members = [each.member for pool in pools for each in pool.resources if each.member]
+        return sorted({key for member in members for key, _ in member.properties})
+    return []
+
+
+def _is_embedded(ctx: click.Context) -> bool:
+    kind = kind_of(choose_backend(ctx.params.get("backend")).url)
+    return kind.has_pools and not kind.remote
+
+
+def _server(ctx: click.Context) -> Sides | None:
+    """What is asked on the chosen server; None where there is none to be asked."""
+    from leasectl.backends.opening import open_to_look
+    from leasectl.system.clock import Clock
+
+    url = choose_backend(ctx.params.get("backend")).url
+    return open_to_look(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
 
 
 def known_types(backend: str | None = None) -> Sequence[str]:

@@ -74,8 +74,15 @@ def words_of_command(args: list[str]) -> int | None:
     return None if argv is None else len(argv)
 
 
+def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the keys of works of which a result is kept, to a shell that completes a word."""
+    from leasectl.cli.completion_values import work_keys_like
+
+    return work_keys_like(incomplete, ctx)
+
+
 @new_command(OnceCommand, epilog=EXAMPLE, options_metavar="KEY [OPTIONS] -- CMD...")
-@click.argument("words", nargs=-1, metavar="")
+@click.argument("words", nargs=-1, metavar="", shell_complete=_complete_keys)
 @option(
     "--input",
     "texts",
@@ -152,11 +159,18 @@ def words_of_command(args: list[str]) -> int | None:
     help="CMD leaves its result in this file; what it prints goes to stderr.",
 )
 @option("--list", "lists", is_flag=True, group=OUTPUT, help="Show the results that are kept.")
-@option("--show", metavar="KEY", group=OUTPUT, help="Print the result that is kept of KEY.")
+@option(
+    "--show",
+    metavar="KEY",
+    group=OUTPUT,
+    shell_complete=_complete_keys,
+    help="Print the result that is kept of KEY.",
+)
 @option(
     "--forget",
     metavar="KEY",
     group=OUTPUT,
+    shell_complete=_complete_keys,
     help="Keep the result of KEY no longer; 77 while it runs.",
 )
 @options.json_output

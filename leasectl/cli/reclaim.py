@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import click
+
 from leasectl.cli import options, pool_options, reclaim_options
 from leasectl.cli.command import OUTPUT, WAITING, WHAT, new_command, option
 from leasectl.cli.context import open_service
@@ -24,6 +26,15 @@ Examples:
   leasectl reclaim azure--install --names azure--install--00
   leasectl reclaim azure--install --held-longer-than 6h --delay 10m -w 5m
 """
+
+
+def _complete_property_keys(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[str]:
+    """Offer the keys of what is so of resources, to a shell that completes a word."""
+    from leasectl.cli.completion_values import property_keys_like
+
+    return property_keys_like(incomplete, ctx)
 
 
 @new_command(
@@ -59,6 +70,7 @@ Examples:
     group=WHAT,
     type=check_name,
     metavar="K",
+    shell_complete=_complete_property_keys,
     help="With --excess: all resources with one value of the property K count as one handle.",
 )
 @reclaim_options.delay

@@ -19,6 +19,7 @@ from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.notes import NoteListener
+from leasectl.engines.sides import Sides
 from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
@@ -101,6 +102,10 @@ def resource_names(
     clock: Clock,
 ) -> Sequence[str]:
     return [f"{each}--00" for each in TYPES if not types or each in types]
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides | None:
+    return None
 
 
 def checks(url: str, settings: Settings) -> list[Check]:

@@ -135,6 +135,31 @@ def test_names_in_etcd_are_offered_of_the_pool_that_is_meant(
     assert offered(cli, "acquire", "--backend", "local:", "T", "--name", "") == ["here-1"]
 
 
+def offers_of_works_and_properties(cli: Cli) -> None:
+    """That these are offered, of the backend that is chosen."""
+    cli.ok("pool", "create", "T", "--names", "t-1,t-2")
+    cli.ok("pool", "set", "T", "--names", "t-1", "--property", "rack=a", "--property", "room=1")
+    for key, of in (("image", "a"), ("image", "b"), ("import", "a")):
+        cli.ok("once", key, "--input", of, "--", "true")
+    assert offered(cli, "once", "--show", "") == ["image", "import"]
+    assert offered(cli, "once", "--forget", "ima") == ["image"]
+    assert offered(cli, "once", "im") == ["image", "import"]
+    assert offered(cli, "once", "image", "im") == []
+    assert offered(cli, "reclaim", "T", "--excess", "1", "--group-by", "r") == ["rack", "room"]
+
+
+def test_works_and_keys_of_properties_are_offered(cli: Cli) -> None:
+    offers_of_works_and_properties(cli)
+
+
+def test_works_and_keys_of_properties_in_etcd_are_offered(
+    cli: Cli, etcd: EtcdServer, prefix: str
+) -> None:
+    cli.env["LEASECTL_BACKEND"] = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
+    offers_of_works_and_properties(cli)
+    assert offered(cli, "once", "--backend", "local:", "--show", "") == []
+
+
 def test_the_types_are_those_of_the_chosen_backend(cli: Cli, etcd: EtcdServer, prefix: str) -> None:
     url = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
     cli.pool("azure--here")
@@ -164,9 +189,19 @@ def test_what_no_backend_tells_is_not_offered_and_nothing_is_said(cli: Cli, url:
     cli.env["LEASECTL_CA_FILE"] = "/nowhere"
     assert offered(cli, "acquire", "-t", "") == []
     assert offered(cli, "pool", "of", "") == []
+    assert offered(cli, "once", "--show", "") == []
+    assert offered(cli, "reclaim", "T", "--group-by", "") == []
 
 
-@pytest.mark.parametrize("words", [("acquire", "-t"), ("pool", "cordon", "--names")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("acquire", "-t"),
+        ("pool", "cordon", "--names"),
+        ("once", "--show"),
+        ("reclaim", "T", "--group-by"),
+    ],
+)
 def test_a_cluster_that_is_silent_holds_nobody_up_for_long(
     cli: Cli, words: tuple[str, ...]
 ) -> None:
