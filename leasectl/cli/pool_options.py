@@ -17,6 +17,7 @@ from leasectl.text.printable import printable
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
+    from leasectl.engines.membership import Member
     from leasectl.pools.memberships import MembershipService
     from leasectl.pools.properties import PropertyChange
 
@@ -138,6 +139,23 @@ def warn_of_unmet(memberships: MembershipService, *pool_types: str | None) -> No
 
     for each in memberships.unmet(*pool_types):
         note(said(each))
+
+
+def say_cordoned(done: str, before: Sequence[Member], *, quiet: bool, is_cordoned: bool) -> None:
+    """Tell which names take no holder any more, or again, and which were so already.
+
+    Args:
+        done: What was done to them.
+        before: What was known of each.
+        quiet: People don't want to hear.
+        is_cordoned: Whether they are cordoned now.
+    """
+    for what, which in (
+        (done, [each.name for each in before if each.cordoned != is_cordoned]),
+        (f"already {done}", [each.name for each in before if each.cordoned == is_cordoned]),
+    ):
+        if which:
+            say_done(quiet, f"{what}: {described(which)}")
 
 
 def say_done(quiet: bool, text: str) -> None:

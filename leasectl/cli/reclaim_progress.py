@@ -35,7 +35,7 @@ def run(
 
 
 class ReclaimProgress:
-    """Progress of one reclaim; what it says is said again as long as nothing changes.
+    """Progress of one reclaim; what it says is said again on a terminal, or after a while.
 
     Args:
         pool_type: The pool.
@@ -48,15 +48,16 @@ class ReclaimProgress:
         self.line = LiveLine()
         self._progress: Progress | None = None
         self._known_at = 0.0
-        self._said: tuple[int, bool] | None = None
+        self._said: set[tuple[int, bool]] = set()  # as long as so many are missing
 
     def note(self, progress: Progress) -> None:
         """A look has shown this."""
         self._progress, self._known_at = progress, boottime_seconds()
         said = (progress.missing, bool(progress.asked))
-        if not self._quiet and (self.line.is_live or said != self._said):
+        if not self._quiet and (self.line.is_live or said not in self._said):
             self._say()
-        self._said = said
+        # Who keeps what is asked for is asked again and again: that is no news.
+        self._said = {each for each in self._said if each[0] == progress.missing} | {said}
 
     def while_sleeping(
         self, steps: Generator[Sleep, set[int], Result]

@@ -266,7 +266,13 @@ def test_a_cordon_keeps_new_holders_off_and_is_told_of(pools: Cli) -> None:
     assert "held" in pools.ok("pool", "of", "b-1")
     pools.ok("release", "--handle", held.id)
     assert "cordoned" in pools.ok("pool", "of", "b-1")
+    assert pools("pool", "cordon", "--names", "b-1,a-1").err.startswith(
+        "leasectl: cordoned: 1 resource, a-1\nleasectl: already cordoned: 1 resource, b-1\n"
+    )
     pools.ok("pool", "uncordon", "--names", "b-1")
+    assert pools("pool", "uncordon", "--names", "b-1,a-1").err == (
+        "leasectl: uncordoned: 1 resource, a-1\nleasectl: already uncordoned: 1 resource, b-1\n"
+    )
     assert waiter.finish().out == "b-1\n"
 
 
@@ -287,6 +293,9 @@ def test_a_list_undoes_no_join(pools: Cli) -> None:
     assert said in pools("pool", "apply", "-f", "list", "--dry-run").err
     assert said in pools("pool", "apply", "-f", "list").err
     assert names(pools, "A") == ["a-1", "a-2", "n"]
+    (pools.cwd / "list").write_text("resources: [{type: B, names: [b-1, n]}]")
+    said = 'pool "B": 1 resource (n) left alone in pool "A", joined for a time'
+    assert said in pools("pool", "apply", "-f", "list").err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from leasectl.cli.reclaim_progress import ReclaimProgress
+from leasectl.reclaim.taking_back import Progress
 from tests.kit.support import Cli, eventually
 
 pytestmark = pytest.mark.once
@@ -75,6 +77,17 @@ class TestReclaim:
         finished = started.finish()
         assert (finished.code, finished.out) == (TOO_FEW, "a\n")
         assert Path(handle).read_text().split() == ["b"]
+
+    def test_says_once_what_it_does_again_and_again(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        progress = ReclaimProgress(POOL, quiet=False)
+        for _ in range(3):
+            progress.note(Progress(2, 0, 5.0))
+            progress.note(Progress(2, 2, None))
+        assert capsys.readouterr().err.count("\n") == 2
+        progress.note(Progress(1, 0, 5.0))
+        assert "1 lease to come back" in capsys.readouterr().err
 
     def test_takes_its_marks_off_when_it_is_interrupted(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "answer")

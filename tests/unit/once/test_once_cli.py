@@ -185,6 +185,21 @@ class TestResult:
         finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
         assert (finished.out, finished.err) == ("left", "said\n")
 
+    def test_is_never_what_an_earlier_command_left_in_the_file(self, cli: Cli) -> None:
+        (cli.cwd / "out").write_text("old")
+        finished = cli("once", "k", "--result-file", "out", "--", "true")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (66, "", 1)
+        (cli.cwd / "out").write_text("old")
+        appends = ("--result-file", "out", "--", "sh", "-c", "printf new >>out")
+        assert cli.ok("once", "k", *appends) == "new"
+
+    def test_is_not_begun_where_what_an_earlier_command_left_stays(self, cli: Cli) -> None:
+        file = ("--result-file", "/proc/version")  # which not even root can remove
+        finished = cli("once", "k", *file, "--", "touch", "ran")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (73, "", 1)
+        assert "can't be removed" in finished.err
+        assert not (cli.cwd / "ran").exists()
+
     @pytest.mark.parametrize("script", ["rm -f out", "mkdir out", "mkfifo out"])
     def test_that_is_in_no_file_is_a_failure(self, cli: Cli, script: str) -> None:
         finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
