@@ -107,3 +107,20 @@ class TestOfAHandle:
         here.ok("unuse", held, "--name", "a")
         here.ok("use", held, "--name", "a")
         assert here("marks", held).code == 69
+
+
+class TestOfALeaseThatNobodyWatches:
+    def test_who_acquires_is_told_that_nobody_answers(self, hosts: Hosts, here: Cli) -> None:
+        ready = ("acquire", "T", "--on-reclaim", "release")
+        guard = ("--guard-pid", str(os.getpid()))
+        said = here(*ready, "--ttl", "1m", "-c", "2").err
+        assert "nobody answers a reclaim" in said and "--guard-pid" in said
+        assert said.count("\n") == 1
+        for told in ((*guard,), ("--ttl", "1m", *guard), ("--ttl", "1m", "-q"), ()):
+            finished = here(*ready, *told, "-w", "0")
+            assert finished.code == 75
+            assert "nobody answers" not in finished.err
+
+    def test_without_a_ttl_the_keeper_answers(self, hosts: Hosts, here: Cli) -> None:
+        here.ok("acquire", "T", "--on-reclaim", "release")
+        assert hosts.new().ok(*RECLAIM, "--excess", "1") == "a\n"
