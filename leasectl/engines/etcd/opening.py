@@ -67,7 +67,7 @@ class Opened(NamedTuple):
     def notes(self) -> EtcdNotes:
         from leasectl.engines.etcd.claims.notes import EtcdNotes
 
-        return EtcdNotes(self.gateway, self.keys, self.claims)
+        return EtcdNotes(self.gateway, self.keys, self.claims, self.written, clock=self.clock)
 
     @property
     def values(self) -> EtcdValues:

@@ -47,6 +47,32 @@ class TestReclaim:
         assert Path(handle).read_text() == ""
         assert "by a reclaim" in cli.ok("events", "-n", "1")
 
+    def test_who_was_asked_and_what_was_said_are_events(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "answer", count=3)
+        following = cli.start("events", "-f", "-n", "0", "--json")
+        eventually(lambda: cli.query("SELECT * FROM follower"))
+        started = cli.start("reclaim", POOL, "--names", "a,b,c", *SOON)
+        eventually(lambda: len(marks(cli, handle)) == 3, what="all are marked")
+        cli.ok("answer", handle, "--keep", "--names", "b")
+        cli.ok("answer", handle, "--ready", "--names", "a")
+        eventually(lambda: len(marks(cli, handle)) == 1, what="a is freed, b left alone")
+        started.signal(signal.SIGTERM)
+        started.finish()
+        *_, last = cli.ok("events", "--name", "c").splitlines()
+        following.signal(signal.SIGINT)
+        events = [json.loads(line) for line in following.finish().out.splitlines()]
+        noted = [each for each in events if each["kind"] == "noted"]
+        holder, *others = {each["holder_identity"] for each in events}
+        assert (holder != "", others) == (True, [])
+        said = {name: [e["reason"] for e in noted if e["names"] == [name]] for name in "abc"}
+        asked = f"asked by {holder.rpartition('/')[0]} to give it back"
+        assert said == {
+            "a": [asked, "answered ready"],
+            "b": [asked, "answered keep", "asked for no more (the last answer was keep)"],
+            "c": [asked, "asked for no more (no answer)"],
+        }
+        assert last.endswith(f"noted         T  c of {holder}: asked for no more (no answer)")
+
     def test_leaves_what_is_in_use_and_takes_another(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "release", count=3)
         cli.ok("use", handle, "--name", "a")

@@ -13,6 +13,8 @@ from typing import NamedTuple, Optional
 
 from leasectl.engines.etcd.claims.claims import EtcdClaims, FoundClaim
 from leasectl.engines.etcd.claims.writes import Along, write_owned
+from leasectl.engines.etcd.events import event_facts
+from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
     Found,
@@ -32,8 +34,10 @@ from leasectl.engines.etcd.pools.listing import check_there
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.model import ReleasedBy
+from leasectl.state.event import Event
+from leasectl.system.clock import Clock
 
-# A transaction may have 128 guards, and as many steps.
+# A transaction may have 128 guards, and as many steps: a note has three of either at most.
 _MOST_AT_ONCE = 32
 _TRIES_TOGETHER = 3
 
@@ -53,7 +57,7 @@ class _Noted(NamedTuple):
 class _Try(NamedTuple):
     """One attempt to change a note: what is written where, or None for nothing, and how.
 
-    And what wakes its holder.
+    And what wakes its holder, and what is told of it.
     """
 
     key: str
@@ -61,6 +65,7 @@ class _Try(NamedTuple):
     guards: list[Json]
     then: Json
     wakes: Json
+    event: Event | None
 
     def is_left(self, found: Found) -> bool:
         """Tell whether what is found is what it has written."""
@@ -77,12 +82,24 @@ class EtcdNotes:
         gateway: The cluster.
         keys: Where things are in it.
         claims: At which they are.
+        events: Of which there is one for each change.
+        clock: Where times come from.
     """
 
-    def __init__(self, gateway: Gateway, keys: Keys, claims: EtcdClaims) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        keys: Keys,
+        claims: EtcdClaims,
+        events: EtcdEvents,
+        *,
+        clock: Clock,
+    ) -> None:
         self._gateway = gateway
         self._keys = keys
         self._claims = claims
+        self._events = events
+        self._clock = clock
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         (pool,) = self._gateway.read(read(self._keys.pool(pool_type))).answers
@@ -131,10 +148,11 @@ class EtcdNotes:
         if not part:
             return []
         tries = [self._try(*each) for each in part]
-        outcome = self._gateway.commit(
+        outcome = self._events.commit(
             [guard for each in tries for guard in each.guards],
             [*(each.then for each in tries), *_once(each.wakes for each in tries)],
             [read(each.key) for each in tries],
+            events=[each.event for each in tries if each.event is not None],
         )
         if outcome.succeeded:
             return [True] * len(part)
@@ -199,6 +217,13 @@ class EtcdNotes:
         expires = claim.claim.lease_duration_seconds is not None
         after = None if change.after is None else f"{secrets.token_hex(8)} {change.after}"
         attached = claim.claim.etcd_lease_id if expires else 0
+        told = change.told and event_facts.noted(
+            claim.id.pool_type,
+            claim.claim,
+            change.name,
+            now=self._clock.wall(),
+            told=change.told,
+        )
         return _Try(
             key,
             after,
@@ -209,6 +234,7 @@ class EtcdNotes:
             ],
             delete(key) if after is None else put(key, after, etcd_lease_id=attached),
             write_owned(self._keys, claim.id.pool_type, claim.claim),
+            told or None,
         )
 
     def _held(self, pool_type: str) -> dict[str, _Noted]:

@@ -90,6 +90,12 @@ def ended(
     return [*losses, _of_claim("released", pool_type, claim, names, by, now, reason)]
 
 
+def noted(pool_type: str, claim: Claim, name: str, *, now: float, told: str) -> Event:
+    """Something is noted at a claim of a resource, of which that is told."""
+    event = _of_claim("noted", pool_type, claim, (name,), "command", now, told)
+    return event._replace(hold_seconds=None, by="")
+
+
 def of_pool(
     kind: EventKind,
     pool_type: str,
