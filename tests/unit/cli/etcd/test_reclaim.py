@@ -96,6 +96,15 @@ class TestOfAHandle:
         here.ok("marks", held)
         assert names_of(here, held) == ["b"]
 
+    def test_who_takes_back_in_its_own_state_directory_tells_it(self, here: Cli) -> None:
+        held = here.ok("acquire", "T", "-c", "2", "--ttl", "5m", "--on-reclaim", "answer").rstrip()
+        reclaim = here.start(*RECLAIM, "--names", "a")
+        eventually(lambda: len(json.loads(here.ok("marks", held, "--json"))) == 1)
+        here.ok("answer", held, "--ready")
+        assert reclaim.finish().code == 0
+        assert names_of(here, held) == ["b"]
+        assert here.query("SELECT * FROM mark_seen") == []
+
     def test_a_use_asks_no_server(self, hosts: Hosts, network: Relay) -> None:
         hosts.pool("a")
         here = hosts.new(through=network.endpoint, LEASECTL_RELEASE_TIMEOUT="1s")
