@@ -240,11 +240,13 @@ class EtcdNotes:
     def _held(self, pool_type: str) -> dict[str, _Noted]:
         """What is held in a pool by claims that are good, by name."""
         keys = self._keys
-        helds, alives, notes = self._gateway.read(
+        helds, alives, notes, now = self._gateway.read(
             read_all(keys.helds(pool_type)),
             read_all(keys.alives(pool_type), keys_only=True),
             read_all(keys.notes(pool_type)),
+            self._events.read_now(),
         ).answers
+        self._events.note_now(now.first)
         living = {etcd_lease_id_in(kv) for kv in alives.items}
         noted = {kv.key: kv for kv in notes.items}
         found: dict[str, _Noted] = {}
