@@ -257,7 +257,8 @@ def command(
 def _refuse_meaningless(mode: str) -> None:
     """Refuse options that are about having work done, where a result is only looked at."""
     ctx = click.get_current_context()
-    said = {str(param.name): max(param.opts, key=len) for param in ctx.command.params}
+    options = (each for each in ctx.command.params if isinstance(each, click.Option))
+    said = {str(option.name): max(option.opts, key=len) for option in options}
     for name, written in said.items():
         source = ctx.get_parameter_source(name)
         means_something = name in (mode, "quiet", "backend", *_WITH_RESULTS[mode])
