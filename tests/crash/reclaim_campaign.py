@@ -42,6 +42,7 @@ class Size(NamedTuple):
         processes: That the holders share.
         seconds: For how long at least.
         at_least: So many leases are to be taken back by then; else it goes on for a while.
+        is_to_show_races: It goes on for a while until something was freed that was in use.
         delay_seconds: Of each reclaim, and for how long it waits.
         excess: How many it takes at a time.
         killed_every_seconds: The operators, at least and at most.
@@ -52,6 +53,7 @@ class Size(NamedTuple):
     processes: int = 8
     seconds: float = 60.0
     at_least: int = 0
+    is_to_show_races: bool = False
     delay_seconds: float = 1.0
     excess: int = 40
     killed_every_seconds: tuple[float, float] = (2.0, 4.0)
@@ -177,9 +179,12 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
 def _is_enough(place: Place, size: Size, seconds: float) -> bool:
     if seconds < size.seconds:
         return False
-    if size.at_least == 0 or seconds > _TIMES_AT_MOST * size.seconds:
+    if seconds > _TIMES_AT_MOST * size.seconds:
         return True
-    return len(freed_in(_events(place))) >= size.at_least
+    if size.is_to_show_races:
+        found = violations(read_log(place.log), _events(place), delay_seconds=0.0)
+        return any("in use" in each for each in found)
+    return size.at_least == 0 or len(freed_in(_events(place))) >= size.at_least
 
 
 def _events(place: Place, *, after: int = 0) -> list[Event]:

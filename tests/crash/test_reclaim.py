@@ -59,7 +59,7 @@ class TestHandshake:
         self, etcd: EtcdServer, tmp_path: Path
     ) -> None:
         backend = url_below(etcd, tmp_path)
-        size = SIZE._replace(at_least=30)
+        size = SIZE._replace(is_to_show_races=True)
         report = campaign(tmp_path, backend, size, shakes_hands=False, states=2)
         assert any("in use" in each for each in report.violations)
 
