@@ -47,7 +47,9 @@ class Answers:
         self._log = log
         self._uses = Uses(service.state)
         self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] | None = None
+        self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] = RequestThreads(
+            self._begin, clock=clock
+        )
         self._noted: dict[Key, Sequence[Note]] = {}
         self._looked: dict[Key, float] = {}
         # By mark that is ready: when it is to be seen whether that was sent; None once it was.
@@ -56,7 +58,7 @@ class Answers:
     @property
     def fd(self) -> int | None:
         """A descriptor that can be read when there are outcomes; None before the first thread."""
-        return None if self._threads is None else self._threads.fd
+        return self._threads.fd
 
     def heed(self, handle: Handle, notes: Sequence[Note]) -> None:
         """Told what a renewal has found noted at what a handle holds."""
@@ -98,7 +100,7 @@ class Answers:
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""
-        for outcome in self._threads.outcomes() if self._threads else ():
+        for outcome in self._threads.outcomes():
             self._note(outcome.job, outcome.result)
 
     def keep_only(self, known: Collection[Key]) -> None:
@@ -153,8 +155,6 @@ class Answers:
         target = whole(handle)
         if not kind_of_handle(handle).remote or self._service.state.was_removed():
             return self._note(target, lambda: answered(self._service, target))
-        if self._threads is None:
-            self._threads = RequestThreads(self._begin, clock=self._clock)
         self._threads.send(Server(handle.backend, handle.settings), target)
         return None
 

@@ -43,12 +43,14 @@ class UnusedPools:
         self._log = log
         self._retries = Retries(clock=clock, log=log)
         self._look_again_at: dict[MadePool, float] = {}
-        self._threads: RequestThreads[Server, MadePool, bool] | None = None
+        self._threads: RequestThreads[Server, MadePool, bool] = RequestThreads(
+            self._begin, clock=clock
+        )
 
     @property
     def fd(self) -> int | None:
         """A descriptor that can be read when there are outcomes; None before the first thread."""
-        return None if self._threads is None else self._threads.fd
+        return self._threads.fd
 
     def processes(self) -> list[Process]:
         """Whose end may leave one."""
@@ -68,7 +70,7 @@ class UnusedPools:
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""
-        for outcome in self._threads.outcomes() if self._threads else ():
+        for outcome in self._threads.outcomes():
             self._note(outcome.job, outcome.result)
 
     def _see_to(self, pool: MadePool) -> float | None:
@@ -78,8 +80,6 @@ class UnusedPools:
         if not kind_of(pool.backend).remote:
             backend = self._service.backend_at(pool.backend, pool.settings)
             return self._note(pool, lambda: remove_unused(backend, pool.type))
-        if self._threads is None:
-            self._threads = RequestThreads(self._begin, clock=self._clock)
         self._threads.send(Server(pool.backend, pool.settings), pool)
         return None
 
