@@ -1,8 +1,9 @@
 """What scripts/build-pyz leaves out of files, to save room: what only people read.
 
 Comments and docstrings of their modules go, line by line, so that tracebacks still name the lines
-of the original; what stands before the first statement stays, since it may be a license. A notice
-at the end says so. Descriptions go from METADATA, and comments from certificates.
+of the original; what stands before the first statement stays, since it may be a license. Of what
+others have written, a notice at the end says so. Descriptions go from METADATA, and comments from
+certificates.
 
 The test of the archive holds that what is left means the same.
 """
@@ -34,7 +35,8 @@ def strip(name: str, content: bytes) -> bytes:
         content: What it holds.
     """
     if name.endswith(".py"):
-        return strip_module(content)
+        stripped = strip_module(content)
+        return stripped.removesuffix(NOTICE) if name.startswith("leasectl/") else stripped
     if name.endswith(".dist-info/METADATA"):
         return content.partition(b"\n\n")[0] + b"\n"
     if name.endswith(".pem"):

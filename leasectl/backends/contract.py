@@ -186,6 +186,9 @@ class Backend(Protocol):
     def atomic(self) -> AbstractContextManager[object]:
         """Steps inside happen at once, together with the handle's record."""
 
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        """Wait not much longer than that for what a server is asked inside; None: as usual."""
+
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
         """Get all that the claimant's request asks for, or nothing; the journal is told of it.
 

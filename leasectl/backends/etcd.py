@@ -5,6 +5,7 @@ What asks a cluster is imported where it is asked: an address is looked at witho
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend, Opening
@@ -16,7 +17,10 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch
+    from leasectl.engines.etcd.gateway.gateway import Gateway
+    from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
     from leasectl.state.directory import State
     from leasectl.state.event import Kept
 
@@ -25,6 +29,8 @@ _REQUEST_SECONDS = 10.0
 _PROBE_SECONDS = 2.0
 # So that with a member that is down there is time for another.
 _ONE_MEMBERS_SHARE = 0.4
+# More than anybody looks through; so many are read in a few hundredths of a second.
+_MOST_NAMES = 5_000
 
 
 def check_url(url: str) -> None:
@@ -62,7 +68,14 @@ def open_backend(url: str, opening: Opening) -> Backend:
         caller=opening.caller,
         kept=_kept(opening.state),
     )
-    return PoolBackend(url, opened.engine, opened, clock=opening.clock, remote=True)
+    return PoolBackend(
+        url,
+        opened.engine,
+        opened,
+        clock=opening.clock,
+        remote=True,
+        limited=gateway.limited,
+    )
 
 
 def _kept(state: State) -> Kept | None:
@@ -136,9 +149,41 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
     """As `PoolServer` has it."""
+    from leasectl.engines.etcd.pools.listing import pool_types as types_in
+
+    return types_in(*_open_briefly(url, settings, seconds=seconds, clock=clock))
+
+
+def resource_names(
+    url: str,
+    settings: Settings,
+    begin: str,
+    types: Collection[str],
+    *,
+    seconds: float,
+    clock: Clock,
+) -> list[str]:
+    """As `PoolServer` has it."""
+    from leasectl.engines.etcd.pools.listing import resource_names as names_in
+
+    opened = _open_briefly(url, settings, seconds=seconds, clock=clock)
+    return names_in(*opened, begin, types, most=_MOST_NAMES)
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:
+    """As `PoolServer` has it."""
+    from leasectl.engines.etcd.opening import open_below
+
+    gateway, keys = _open_briefly(url, settings, seconds=seconds, clock=clock)
+    return open_below(keys, gateway, lost=lambda claim_key, names: None, clock=clock)
+
+
+def _open_briefly(
+    url: str, settings: Settings, *, seconds: float, clock: Clock
+) -> tuple[Gateway, Keys]:
+    """Open a cluster for a read that somebody waits for who is typing."""
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.etcd.opening import open_gateway
-    from leasectl.engines.etcd.pool_types import pool_types as types_in
 
     gateway = open_gateway(
         url,
@@ -147,4 +192,4 @@ def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) ->
         deadline_seconds=seconds,
         attempt_seconds=seconds * _ONE_MEMBERS_SHARE,
     )
-    return types_in(gateway, Keys(parse_etcd_url(url).prefix, ""))
+    return gateway, Keys(parse_etcd_url(url).prefix, "")

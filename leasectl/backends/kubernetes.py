@@ -6,7 +6,7 @@ What asks a cluster is imported where it is asked: an address is looked at witho
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend, Opening
@@ -20,7 +20,9 @@ from leasectl.system.clock import Clock
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch
     from leasectl.engines.kubernetes.api.choice import ClusterChoice
+    from leasectl.engines.kubernetes.opening import Opened
     from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
 
 # What any request may take in all, unless somebody has said how long a release may.
 _REQUEST_SECONDS = 10.0
@@ -75,7 +77,14 @@ def open_backend(url: str, opening: Opening) -> Backend:
         clock=opening.clock,
         caller=opening.caller,
     )
-    return PoolBackend(url, opened.engine, opened, clock=opening.clock, remote=True)
+    return PoolBackend(
+        url,
+        opened.engine,
+        opened,
+        clock=opening.clock,
+        remote=True,
+        limited=api.limited,
+    )
 
 
 def open_renewals(
@@ -142,14 +151,41 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> list[str]:
     """As `PoolServer` has it."""
-    from leasectl.engines.kubernetes.api.collection import leases
+    from leasectl.engines.kubernetes.listing import pool_types as types_in
+
+    return types_in(_open_briefly(settings, seconds=seconds, clock=clock).store)
+
+
+def resource_names(
+    url: str,
+    settings: Settings,
+    begin: str,
+    types: Collection[str],
+    *,
+    seconds: float,
+    clock: Clock,
+) -> list[str]:
+    """As `PoolServer` has it."""
+    from leasectl.engines.kubernetes.listing import resource_names as names_in
+
+    return names_in(_open_briefly(settings, seconds=seconds, clock=clock).store, begin, types)
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides:
+    """As `PoolServer` has it."""
+    return _open_briefly(settings, seconds=seconds, clock=clock)
+
+
+def _open_briefly(settings: Settings, *, seconds: float, clock: Clock) -> Opened:
+    """Open a namespace for a read that somebody waits for who is typing."""
     from leasectl.engines.kubernetes.api.opening import open_api
-    from leasectl.engines.kubernetes.pool_types import pool_types as types_in
-    from leasectl.engines.kubernetes.store import Store
+    from leasectl.engines.kubernetes.opening import open_kubernetes
 
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=seconds)
-    return types_in(Store(api, leases(choice.namespace), ""))
+    return open_kubernetes(
+        api, choice.namespace, state_id="", lost=lambda claim_key, names: None, clock=clock
+    )
 
 
 def _choice(settings: Settings) -> ClusterChoice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Callable, cast
 
 from leasectl.backends.contract import Opening
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Locator, PoolServer, StatusServer
     from leasectl.engines.contract import LostListener
     from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
     from leasectl.model import Handle
 
 
@@ -188,6 +189,52 @@ def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) ->
     """
     server = _pool_server(url)
     return [] if server is None else server.pool_types(url, settings, seconds=seconds, clock=clock)
+
+
+def resource_names(
+    url: str,
+    settings: Settings,
+    begin: str,
+    types: Collection[str],
+    *,
+    seconds: float,
+    clock: Clock,
+) -> Sequence[str]:
+    """Names in the pools on a server, to complete them; none where it isn't asked for them.
+
+    Args:
+        url: As `check_url` has it.
+        settings: How to talk to the server.
+        begin: What they begin with; of very many so, the first will do.
+        types: Of the pools that they are to be in; none of them for any.
+        seconds: How long that may take.
+        clock: Where times come from.
+
+    Raises:
+        LeaseError: They can't be had in that time.
+    """
+    server = _pool_server(url)
+    if server is None:
+        return []
+    return server.resource_names(url, settings, begin, types, seconds=seconds, clock=clock)
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides | None:
+    """The pools on a server and what is beside them, to complete what they have.
+
+    Args:
+        url: As `check_url` has it.
+        settings: How to talk to the server.
+        seconds: How long each request may take.
+        clock: Where times come from.
+
+    Returns:
+        What is only to be read; None where no server is asked for them.
+    """
+    server = _pool_server(url)
+    if server is None:
+        return None
+    return server.open_to_look(url, settings, seconds=seconds, clock=clock)
 
 
 def ask_status(url: str, settings: str, *, pool_type: str | None, clock: Clock) -> object | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Callable, Protocol
 
 from leasectl.http.settings import Settings
@@ -10,6 +10,7 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
 
 
 class ClaimWatch(Protocol):
@@ -75,6 +76,23 @@ class PoolServer(Protocol):
         Raises:
             LeaseError: They can't be had in that time.
         """
+
+    def resource_names(
+        self,
+        url: str,
+        settings: Settings,
+        begin: str,
+        types: Collection[str],
+        *,
+        seconds: float,
+        clock: Clock,
+    ) -> Sequence[str]:
+        """Names in its pools, for a shell that completes them; as `opening.resource_names`."""
+
+    def open_to_look(
+        self, url: str, settings: Settings, *, seconds: float, clock: Clock
+    ) -> Sides | None:
+        """Its pools and what is beside them, for a shell; as `opening.open_to_look`."""
 
 
 class Locator(Protocol):

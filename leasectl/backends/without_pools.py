@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
 from leasectl.backends.kinds import no_pools
@@ -31,3 +32,6 @@ class WithoutPools:
     @property
     def values(self) -> NoReturn:
         raise no_pools(self.url)
+
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        return nullcontext()

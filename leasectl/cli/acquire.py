@@ -20,7 +20,7 @@ from leasectl.cli.waiting import (
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, spares_optional
 from leasectl.leases.acquire import acquire
 from leasectl.leases.request import draw_start_delay
-from leasectl.model import Scope
+from leasectl.model import Request, Scope
 from leasectl.system.lock_wait import wait_limit
 from leasectl.system.signals import SignalTrap
 
@@ -104,6 +104,8 @@ def command(
     if scope == "test" and pid is not None:
         raise InvalidRequest("--guard-pid doesn't go with --scope test, which outlives the step")
     guard = None if pid is None else process_named_by("--guard-pid", pid)
+    if request.on_reclaim == "release" and guard is None and not quiet:
+        _warn_of_no_answer(request, backend)
     if optional:
         check_request(request, wait_seconds, backend)
         warn_of_endless_wait(wait_seconds, quiet=quiet)
@@ -146,3 +148,17 @@ def command(
         if isinstance(error, NoLease) and conflict_code is not None:
             error.exit_code = conflict_code
         raise
+
+
+def _warn_of_no_answer(request: Request, backend: str | None) -> None:
+    """Tell whoever is ready to give something back that nobody will say so for them."""
+    from leasectl.backends.kinds import kind_of
+    from leasectl.cli.context import choose_backend
+
+    kind = kind_of(choose_backend(backend).url)
+    if request.ttl_seconds is None or not (kind.remote and kind.has_pools):
+        return  # the keeper answers, or whoever asks finds the records
+    do = "have the script look at leasectl marks, and say leasectl answer --ready"
+    if request.scope == "step":
+        do = f"give --guard-pid, leave out --ttl, or {do}"
+    note(f"with --ttl and no guard nobody answers a reclaim, whatever --on-reclaim says: {do}")

@@ -55,4 +55,4 @@ def command(
     else:
         emit_lines(tuple(answered))
     if not answered:
-        note("nothing is asked for that waits for this answer; see: leasectl marks --handle H")
+        note("nothing that isn't in use waits for an answer; see: leasectl marks --handle H")

@@ -103,6 +103,7 @@ TOLD = (
     ("LEASECTL_NAMES", "the names of what it holds, with commas between them"),
     ("LEASECTL_TYPE", "which of the types it was"),
     ("LEASECTL_FENCE", "a number for each name, larger for whoever holds it later"),
+    ("LEASECTL_ONCE", "under once: the handles under which works are under way around it"),
     ("LEASECTL_ATTEMPT", "under run: 1 the first time, 2 for the second of --attempts, and so on"),
 )
 

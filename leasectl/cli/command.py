@@ -138,9 +138,10 @@ class Command(click.Command):
         parse = parser.parse_args
 
         def parse_once(args: list[str]) -> tuple[dict[str, Any], list[str], list[click.Parameter]]:
+            given = tuple(args)  # which is taken apart
             opts, rest, order = parse(args)
             if len(set(order)) < len(order) and not ctx.resilient_parsing:
-                _refuse_repeated(ctx, order)
+                _refuse_repeated(ctx, order, given)
             return opts, rest, order
 
         # Only here is it known how often each was given: of those that take one value, click
@@ -171,12 +172,18 @@ class Command(click.Command):
         return next(each for each in self.params if each.name == name)
 
 
-def _refuse_repeated(ctx: click.Context, order: Sequence[click.Parameter]) -> None:
+def _refuse_repeated(
+    ctx: click.Context, order: Sequence[click.Parameter], args: Sequence[str]
+) -> None:
     for param in order:
-        takes_one = isinstance(param, click.Option) and not (param.multiple or param.is_flag)
-        if takes_one and order.count(param) > 1:
+        if not isinstance(param, click.Option) or param.multiple or order.count(param) == 1:
+            continue
+        if not param.is_flag:
             names = " or ".join(param.opts)
             raise click.UsageError(f"{names} is given twice; give it once", ctx)
+        if not set(args).isdisjoint(param.opts) and not set(args).isdisjoint(param.secondary_opts):
+            names = " and ".join([*param.opts, *param.secondary_opts])
+            raise click.UsageError(f"{names} contradict each other; give one of them", ctx)
 
 
 def new_command(

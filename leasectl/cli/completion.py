@@ -21,9 +21,10 @@ _ASKED = either(kind.title for kind in KINDS if kind.pool_server)
 HELP = f"""\
 Print the script that lets a shell complete commands.
 
-It completes commands, options, the types of pools after -t and --to, resources of the embedded
-pools after --names, and handles after --handle. Types are those of the embedded pools or, if it
-answers within a second, of {_ASKED}. For good, put one line into your shell's start file:
+It completes commands, options, the types of pools after -t and --to, resources after --name and
+--names, there after each comma, handles after --handle, and the works that once has results of.
+All but handles are those of the embedded pools or, if it answers within a second, of {_ASKED}. For
+good, put one line into your shell's start file:
 
 \b
   bash  ~/.bashrc                    source <(leasectl completion bash)

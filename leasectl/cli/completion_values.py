@@ -1,10 +1,11 @@
-"""What there is to complete: types, handles and properties, looked at and left as they are."""
+"""What there is to complete: types, names, handles and properties, looked at and left as is."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Callable
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,7 +15,12 @@ from leasectl.cli.command import Word
 from leasectl.cli.context import choose_backend, settings, state_directory
 from leasectl.text.naming import is_reserved
 
+if TYPE_CHECKING:
+    from leasectl.engines.sides import Sides
+
 _SERVER_SECONDS = 1.0
+# What the options and words are called that name the types of pools.
+_OF_TYPES = ("pool_type", "pool_types", "type_word", "type_words")
 
 
 def types_like(incomplete: str, ctx: click.Context, param: click.Parameter) -> list[str]:
@@ -39,6 +45,45 @@ def handles_like(
     ]
 
 
+def names_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Names in pools, of those that the command names so far, that begin like a word."""
+    # Where they belong may be another pool than the one they are in.
+    types = () if ctx.info_name == "expect" else _types_in(ctx)
+    return known_names(ctx.params.get("backend"), begin=incomplete, types=types)
+
+
+def released_names_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Names that can be released and begin like a word: held here or, by force, any."""
+    from leasectl.state import read_only
+
+    if ctx.params.get("force"):
+        return names_like(incomplete, ctx)
+    found = read_only.held_names(state_directory())
+    return [each for each in found if each.startswith(incomplete) and not is_reserved(each)]
+
+
+def held_names_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Names that begin like a word, of the handle that the command names."""
+    words = [ctx.params.get("handle"), ctx.params.get("handle_word"), *ctx.args]
+    held = held_names(next(filter(None, words), None))
+    return [each for each in held if each.startswith(incomplete)]
+
+
+def last_in_list(
+    incomplete: str, ctx: click.Context, like: Callable[[str, click.Context], list[str]]
+) -> list[str]:
+    """Complete the last of words with commas between them; none is offered twice.
+
+    Args:
+        incomplete: All of them.
+        ctx: Of the command.
+        like: Gives what begins like a word.
+    """
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{each}" for each in like(last, ctx) if each not in given]
+
+
 def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
     """What is so of resources in the embedded pools and begins like a word, to be asked for."""
     from leasectl.state import read_only
@@ -49,6 +94,65 @@ def properties_like(incomplete: str, ctx: click.Context) -> list[str]:
     found = [f"{key}={value}" for key, value in read_only.properties(state_directory())]
     # A shell would take what has to be quoted for several words, or for more than words.
     return [each for each in found if each.startswith(incomplete) and shlex.quote(each) == each]
+
+
+def work_keys_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Keys of works of which a result is kept that begin like a word; none once one was named."""
+    if ctx.params.get("words") or ctx.params.get("lists"):
+        return []
+    return [each for each in _kept_work_keys(ctx) if each.startswith(incomplete)]
+
+
+def property_keys_like(incomplete: str, ctx: click.Context) -> list[str]:
+    """Keys of what is so of resources, in the pools that the command names so far, likewise."""
+    return [each for each in _property_keys(ctx) if each.startswith(incomplete)]
+
+
+def _kept_work_keys(ctx: click.Context) -> list[str]:
+    from leasectl.engines.values import Value
+    from leasectl.errors import LeaseError
+    from leasectl.once.results import POINTERS, kept_in
+    from leasectl.state import read_only
+
+    with contextlib.suppress(LeaseError):
+        server = _server(ctx)
+        if server is None:
+            rows = read_only.values(state_directory(), POINTERS) if _is_embedded(ctx) else []
+            found: Sequence[Value] = [Value(*row) for row in rows]
+        else:
+            found = server.values.read(POINTERS)
+        return sorted({each.work.key for each in kept_in(found)})
+    return []
+
+
+def _property_keys(ctx: click.Context) -> list[str]:
+    from leasectl.errors import LeaseError
+    from leasectl.state import read_only
+
+    with contextlib.suppress(LeaseError):
+        server = _server(ctx)
+        if server is None:
+            found = read_only.properties(state_directory()) if _is_embedded(ctx) else []
+            return sorted({key for key, _ in found})
+        # Of one pool, where it is known; more than one is never meant.
+        pools = server.pools.pools(next(iter(_types_in(ctx)), None))
+        members = [each.member for pool in pools for each in pool.resources if each.member]
+        return sorted({key for member in members for key, _ in member.properties})
+    return []
+
+
+def _is_embedded(ctx: click.Context) -> bool:
+    kind = kind_of(choose_backend(ctx.params.get("backend")).url)
+    return kind.has_pools and not kind.remote
+
+
+def _server(ctx: click.Context) -> Sides | None:
+    """What is asked on the chosen server; None where there is none to be asked."""
+    from leasectl.backends.opening import open_to_look
+    from leasectl.system.clock import Clock
+
+    url = choose_backend(ctx.params.get("backend")).url
+    return open_to_look(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
 
 
 def known_types(backend: str | None = None) -> Sequence[str]:
@@ -73,20 +177,33 @@ def known_types(backend: str | None = None) -> Sequence[str]:
     return [each for each in found if not is_reserved(each)]
 
 
-def known_names(backend: str | None = None) -> Sequence[str]:
-    """The names in the pools of this machine; none of other backends, which have too many.
+def known_names(
+    backend: str | None = None, *, begin: str = "", types: Collection[str] = ()
+) -> list[str]:
+    """Names in the pools of a backend; none when they can't be read, or aren't its own.
 
     Args:
         backend: What ``--backend`` says.
+        begin: What they begin with.
+        types: Of the pools that they are to be in; none of them for any.
     """
+    from leasectl.backends.opening import resource_names
     from leasectl.errors import LeaseError
     from leasectl.state import read_only
+    from leasectl.system.clock import Clock
 
+    url = choose_backend(backend).url
+    found: Sequence[str] = ()
     with contextlib.suppress(LeaseError):
-        kind = kind_of(choose_backend(backend).url)
+        kind = kind_of(url)
         if kind.has_pools and not kind.remote:
-            return read_only.resource_names(state_directory())
-    return []
+            rows = read_only.resource_names(state_directory())
+            found = [name for name, pool_type in rows if not types or pool_type in types]
+        else:
+            found = resource_names(
+                url, settings(), begin, types, seconds=_SERVER_SECONDS, clock=Clock()
+            )
+    return [each for each in found if each.startswith(begin) and not is_reserved(each)]
 
 
 def known_handles(*, released_too: bool) -> list[tuple[str, str]]:
@@ -113,3 +230,13 @@ def held_names(handle: str | None) -> Sequence[str]:
     with contextlib.suppress(LeaseError):
         return read_names(path)
     return []
+
+
+def _types_in(ctx: click.Context) -> frozenset[str]:
+    """The types that a command names by its options or words so far."""
+    params = [each for each in ctx.command.params if each.name in _OF_TYPES]
+    given = [ctx.params.get(str(each.name)) for each in params]
+    # Words before an option whose value is being typed are left as they are.
+    words = ctx.args if any(isinstance(each, click.Argument) for each in params) else ()
+    named = [[each] if isinstance(each, str) else each or () for each in given]
+    return frozenset(words).union(*named)

@@ -111,6 +111,10 @@ def _ended(event: Event, names: str) -> str:
     return f"{names or 'nothing'}{_after(event.hold_seconds)} {by}, {_who(event)}"
 
 
+def _noted(event: Event, names: str) -> str:
+    return f"{names or 'nothing'} of {_who(event)}"
+
+
 def _of_pool(event: Event, names: str) -> str:
     shown = names if event.kind != "pool made" else ""
     by = f"by {_who(event)}" if event.holder_identity else ""
@@ -123,6 +127,7 @@ _SAID: dict[str, Callable[[Event, str], str]] = {
     "gave up": _gave_up,
     "released": _ended,
     "lost": _ended,
+    "noted": _noted,
     "work begun": _of_work,
     "work done": _of_work,
     "work failed": _of_work,

@@ -50,7 +50,14 @@ _ASK_AGAIN_SECONDS = 2.0
     shell_complete=options.complete_handles,
     help="Only those of this handle: the path that acquire printed, or its last part.",
 )
-@option("--name", group=WHAT, type=check_name, metavar="NAME", help="Only those of this resource.")
+@option(
+    "--name",
+    group=WHAT,
+    type=check_name,
+    metavar="NAME",
+    shell_complete=options.complete_name,
+    help="Only those of this resource.",
+)
 @option(
     "--holder",
     group=WHAT,
@@ -93,12 +100,12 @@ def command(
 ) -> None:
     """Show what happened to leases and pools, and go on.
 
-    Who queued, was granted, gave back, lost or gave up what, after what time, by whom or what,
-    and why; and what pools were made and changed. A line each, the oldest first, times in UTC; on
-    a terminal a long one goes on below. Of a lease proxy they are those of this state directory's
-    handles. Events are kept for 30 days, and the last 100,000 of them, unless LEASECTL_KEEP_EVENTS
-    says otherwise, like 7d,10000 or 0 for none. --json prints an object a line, with all that is
-    known of each.
+    Who queued, was granted, gave back, lost or gave up what, after what time, by whom or what, and
+    why; whom a reclaim asked, and what was said; and what pools were made and changed. A line each,
+    the oldest first, times in UTC; on a terminal a long one goes on below. Of a lease proxy they
+    are those of this state directory's handles. Events are kept for 30 days, and the last 100,000
+    of them, unless LEASECTL_KEEP_EVENTS says otherwise, like 7d,10000 or 0 for none. --json prints
+    an object a line, with all that is known of each.
     """
     time_options.check_stretch(since, until)
     if follows and until is not None:

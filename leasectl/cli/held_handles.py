@@ -13,15 +13,18 @@ from leasectl.model import Handle
 from leasectl.text.naming import check_name
 
 
-def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Offer what a handle holds to a shell that completes a word; after a comma, the rest."""
-    from leasectl.cli.completion_values import held_names
+def complete_held_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer what a handle holds to a shell that completes a word."""
+    from leasectl.cli.completion_values import held_names_like
 
-    given, comma, _ = incomplete.rpartition(",")
-    words = [ctx.params.get("handle"), ctx.params.get("handle_word"), *ctx.args]
-    names = held_names(next(filter(None, words), None))
-    offered = [f"{given}{comma}{name}" for name in names if name not in given.split(",")]
-    return [each for each in offered if each.startswith(incomplete)]
+    return held_names_like(incomplete, ctx)
+
+
+def complete_held_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The same of several with commas between them: the last."""
+    from leasectl.cli.completion_values import held_names_like, last_in_list
+
+    return last_in_list(incomplete, ctx, held_names_like)
 
 
 held_name = option(
@@ -29,7 +32,7 @@ held_name = option(
     required=True,
     type=check_name,
     metavar="NAME",
-    shell_complete=complete_held_names,
+    shell_complete=complete_held_name,
     help="Of what H holds.",
 )
 

@@ -41,6 +41,12 @@ Examples:
 """
 
 _WITH_SEPARATOR = "leasectl once KEY -- CMD"
+# The options, beside those that any command has, that are heeded with what shows or ends results.
+_WITH_RESULTS = {
+    "lists": ("as_json",),
+    "show": ("texts", "files", "as_json"),
+    "forget": ("texts", "files"),
+}
 _LONGEST_KEEP_SECONDS = 3650 * 86400.0
 
 
@@ -68,8 +74,15 @@ def words_of_command(args: list[str]) -> int | None:
     return None if argv is None else len(argv)
 
 
+def _complete_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the keys of works of which a result is kept, to a shell that completes a word."""
+    from leasectl.cli.completion_values import work_keys_like
+
+    return work_keys_like(incomplete, ctx)
+
+
 @new_command(OnceCommand, epilog=EXAMPLE, options_metavar="KEY [OPTIONS] -- CMD...")
-@click.argument("words", nargs=-1, metavar="")
+@click.argument("words", nargs=-1, metavar="", shell_complete=_complete_keys)
 @option(
     "--input",
     "texts",
@@ -143,14 +156,22 @@ def words_of_command(args: list[str]) -> int | None:
     "--result-file",
     group=WHAT,
     metavar="F",
-    help="CMD leaves its result in this file; what it prints goes to stderr.",
+    help="CMD leaves its result in this file, which is removed before it begins; what it prints "
+    "goes to stderr.",
 )
 @option("--list", "lists", is_flag=True, group=OUTPUT, help="Show the results that are kept.")
-@option("--show", metavar="KEY", group=OUTPUT, help="Print the result that is kept of KEY.")
+@option(
+    "--show",
+    metavar="KEY",
+    group=OUTPUT,
+    shell_complete=_complete_keys,
+    help="Print the result that is kept of KEY.",
+)
 @option(
     "--forget",
     metavar="KEY",
     group=OUTPUT,
+    shell_complete=_complete_keys,
     help="Keep the result of KEY no longer; 77 while it runs.",
 )
 @options.json_output
@@ -183,7 +204,10 @@ def command(
     stdout, once it has ended with 0; so does whoever asks within --keep. CMD's stderr is shown as
     it comes, and its stdin is empty unless it is a terminal. If it fails, the next who waits runs
     it; if whoever runs it is killed, CMD is ended, and the next who waits begins anew. Signals are
-    passed on.
+    passed on; after one by which all is to end there is no result, however CMD ends.
+
+    CMD may ask for other work; for its own, also by way of another's command, it would wait for
+    itself, and is refused (64).
 
     The work is KEY and all inputs; CMD and the environment are no part of it. A result may have
     1 MiB, and is what CMD has written when it ends, not what it leaves running. While work is under
@@ -198,6 +222,7 @@ def command(
             f"say what to do: {_WITH_SEPARATOR}, or one of --list, --show KEY and --forget KEY"
         )
     if not words and not argv:
+        _refuse_meaningless("lists" if lists else "forget" if show is None else "show")
         from leasectl.cli import once_results
 
         if show is not None:
@@ -227,6 +252,18 @@ def command(
     _check(asked)
     check_request(asked.request, wait_seconds, backend)
     return _do(asked, wait_seconds, backend, quiet=quiet)
+
+
+def _refuse_meaningless(mode: str) -> None:
+    """Refuse options that are about having work done, where a result is only looked at."""
+    ctx = click.get_current_context()
+    options = (each for each in ctx.command.params if isinstance(each, click.Option))
+    said = {str(option.name): max(option.opts, key=len) for option in options}
+    for name, written in said.items():
+        source = ctx.get_parameter_source(name)
+        means_something = name in (mode, "quiet", "backend", *_WITH_RESULTS[mode])
+        if source is click.core.ParameterSource.COMMANDLINE and not means_something:
+            raise InvalidRequest(f"{written} means nothing with {said[mode]}; leave it out")
 
 
 def _work(key: str, texts: tuple[str, ...], files: tuple[str, ...]) -> Work:

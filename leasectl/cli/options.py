@@ -29,14 +29,18 @@ def complete_types(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return types_like(incomplete, ctx, param)
 
 
+def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the names that are in pools, to a shell that completes a word."""
+    from leasectl.cli.completion_values import names_like
+
+    return names_like(incomplete, ctx)
+
+
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the names that are in pools, of several with commas between them the last."""
-    from leasectl.cli.completion_values import known_names
+    from leasectl.cli.completion_values import last_in_list, names_like
 
-    before, comma, last = incomplete.rpartition(",")
-    given = before.split(",")
-    found = (each for each in known_names(ctx.params.get("backend")) if each not in given)
-    return [f"{before}{comma}{each}" for each in found if each.startswith(last)]
+    return last_in_list(incomplete, ctx, names_like)
 
 
 def complete_handles(
@@ -210,7 +214,14 @@ _request_options = (
         metavar="N",
         help="The higher goes first, whoever came earlier; of equals, who came first. Default: 0.",
     ),
-    option("--name", group=WHAT, type=check_name, metavar="NAME", help="Take this very resource."),
+    option(
+        "--name",
+        group=WHAT,
+        type=check_name,
+        metavar="NAME",
+        shell_complete=complete_name,
+        help="Take this very resource.",
+    ),
     option(
         "--where",
         group=WHAT,

@@ -18,7 +18,7 @@ Examples:
 @new_command(epilog=EXAMPLE)
 @pool_options.pool_argument
 @pool_options.count
-@pool_options.names
+@pool_options.new_names
 @pool_options.properties
 @pool_options.quiet
 @options.backend
@@ -42,5 +42,8 @@ def command(
     pools = PoolService(open_service(backend))
     added = pools.add_with(pool_type, wanted, change or NO_CHANGE)
     are = "" if change is None else f"; {change.describe()}"
-    said = f'added to pool "{pool_type}": {pool_options.described(added)}{are}'
-    pool_options.say_done(quiet, said)
+    there = () if isinstance(wanted, int) else [each for each in wanted if each not in added]
+    for what, which in (("added to", added), ("already in", there)):
+        if which:
+            said = f'{what} pool "{pool_type}": {pool_options.described(which)}{are}'
+            pool_options.say_done(quiet, said)

@@ -151,9 +151,13 @@ def _warn_of_the_rest(change: PoolChange) -> None:
 
 def _say_who_has_joined(change: PoolChange) -> None:
     """Say which names are left where they are, as they have joined for a time."""
-    if change.joined:
-        resources = f"{counted(len(change.joined), 'resource')}{_examples(change.joined)}"
-        note(f'pool "{change.type}": {resources} left alone, joined for a time')
+    pool_of = change.joined_elsewhere
+    for elsewhere in ("", *sorted(set(pool_of.values()))):
+        names = [each for each in change.joined if pool_of.get(each, "") == elsewhere]
+        if names:
+            resources = f"{counted(len(names), 'resource')}{_examples(names)}"
+            where = f' in pool "{elsewhere}"' if elsewhere else ""
+            note(f'pool "{change.type}": {resources} left alone{where}, joined for a time')
 
 
 def _examples(names: Sequence[str]) -> str:

@@ -26,6 +26,6 @@ def command(*, names: str, quiet: bool, backend: str | None) -> None:
     """
     wanted = pool_options.distinct_names(names)
     memberships = MembershipService(open_service(backend))
-    after = memberships.cordon(wanted, is_cordoned=True).after
-    pool_options.say_done(quiet, f"cordoned: {pool_options.described(wanted)}")
+    before, after, _ = memberships.cordon(wanted, is_cordoned=True)
+    pool_options.say_cordoned("cordoned", before, quiet=quiet, is_cordoned=True)
     pool_options.warn_of_unmet(memberships, *(each.pool for each in after))

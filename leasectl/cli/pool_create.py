@@ -7,7 +7,7 @@ from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.pools.admin import PoolService
-from leasectl.pools.memberships import MembershipService
+from leasectl.pools.properties import NO_CHANGE
 from leasectl.pools.settings import SettingsChange, changed, describe
 from leasectl.text.naming import next_names
 
@@ -23,7 +23,7 @@ Examples:
 @new_command(epilog=EXAMPLE)
 @pool_options.new_pool_argument
 @pool_options.count
-@pool_options.names
+@pool_options.new_names
 @pool_options.properties
 @pool_options.pace
 @pool_options.burst
@@ -54,10 +54,7 @@ def command(
     settings = changed(NO_SETTINGS, SettingsChange(pace_seconds, burst, aging_seconds))
     grants = "" if settings == NO_SETTINGS else f"; {describe(settings)}"
     said = f'made pool "{pool_type}" of {pool_options.described(made)}{grants}'
-    service = open_service(backend)
+    PoolService(open_service(backend)).create(pool_type, made, settings, change or NO_CHANGE)
     if change is not None:
-        PoolService(service).create_with(pool_type, made, settings, change)
         said = f"{said}; {change.describe()}"
-    else:
-        MembershipService(service).create(pool_type, made, settings=settings)
     pool_options.say_done(quiet, said)

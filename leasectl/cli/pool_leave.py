@@ -23,12 +23,16 @@ Example:
 def command(*, pool_type: str, name: str, quiet: bool, backend: str | None) -> None:
     """Have a name leave its pool, with its release if it is held.
 
-    Until then it takes no new holder. Where it belongs (pool expect) stays said.
+    Until then it takes no new holder. Where it belongs (pool expect) stays said. One that is in no
+    pool has left already (exit code 0); in another pool, it stays there (66).
     """
     service = open_service(backend)
     memberships = MembershipService(service)
-    ((after,), _) = memberships.leave(pool_type, name)[1:]
+    (before,), (after,), _ = memberships.leave(pool_type, name)
     forget_stay(service, name)
     when = "" if after.pool is None else " when it is released"
-    pool_options.say_done(quiet, f'leaves pool "{pool_type}"{when}: "{name}"')
+    said = f'leaves pool "{pool_type}"{when}: "{name}"'
+    if before.pool is None:
+        said = f'not in pool "{pool_type}", nor in any other: "{name}"'
+    pool_options.say_done(quiet, said)
     pool_options.warn_of_unmet(memberships, pool_type)

@@ -9,7 +9,7 @@ import click
 from leasectl.cli import options
 from leasectl.cli.command import OUTPUT, as_json_only, new_command, option
 from leasectl.cli.context import open_service
-from leasectl.cli.output import show, show_json
+from leasectl.cli.output import show, show_json, when_due
 from leasectl.pools.whereabouts import Whereabouts, whereabouts, whereabouts_fields
 from leasectl.text.durations import format_seconds
 from leasectl.text.naming import check_name
@@ -24,7 +24,7 @@ Examples:
 
 
 @new_command(epilog=EXAMPLE)
-@click.argument("name", type=check_name, metavar="NAME", shell_complete=options.complete_names)
+@click.argument("name", type=check_name, metavar="NAME", shell_complete=options.complete_name)
 @option(
     "--format",
     "form",
@@ -78,9 +78,11 @@ def _belongs(found: Whereabouts) -> str:
 def _state(found: Whereabouts) -> str:
     if found.state == "expected":
         return ""
-    cordoned = ", cordoned" if found.member.cordoned and found.state == "held" else ""
+    cordoned = ", cordoned" if found.member.cordoned and found.state != "cordoned" else ""
     by = f" by {found.member.holder}" if found.member.holder else ""
-    return f"{found.state}{by}{cordoned}"
+    left = found.held_back_seconds
+    until = "" if left is None else f" as somebody may claim it, which ends {when_due(left)}"
+    return f"{found.state}{by}{until}{cordoned}"
 
 
 def _stays(found: Whereabouts) -> str:

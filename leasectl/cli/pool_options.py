@@ -17,6 +17,7 @@ from leasectl.text.printable import printable
 from leasectl.text.wording import counted
 
 if TYPE_CHECKING:
+    from leasectl.engines.membership import Member
     from leasectl.pools.memberships import MembershipService
     from leasectl.pools.properties import PropertyChange
 
@@ -31,7 +32,12 @@ count = option(
     metavar="N",
     help="So many resources, named TYPE--00, TYPE--01 and so on.",
 )
-names = option("--names", metavar="A,B", help="Resources of these names, with commas between them.")
+_OF_THESE_NAMES = "Resources of these names, with commas between them."
+# In no pool yet, so there is nothing to complete them with.
+new_names = option("--names", metavar="A,B", help=_OF_THESE_NAMES)
+names = option(
+    "--names", metavar="A,B", shell_complete=options.complete_names, help=_OF_THESE_NAMES
+)
 needed_names = option(
     "--names",
     required=True,
@@ -39,7 +45,14 @@ needed_names = option(
     shell_complete=options.complete_names,
     help="Which resources, with commas between them.",
 )
-name = option("--name", required=True, type=check_own_name, metavar="N", help="Which resource.")
+name = option(
+    "--name",
+    required=True,
+    type=check_own_name,
+    metavar="N",
+    shell_complete=options.complete_name,
+    help="Which resource.",
+)
 pace = option(
     "--pace",
     "pace_seconds",
@@ -126,6 +139,23 @@ def warn_of_unmet(memberships: MembershipService, *pool_types: str | None) -> No
 
     for each in memberships.unmet(*pool_types):
         note(said(each))
+
+
+def say_cordoned(done: str, before: Sequence[Member], *, quiet: bool, is_cordoned: bool) -> None:
+    """Tell which names take no holder any more, or again, and which were so already.
+
+    Args:
+        done: What was done to them.
+        before: What was known of each.
+        quiet: People don't want to hear.
+        is_cordoned: Whether they are cordoned now.
+    """
+    for what, which in (
+        (done, [each.name for each in before if each.cordoned != is_cordoned]),
+        (f"already {done}", [each.name for each in before if each.cordoned == is_cordoned]),
+    ):
+        if which:
+            say_done(quiet, f"{what}: {described(which)}")
 
 
 def say_done(quiet: bool, text: str) -> None:

@@ -102,7 +102,7 @@ def _remove_when_ready(
         Wanted(names=frozenset(names), delay_seconds=delay_seconds, wait_seconds=wait_seconds)
     )
     progress = ReclaimProgress(pool_type, quiet=quiet)
-    listener = Listener(lambda _: progress.clear(), progress.note, progress.warn)
+    listener = Listener(lambda _: progress.line.clear(), progress.note, progress.line.warn)
     ground = open_ground(service, pool_type)
     steps = remove_when_ready(ground, service.members, names, wanted, listener)
     return run(steps, progress, prints=False)

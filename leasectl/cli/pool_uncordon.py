@@ -23,5 +23,5 @@ def command(*, names: str, quiet: bool, backend: str | None) -> None:
     Whoever waits may get them at once.
     """
     wanted = pool_options.distinct_names(names)
-    MembershipService(open_service(backend)).cordon(wanted, is_cordoned=False)
-    pool_options.say_done(quiet, f"uncordoned: {pool_options.described(wanted)}")
+    before = MembershipService(open_service(backend)).cordon(wanted, is_cordoned=False).before
+    pool_options.say_cordoned("uncordoned", before, quiet=quiet, is_cordoned=False)

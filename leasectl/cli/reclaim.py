@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import click
+
 from leasectl.cli import options, pool_options, reclaim_options
 from leasectl.cli.command import OUTPUT, WAITING, WHAT, new_command, option
 from leasectl.cli.context import open_service
@@ -26,6 +28,15 @@ Examples:
 """
 
 
+def _complete_property_keys(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[str]:
+    """Offer the keys of what is so of resources, to a shell that completes a word."""
+    from leasectl.cli.completion_values import property_keys_like
+
+    return property_keys_like(incomplete, ctx)
+
+
 @new_command(
     epilog=EXAMPLE,
     options_metavar="TYPE (--excess N | --names A,B | --held-longer-than D) [OPTIONS]",
@@ -39,7 +50,13 @@ Examples:
     help="N leases, whichever: of the handle with most unused names first, as many as it takes. "
     "With --follow, N at a time.",
 )
-@option("--names", group=WHAT, metavar="A,B", help="What is held of these resources.")
+@option(
+    "--names",
+    group=WHAT,
+    metavar="A,B",
+    shell_complete=options.complete_names,
+    help="What is held of these resources.",
+)
 @option(
     "--held-longer-than",
     "longer_than_seconds",
@@ -53,6 +70,7 @@ Examples:
     group=WHAT,
     type=check_name,
     metavar="K",
+    shell_complete=_complete_property_keys,
     help="With --excess: all resources with one value of the property K count as one handle.",
 )
 @reclaim_options.delay
@@ -145,13 +163,13 @@ def _take_back(
     progress = ReclaimProgress(pool_type, quiet=quiet)
 
     def freed(names: Sequence[str]) -> None:
-        progress.clear()
+        progress.line.clear()
         if not as_json:
             emit_lines(tuple(names))
         elif wanted.follows:
             emit_json({"freed": list(names)})
 
-    listener = Listener(freed, progress.note, progress.warn)
+    listener = Listener(freed, progress.note, progress.line.warn)
     return run(take_back(open_ground(service, pool_type), wanted, listener), progress, prints=True)
 
 

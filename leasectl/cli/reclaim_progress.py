@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Generator
 from math import ceil
 from typing import TypeVar
 
 from leasectl.cli.output import note
-from leasectl.cli.terminal import obeys_escapes
-from leasectl.cli.waiting import (
-    LOG_REPORT_SECONDS,
-    TERMINAL_REPORT_SECONDS,
-    draw,
-    interrupts,
-)
+from leasectl.cli.waiting import LiveLine, interrupts
 from leasectl.reclaim.taking_back import Progress
 from leasectl.system.clock import boottime_seconds, earliest
 from leasectl.system.poll import READABLE, Interrupt, Sleep, sleep_through
@@ -43,7 +35,7 @@ def run(
 
 
 class ReclaimProgress:
-    """Progress of one reclaim; what it says is said again as long as nothing changes.
+    """Progress of one reclaim; what it says is said again on a terminal, or after a while.
 
     Args:
         pool_type: The pool.
@@ -53,30 +45,19 @@ class ReclaimProgress:
     def __init__(self, pool_type: str, *, quiet: bool) -> None:
         self._pool_type = pool_type
         self._quiet = quiet
-        self._is_live = sys.stderr.isatty() and obeys_escapes(2)
+        self.line = LiveLine()
         self._progress: Progress | None = None
         self._known_at = 0.0
-        self._said: tuple[int, bool] | None = None
-        self._is_shown = False
+        self._said: set[tuple[int, bool]] = set()  # as long as so many are missing
 
     def note(self, progress: Progress) -> None:
         """A look has shown this."""
         self._progress, self._known_at = progress, boottime_seconds()
         said = (progress.missing, bool(progress.asked))
-        if not self._quiet and (self._is_live or said != self._said):
+        if not self._quiet and (self.line.is_live or said not in self._said):
             self._say()
-        self._said = said
-
-    def warn(self, text: str) -> None:
-        """Tell people something, where the live line was."""
-        self.clear()
-        note(text)
-
-    def clear(self) -> None:
-        """Take the live line away."""
-        if self._is_shown:
-            draw("")
-            self._is_shown = False
+        # Who keeps what is asked for is asked again and again: that is no news.
+        self._said = {each for each in self._said if each[0] == progress.missing} | {said}
 
     def while_sleeping(
         self, steps: Generator[Sleep, set[int], Result]
@@ -84,11 +65,10 @@ class ReclaimProgress:
         """The same steps, with sleeps that end now and then, to say how it is going."""
         if self._quiet:
             return (yield from steps)
-        every = TERMINAL_REPORT_SECONDS if self._is_live else LOG_REPORT_SECONDS
         try:
             wanted = next(steps)
             while True:
-                at = boottime_seconds() + every
+                at = boottime_seconds() + self.line.seconds
                 try:
                     woken = yield Sleep(wanted.fds, earliest(wanted.until, at))
                 except BaseException as reason:
@@ -104,20 +84,16 @@ class ReclaimProgress:
             return result
         finally:
             steps.close()
-            self.clear()
+            self.line.clear()
 
     def _say(self) -> None:
         if self._progress is None:
             return
         text = f'reclaim from "{self._pool_type}": {self._said_of(self._progress)}'
-        if not self._is_live:
+        if self.line.is_live:
+            self.line.draw(lambda width: shorten(text, width, cut="end"))
+        else:
             note(text)
-            return
-        try:
-            width = max(20, (os.get_terminal_size(2).columns or 80) - 1)
-        except OSError:
-            return  # the terminal is gone
-        self._is_shown = draw(shorten(text, width, cut="end"))
 
     def _said_of(self, progress: Progress) -> str:
         missing = f"{counted(progress.missing, 'lease')} to come back"

@@ -31,6 +31,13 @@ Examples:
 """
 
 
+def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Offer what can be released by name to a shell, of several the last."""
+    from leasectl.cli.completion_values import last_in_list, released_names_like
+
+    return last_in_list(incomplete, ctx, released_names_like)
+
+
 @new_handle_command(
     epilog=EXAMPLE,
     options_metavar="(H... | --names A,B | --scope test | --all) [OPTIONS]",
@@ -58,6 +65,7 @@ Examples:
     type=options.name_list,
     multiple=True,
     metavar="A,B",
+    shell_complete=_complete_names,
     help="These resources; may be repeated.",
 )
 @option("--scope", type=click.Choice(["test"]), help="test: what $SHARED_DIR/leases lists.")

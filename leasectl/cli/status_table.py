@@ -21,7 +21,7 @@ from leasectl.cli.table import BOLD, FAINT, GREEN, YELLOW, Colour, Column, Table
 from leasectl.cli.terminal import output_width, shows_colour
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.pools.settings import describe, pace_text
-from leasectl.pools.shown import Overview, ShownPool, work_of_pool
+from leasectl.pools.shown import Overview, ShownPool, key_of_work
 from leasectl.pools.shown_json import pool_counts
 from leasectl.text.durations import format_duration, format_seconds
 from leasectl.text.printable import printable
@@ -152,7 +152,7 @@ def overview_text(overview: Overview, look: Look) -> str:
             parts.append(f"\n{heading}{grants}{between}{section.text}")
             left_out |= section.left_out
     for pool in overview.works:
-        work = work_of_pool(pool)
+        work = f"work {key_of_work(pool)}".rstrip()
         section = _section(pool, overview.at, look, work=work)
         parts.append("\n" if parts else "")
         parts.append(f"{_line(work, look, BOLD)}{section.text}")

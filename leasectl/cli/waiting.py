@@ -69,17 +69,48 @@ def reported(
         wait_seconds=wait_seconds,
         interrupts=tuple(interrupts),
         report=None if quiet else reporter.report,
-        warn=reporter.warn,
-        report_seconds=TERMINAL_REPORT_SECONDS if reporter.is_live else LOG_REPORT_SECONDS,
+        warn=reporter.line.warn,
+        report_seconds=reporter.line.seconds,
     )
     try:
-        yield Waiting(patience, _say_nothing if quiet else reporter.got, reporter.warn)
+        yield Waiting(patience, _say_nothing if quiet else reporter.got, reporter.line.warn)
     finally:
-        reporter.clear()
+        reporter.line.clear()
 
 
 def _say_nothing(handle: Handle, start_delay_seconds: float) -> None:
     """Of what was had, to whoever wants to hear nothing."""
+
+
+class LiveLine:
+    """The last line of a terminal, drawn anew each time; there is none elsewhere.
+
+    Attributes:
+        is_live: There is one.
+        seconds: How often to say how things are: where there is none, each time is a line more.
+    """
+
+    def __init__(self) -> None:
+        self.is_live = sys.stderr.isatty() and _obeys_escapes()
+        self.seconds = TERMINAL_REPORT_SECONDS if self.is_live else LOG_REPORT_SECONDS
+        self._is_shown = False
+
+    def draw(self, fitted: Callable[[int], str]) -> None:
+        """Have the line be what fits into so many columns."""
+        with contextlib.suppress(OSError):  # the terminal is gone
+            columns = os.get_terminal_size(2).columns or 80
+            self._is_shown = draw(fitted(max(20, columns - 1)))
+
+    def clear(self) -> None:
+        """Take it away."""
+        if self._is_shown:
+            draw("")
+            self._is_shown = False
+
+    def warn(self, text: str) -> None:
+        """Tell people something, where the line was: whatever follows may be another's."""
+        self.clear()
+        note(text)
 
 
 class _Reporter:
@@ -97,14 +128,7 @@ class _Reporter:
         self._events = events
         self._told: WaitingFacts | None = None
         self._since: float | None = None  # when the wait began that was shown
-        self.is_live = sys.stderr.isatty() and _obeys_escapes()
-        self._shown = False
-
-    def clear(self) -> None:
-        """Take the live line away."""
-        if self._shown:
-            draw("")
-            self._shown = False
+        self.line = LiveLine()
 
     def got(self, handle: Handle, start_delay_seconds: float) -> None:
         """Say that the wait is over, and what will happen to the leases by itself."""
@@ -120,14 +144,9 @@ class _Reporter:
         if after is not None and handle.names:
             subject = "to go back" if said else f"{_named(handle.names)} will go back"
             said.append(f"{subject} {when_due(start_delay_seconds + after)} (--release-after)")
-        self.clear()
+        self.line.clear()
         if said:
             note("; ".join(said))
-
-    def warn(self, text: str) -> None:
-        """Tell people something, where the live line was: whatever follows may be another's."""
-        self.clear()
-        note(text)
 
     def _facts(self) -> WaitingFacts:
         if self._told is None:
@@ -140,16 +159,13 @@ class _Reporter:
         if self._since is None:
             self._since = boottime_seconds() - progress.waited_seconds
         parts = self._facts().tell(progress)
-        if not self.is_live:
+        if not self.line.is_live:
             note(", ".join(each.text for each in parts))
             return
         from leasectl.cli.waiting_line import fit_line
 
-        with contextlib.suppress(OSError):  # the terminal is gone
-            columns = os.get_terminal_size(2).columns or 80
-            width, turn = max(20, columns - 1), int(progress.waited_seconds / _TURN_SECONDS)
-            line = fit_line(parts, either(self._request.types), width, turn=turn)
-            self._shown = draw(line)
+        types, turn = either(self._request.types), int(progress.waited_seconds / _TURN_SECONDS)
+        self.line.draw(lambda width: fit_line(parts, types, width, turn=turn))
 
 
 def _obeys_escapes() -> bool:

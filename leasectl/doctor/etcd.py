@@ -13,7 +13,7 @@ from leasectl.engines.etcd.address import EtcdAddress, parse_etcd_url
 from leasectl.engines.etcd.gateway.failures import advice_of
 from leasectl.engines.etcd.gateway.user import read_user
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.member_check import MemberCheck
+from leasectl.engines.etcd.members.check import MemberCheck
 from leasectl.engines.etcd.opening import Opened, open_etcd, open_gateway
 from leasectl.engines.etcd.probe import probe
 from leasectl.errors import BackendUnreachable
@@ -45,10 +45,11 @@ def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list
 def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
     """The checks of what a state directory holds in the cluster that its service has chosen."""
     opened = _open(service.backend_url, settings, service.state.state_id())
+    expected = opened.pools.members.check().expected
     return [
         Check("etcd claims", lambda: claims(service, opened)),
         Check("etcd works", lambda: left_on_server(service)),
-        Check("etcd memberships", lambda: misplaced(service)),
+        Check("etcd memberships", lambda: misplaced(service, expected)),
     ]
 
 

@@ -223,4 +223,5 @@ def names(opened: Opened) -> Finding:
     """Is every name where it belongs? Only looked at: what is over stays."""
     known = opened.members.known()
     members = [each.member for each in known.resources.values()]
-    return agreement_of([each for each in members if each.pool is not None], known.pools)
+    there = [each for each in members if each.pool is not None]
+    return agreement_of(there, known.pools, members)

@@ -16,12 +16,9 @@ from leasectl.text.wording import counted, listed
 
 def suspended(service: Service) -> Finding:
     """Which waiters could have claimed, and didn't come?"""
-    unmet = _unmet(service)
-    found = [
-        each
-        for each in audit.suspended_tickets(service.state)
-        if not is_dead(each.process) and (each.pool_type, each.holder_identity) not in unmet
-    ]
+    living = [each for each in audit.suspended_tickets(service.state) if not is_dead(each.process)]
+    unmet = _unmet(service) if living else set()
+    found = [each for each in living if (each.pool_type, each.holder_identity) not in unmet]
     if not found:
         return Finding(OK, "nobody keeps others waiting who doesn't run")
     waiters = [

@@ -30,7 +30,7 @@ def _left_behind(service: Service, unused: Sequence[str]) -> Finding:
 
     def mend() -> str:
         for each in left:
-            remove_unused(service.pools, each)
+            remove_unused(service.backend_at(service.backend_url, service.settings), each)
         return f"removed what was left of {counted(len(left), 'work')}"
 
     return Finding(

@@ -164,3 +164,8 @@ class Pool(NamedTuple):
     def closed(self) -> int:
         """How many are free and nobody gets them, as far as that was asked."""
         return sum(resource.is_closed for resource in self.resources)
+
+    @property
+    def free(self) -> int:
+        """How many somebody may get, likewise."""
+        return self.capacity - self.held - self.closed

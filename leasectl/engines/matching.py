@@ -7,12 +7,13 @@ a key that isn't there hasn't either (as `!=` of Kubernetes' label selectors).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.model import Request, Where
 
 if TYPE_CHECKING:
-    from leasectl.engines.membership import Properties
+    from leasectl.engines.membership import Member, Properties
 
 
 class Want(NamedTuple):
@@ -34,6 +35,12 @@ class Want(NamedTuple):
     def could_use(self, name: str, properties: Properties) -> bool:
         """Tell whether a resource would do."""
         return self.name in (None, name) and matches(self.where, properties)
+
+    def count_usable(self, members: Iterable[Member]) -> int:
+        """How many would do, of what takes holders."""
+        return sum(
+            each.takes_holders and self.could_use(each.name, each.properties) for each in members
+        )
 
 
 def want_of(request: Request) -> Want:

@@ -316,7 +316,7 @@ def _check_pool(pool_type: str, pools: Pools) -> None:
 
 def _check_in(member: Member, pool: str) -> None:
     if member.pool != pool:
-        raise refusals.no_resource(pool, member.name)
+        raise refusals.no_resource(pool, member.name, is_in=member.pool)
 
 
 def _check_belongs(member: Member, to: str, pools: Pools) -> None:

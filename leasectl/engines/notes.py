@@ -43,6 +43,7 @@ class NoteChange(NamedTuple):
         fence: Of the claim; of any other the note isn't changed.
         before: What has to be noted; None for nothing.
         after: What is noted then; None for nothing.
+        told: What the record of events says of it, for people; empty for no event.
     """
 
     type: str
@@ -50,6 +51,7 @@ class NoteChange(NamedTuple):
     fence: int
     before: str | None
     after: str | None
+    told: str = ""
 
 
 class NoteWatch(Protocol):
@@ -83,7 +85,7 @@ class Notes(Protocol):
         """All that is noted at the claims that a claim key finds."""
 
     def change(self, changes: Sequence[NoteChange]) -> tuple[bool, ...]:
-        """Change notes; their holders are told.
+        """Change notes; their holders are told, and of each that is done there is an event.
 
         Returns:
             Of each whether it was done: the claim and the note were as they had to be.

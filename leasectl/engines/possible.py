@@ -78,14 +78,13 @@ def unmet(request: Request, members: Collection[Member]) -> Unmet | None:
         members: All that is in the pool.
     """
     want = want_of(request)
-    open_ones = [each for each in members if each.takes_holders]
-    fits = [each for each in open_ones if want.could_use(each.name, each.properties)]
-    if len(fits) >= request.count:
+    usable = want.count_usable(members)
+    if usable >= request.count:
         return None
     named = next((each for each in members if each.name == want.name), None)
-    there_is = tuple(_values(want.where, open_ones))
+    there_is = tuple(_values(want.where, (each for each in members if each.takes_holders)))
     return Unmet(
-        request.type, want, request.count, len(members), len(fits), named=named, there_is=there_is
+        request.type, want, request.count, len(members), usable, named=named, there_is=there_is
     )
 
 

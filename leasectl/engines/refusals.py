@@ -16,10 +16,11 @@ def no_pool(pool_type: str, known: Sequence[str]) -> NotFound:
     return NotFound(f'no pool "{pool_type}"{did_you_mean(pool_type, own)}')
 
 
-def no_resource(pool_type: str, name: str) -> NotFound:
-    """The pool has no resource of that name."""
+def no_resource(pool_type: str, name: str, *, is_in: str | None = None) -> NotFound:
+    """The pool has no resource of that name, which may be in another."""
+    elsewhere = "" if is_in is None else f', it is in pool "{is_in}"'
     return NotFound(
-        f'no resource "{name}" in pool "{pool_type}"; list them with: '
+        f'no resource "{name}" in pool "{pool_type}"{elsewhere}; list them with: '
         f"leasectl status -t {pool_type}"
     )
 

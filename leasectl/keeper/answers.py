@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.engines.local.notes import noted
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_meant, key_of
+from leasectl.keeper.server import Server
 from leasectl.model import Handle, ReleaseTarget, whole
 from leasectl.state.uses import SeenMark, Uses
 from leasectl.system.clock import Clock, earliest
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 _REST_SECONDS = 1.0
 # So long it may take to send what was decided; after that whoever decided it may have been killed.
 _SENDING_SECONDS = 2.0
-
-
-class _Server(NamedTuple):
-    """Who is asked; each has a thread of its own."""
-
-    url: str
-    settings: str
 
 
 class Answers:
@@ -53,7 +47,9 @@ class Answers:
         self._log = log
         self._uses = Uses(service.state)
         self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[_Server, ReleaseTarget, tuple[str, ...]] | None = None
+        self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] = RequestThreads(
+            self._begin, clock=clock
+        )
         self._noted: dict[Key, Sequence[Note]] = {}
         self._looked: dict[Key, float] = {}
         # By mark that is ready: when it is to be seen whether that was sent; None once it was.
@@ -62,7 +58,7 @@ class Answers:
     @property
     def fd(self) -> int | None:
         """A descriptor that can be read when there are outcomes; None before the first thread."""
-        return None if self._threads is None else self._threads.fd
+        return self._threads.fd
 
     def heed(self, handle: Handle, notes: Sequence[Note]) -> None:
         """Told what a renewal has found noted at what a handle holds."""
@@ -104,7 +100,7 @@ class Answers:
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""
-        for outcome in self._threads.outcomes() if self._threads else ():
+        for outcome in self._threads.outcomes():
             self._note(outcome.job, outcome.result)
 
     def keep_only(self, known: Collection[Key]) -> None:
@@ -159,12 +155,10 @@ class Answers:
         target = whole(handle)
         if not kind_of_handle(handle).remote or self._service.state.was_removed():
             return self._note(target, lambda: answered(self._service, target))
-        if self._threads is None:
-            self._threads = RequestThreads(self._begin, clock=self._clock)
-        self._threads.send(_Server(handle.backend, handle.settings), target)
+        self._threads.send(Server(handle.backend, handle.settings), target)
         return None
 
-    def _begin(self, server: _Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
+    def _begin(self, server: Server) -> Callable[[ReleaseTarget], tuple[str, ...]]:
         service = self._open_service()
         return lambda target: answered(service, target)
 

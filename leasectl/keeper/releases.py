@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Set
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_meant
-from leasectl.leases.on_demand import release_and_remove as release
+from leasectl.keeper.server import Server
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import ReleaseTarget
 from leasectl.system.clock import Clock
@@ -18,13 +19,6 @@ from leasectl.system.request_threads import RequestThreads
 
 # Opens, in the thread that calls it, what releases.
 OpenRelease = Callable[[], Callable[[ReleaseTarget], tuple[str, ...]]]
-
-
-class _Server(NamedTuple):
-    """Where releases go; each has a thread of its own."""
-
-    url: str
-    settings: str
 
 
 class Releases:
@@ -41,16 +35,17 @@ class Releases:
         self, service: Service, open_release: OpenRelease, *, clock: Clock, log: Log
     ) -> None:
         self._service = service
-        self._open_release = open_release
         self._clock = clock
         self._log = log
         self._retries = Retries(clock=clock, log=log)
-        self._threads: RequestThreads[_Server, ReleaseTarget, tuple[str, ...]] | None = None
+        self._threads: RequestThreads[Server, ReleaseTarget, tuple[str, ...]] = RequestThreads(
+            lambda server: open_release(), clock=clock
+        )
 
     @property
     def fd(self) -> int | None:
         """A descriptor that can be read when there are outcomes; None before the first thread."""
-        return None if self._threads is None else self._threads.fd
+        return self._threads.fd
 
     def release(self, target: ReleaseTarget) -> float | None:
         """Release, or have a thread do it, unless it failed a moment ago.
@@ -66,9 +61,7 @@ class Releases:
             return self.release_here(target)
         if self._service.state.was_removed():
             return self.release_here(target)  # a thread would open what has taken its place
-        if self._threads is None:
-            self._threads = RequestThreads(lambda server: self._open_release(), clock=self._clock)
-        self._threads.send(_Server(handle.backend, handle.settings), target)
+        self._threads.send(Server(handle.backend, handle.settings), target)
         return None
 
     def release_here(self, target: ReleaseTarget) -> float | None:
@@ -77,12 +70,12 @@ class Releases:
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""
-        for outcome in self._threads.outcomes() if self._threads else ():
+        for outcome in self._threads.outcomes():
             self._note(outcome.job, outcome.result)
 
     def under_way(self) -> Set[Key]:
         """Of what something is being released, or will be when it is tried again."""
-        jobs = self._threads.under_way if self._threads else ()
+        jobs = self._threads.under_way
         return self._retries.keys() | {key_meant(target) for target in jobs}
 
     def keep_only(self, known: Collection[Key]) -> None:

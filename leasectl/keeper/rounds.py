@@ -13,10 +13,11 @@ from leasectl.keeper.releases import Releases
 from leasectl.keeper.renewals import Renewals, keeper_renews
 from leasectl.keeper.retries import key_meant, key_of
 from leasectl.keeper.stays import KeptStays
+from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
 from leasectl.leases import recovery
 from leasectl.leases.caller import Caller
-from leasectl.leases.on_demand import release_and_remove as release
+from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
@@ -40,6 +41,7 @@ class Rounds:
         self._answers = Answers(service, self._open_service, clock=clock, log=log)
         self._renewals = Renewals(service, clock=clock, log=log, noted=self._answers.heed)
         self._stays = KeptStays(service, self._open_service, clock=clock, log=log)
+        self._unused = UnusedPools(service, self._open_service, clock=clock, log=log)
         self._witness = Witness(service, clock=clock, log=log)
 
     def go(self) -> float | None:
@@ -53,10 +55,12 @@ class Rounds:
         self._renewals.take_outcomes()
         self._answers.take_outcomes()
         self._stays.take_outcomes()
+        self._unused.take_outcomes()
         times = [self._releases.release(target) for target in recovery.due(self._service)]
         handles = self._service.handles.watched()
         times += [self._renewals.renew(handle) for handle in handles if keeper_renews(handle)]
         times += self._stays.go()
+        times += self._unused.go()
         times.append(self._answers.go(handles))
         under_way = self._releases.under_way()
         times += [
@@ -79,12 +83,14 @@ class Rounds:
         handles = self._service.handles.watched()
         some = [p for handle in handles for p in (handle.guard, handle.waiter, handle.runner)]
         found = [process for process in some if process is not None]
-        return [*found, *self._stays.processes(), *self._witness.processes()]
+        for each in (self._stays, self._unused, self._witness):
+            found += each.processes()
+        return found
 
     def fds(self) -> list[int]:
         """What becomes readable when there is work for another reason."""
-        asking = (self._releases, self._renewals, self._answers, self._stays, self._witness)
-        return [each.fd for each in asking if each.fd is not None]
+        asking = (self._releases, self._renewals, self._answers, self._stays, self._unused)
+        return [each.fd for each in (*asking, self._witness) if each.fd is not None]
 
     def fire_timers(self) -> None:
         """Release now what was to be released later."""

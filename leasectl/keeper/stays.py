@@ -7,6 +7,7 @@ from typing import Callable, NamedTuple
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries
+from leasectl.keeper.server import Server
 from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.state.stays import Stay, Stays
@@ -16,11 +17,6 @@ from leasectl.system.request_threads import Outcome, RequestThreads
 
 # Opens, in the thread that calls it, a service with records of its own.
 OpenService = Callable[[], Service]
-
-
-class _Server(NamedTuple):
-    url: str
-    settings: str
 
 
 class _Job(NamedTuple):
@@ -48,12 +44,12 @@ class KeptStays:
         self._log = log
         self._retries = Retries(clock=clock, log=log)
         self._renewed_at: dict[Stay, float] = {}
-        self._threads: RequestThreads[_Server, _Job, bool] | None = None
+        self._threads: RequestThreads[Server, _Job, bool] = RequestThreads(self._begin, clock=clock)
 
     @property
     def fd(self) -> int | None:
         """A descriptor that can be read when there are outcomes; None before the first thread."""
-        return None if self._threads is None else self._threads.fd
+        return self._threads.fd
 
     def processes(self) -> list[Process]:
         """Whose end ends a membership."""
@@ -68,7 +64,7 @@ class KeptStays:
 
     def take_outcomes(self) -> None:
         """Note what came of what threads were asked to do."""
-        for outcome in self._threads.outcomes() if self._threads else ():
+        for outcome in self._threads.outcomes():
             self._note(outcome)
 
     def _see_to(self, stay: Stay) -> float | None:
@@ -78,12 +74,10 @@ class KeptStays:
             due = now if has_ended else self._renewed_at.get(stay, 0.0) + stay.ttl_seconds / 3
         if now < due:
             return due
-        if self._threads is None:
-            self._threads = RequestThreads(self._begin, clock=self._clock)
-        self._threads.send(_Server(stay.backend, stay.settings), _Job(stay, has_ended))
+        self._threads.send(Server(stay.backend, stay.settings), _Job(stay, has_ended))
         return None
 
-    def _begin(self, server: _Server) -> Callable[[_Job], bool]:
+    def _begin(self, server: Server) -> Callable[[_Job], bool]:
         from leasectl.pools.joining import end_stay, stay
 
         members = self._open_service().backend_at(server.url, server.settings).members

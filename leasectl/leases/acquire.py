@@ -17,7 +17,6 @@ from leasectl.leases import recovery, scope_test
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.request import (
     claimant_of,
-    ensure_kept,
     give_up_unlisted,
     new_handle,
 )
@@ -98,7 +97,6 @@ def acquire_here(
         backend.acquire(claimant_of(journal), journal, heedful(service, before, patience))
     finally:
         scope_test.unlist(service, before, before.names)  # which a further acquisition gave back
-    ensure_kept(service, journal)
     try:
         scope_test.enlist(journal.handle)
     except LeaseError:
@@ -138,7 +136,6 @@ def turn(
     finally:
         if journal.unsettled:
             journal.leave_to_keeper()
-    ensure_kept(service, journal)
     return journal.handle
 
 

@@ -13,7 +13,7 @@ from leasectl.leases import scope_test
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.renew import renew
-from leasectl.leases.request import claimant_of, ensure_kept, give_up_unlisted
+from leasectl.leases.request import claimant_of, give_up_unlisted
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
 from leasectl.state.handles import renews_itself
@@ -42,7 +42,6 @@ def acquire_remote(
         _wait_for_grant(service, backend, journal, patience)
     finally:
         scope_test.unlist(service, before, before.names)  # which was given back before
-    ensure_kept(service, journal)
     held = journal.handle
     try:
         if held.request.ttl_seconds is not None and not renews_itself(held):

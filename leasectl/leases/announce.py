@@ -32,14 +32,11 @@ def announce(
         Cancelled: The handle was released in the meantime.
     """
     guard = guard or handle.guard
-    kept = True
     with service.state.transaction():
         if not service.handles.announce(handle, guard=guard, runner=runner):
             raise Cancelled(f"handle {handle.id} was released before it could be used")
         if guard is not None:
-            kept = keeper_process.wake(service.state)
-    if not kept:
-        keeper_process.ensure(service.state)
+            keeper_process.wake(service.state)
 
 
 def take_back(service: Service, handle: Handle) -> None:

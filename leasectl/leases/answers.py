@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.engines.notes import NoteChange
 from leasectl.leases.asked import Asked, asked_of
-from leasectl.leases.marks import Answered, encode_mark
+from leasectl.leases.marks import Answered, answered_in_words, encode_mark, taken_off_in_words
 from leasectl.model import OnReclaim, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.uses import Uses
@@ -166,5 +166,9 @@ def _settle(service: Service, target: ReleaseTarget, done: Sequence[Step]) -> No
 
 def _change(step: Step) -> NoteChange:
     note, answered = step.asked.note, step.answer
-    after = None if answered is None else encode_mark(step.asked.mark.answered(answered))
-    return NoteChange(note.type, note.name, note.fence, note.text, after)
+    mark = step.asked.mark
+    if answered is None:
+        after, told = None, taken_off_in_words(mark, has_ended=True)
+    else:
+        after, told = encode_mark(mark.answered(answered)), answered_in_words(answered)
+    return NoteChange(note.type, note.name, note.fence, note.text, after, told)

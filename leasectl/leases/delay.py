@@ -46,9 +46,7 @@ def arm(
 
             remember_release_after(service.state, handle, delay_seconds, between)
         service.handles.timers.arm(target, due)
-        kept = keeper_process.wake(service.state)
-    if not kept:
-        keeper_process.ensure(service.state)
+        keeper_process.wake(service.state)
     return True
 
 

@@ -41,7 +41,6 @@ class RecordJournal:
 
     Attributes:
         handle: The record as this acquisition has made it.
-        kept: Whether a keeper was there when the grant was recorded.
         unsettled: The store may have granted what couldn't be undone yet.
         was_cancelled: Somebody had asked to give the acquisition up when it was given up.
     """
@@ -59,7 +58,6 @@ class RecordJournal:
     ) -> None:
         self.handle = handle
         self.start_delay_seconds = start_delay_seconds
-        self.kept = False
         self.unsettled = False
         self.was_cancelled = False
         self._service = service
@@ -102,6 +100,8 @@ class RecordJournal:
                 current = self._handles.require(self.handle.id)
                 self._again(current)
                 self.handle = self._begin_again(current, now)
+            if self.needs_keeper:
+                keeper_process.ensure(self._service.state)
             if self._events:
                 self._events.queued(self.handle)
                 self._is_told = True
@@ -159,7 +159,7 @@ class RecordJournal:
                 self._events.granted(handle, leases, wait=now - self._asked_at)
             self.handle = handle._replace(state="held", leases=tuple(leases), release_at=release_at)
             if self.needs_keeper:
-                self.kept = keeper_process.wake(self._service.state)
+                keeper_process.wake(self._service.state)
 
     def gave_up(self, why: str = "") -> None:
         if self.unsettled:
@@ -213,7 +213,6 @@ class RecordJournal:
             self._handles.grant(self.handle, (), now, now=now)
             self._handles.announce(self.handle, guard=None, runner=None)
             keeper_process.wake(state)
-        keeper_process.ensure(state)
 
 
 def remote_lease(handle: Handle, name: str, now: float) -> Lease:

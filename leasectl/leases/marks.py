@@ -68,6 +68,29 @@ def new_mark(asked_by: str, *, seconds: float, now: float) -> Mark:
     return Mark(os.urandom(8).hex(), shown, "marked", seconds, now)
 
 
+def asked_in_words(mark: Mark) -> str:
+    """What the record of events says of a mark that is put."""
+    return f"asked by {mark.asked_by} to give it back"
+
+
+def answered_in_words(state: Answered) -> str:
+    """What it says of a holder's answer."""
+    return f"answered {state}"
+
+
+def taken_off_in_words(mark: Mark | None, *, has_ended: bool = False) -> str:
+    """What it says of a mark that is taken off; nothing of what isn't any.
+
+    Args:
+        mark: As it was seen.
+        has_ended: It has ended by itself.
+    """
+    if mark is None:
+        return ""
+    last = "no answer" if mark.state == "marked" else f"the last answer was {mark.state}"
+    return f"{'its mark has ended' if has_ended else 'asked for no more'} ({last})"
+
+
 def encode_mark(mark: Mark) -> str:
     """Write it as a note; `parse_mark` reads it back."""
     return json.dumps(mark._asdict())

@@ -59,8 +59,8 @@ class RenewalThreads:
         )
 
     @property
-    def fd(self) -> int:
-        """A descriptor that can be read when there are outcomes."""
+    def fd(self) -> int | None:
+        """A descriptor that can be read when there are outcomes; None before the first."""
         return self._threads.fd
 
     def send(self, handle: Handle) -> None:

@@ -12,7 +12,6 @@ from leasectl.leases.journal import RecordJournal
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Request, whole
-from leasectl.state import keeper_process
 from leasectl.system.process import this_process
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd makes a shorter one longer
@@ -110,12 +109,6 @@ def _counted_from_grant(request: Request, start_delay_seconds: float) -> Request
     if after is None or not start_delay_seconds:
         return request
     return request._replace(release_after_seconds=after + start_delay_seconds)
-
-
-def ensure_kept(service: Service, journal: RecordJournal) -> None:
-    """Start a keeper, if the grant of a journal needs one and none was there to be woken."""
-    if journal.needs_keeper and not journal.kept:
-        keeper_process.ensure(service.state)
 
 
 def give_up_unlisted(service: Service, journal: RecordJournal) -> None:

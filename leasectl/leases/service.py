@@ -94,6 +94,10 @@ class Service:
         """Steps inside happen at once, as far as the chosen backend can do that."""
         return self.backend_at(self.backend_url, self.settings).atomic()
 
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        """The chosen backend isn't waited for much longer than that, for what is asked inside."""
+        return self.backend_at(self.backend_url, self.settings).limited(until)
+
     def backend_of(self, handle: Handle) -> Backend:
         """The backend that a handle's leases come from, whichever is chosen now."""
         return self.backend_at(handle.backend, handle.settings)

@@ -6,10 +6,11 @@ import os
 import stat
 from typing import NamedTuple
 
-from leasectl.errors import LeaseError, NotFound
+from leasectl.errors import LeaseError, NotFound, StateUnwritable
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.once.asked import Asked, TooLarge
+from leasectl.once.nesting import environ_inside
 from leasectl.once.output import Output, RunLimit
 from leasectl.once.results import LARGEST_RESULT
 from leasectl.once.rounds import Terms
@@ -87,6 +88,10 @@ class WorkCommand:
             LeaseLost, Cancelled: The lease was lost, and the command has ended for it.
             Interrupted: A signal arrived before there was a command to forward it to.
         """
+        try:
+            _remove_left(self._asked.result_file)
+        except LeaseError as error:
+            return Came(None, 0.0, status=error.exit_code, error=error)
         output = Output(LARGEST_RESULT) if self._asked.result_file is None else None
         child = self._child = self._fork(path, output, attempt)
         limit = RunLimit(child, terms.run_limit_seconds, output, clock=self._clock)
@@ -119,11 +124,12 @@ class WorkCommand:
 
     def _fork(self, path: str, output: Output | None, attempt: int) -> Child:
         names_path = self._service.state.names_path(self._handle.id)
+        environ = self._asked.plan.environ_under(self._handle, names_path, attempt)
         stdin = None if os.isatty(0) else os.open(os.devnull, os.O_RDONLY)
         child = Child(
             path,
             self._asked.command,
-            self._asked.plan.environ_under(self._handle, names_path, attempt),
+            environ_inside(environ, self._handle),
             self._signals,
             ends_with_us=True,
             stdin=stdin,
@@ -164,6 +170,27 @@ class WorkCommand:
 def status_of(ending: Ending) -> int:
     """The exit code that stands for an ending, as a shell has it."""
     return 128 + ending.signum if ending.signum is not None else ending.code or 0
+
+
+def _remove_left(filename: str | None) -> None:
+    """Remove what an earlier command has left as its result: it isn't that of the next.
+
+    Raises:
+        StateUnwritable: It can't be removed.
+    """
+    if filename is None:
+        return
+    try:
+        if stat.S_ISREG(os.stat(filename).st_mode):
+            os.unlink(filename)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StateUnwritable(
+            f"the result file {printable(filename, longest=500)} is there already and can't be "
+            f"removed, so the command wasn't run: {reason}"
+        ) from None
 
 
 def _read_result(filename: str) -> bytes:

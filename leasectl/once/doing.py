@@ -7,13 +7,14 @@ import signal
 from typing import Callable
 
 from leasectl.backends.contract import Patience
-from leasectl.errors import Interrupted, InvalidRequest, NoLease, NotFound
+from leasectl.errors import BackendUnreachable, Interrupted, NoLease, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.on_demand import is_needed, make_pool, remove_unused
+from leasectl.leases.on_demand import PoolOnDemand, is_needed
 from leasectl.leases.service import Service
 from leasectl.model import Handle
 from leasectl.once.asked import Asked, Outcome, terms_text
 from leasectl.once.command import WorkCommand
+from leasectl.once.nesting import refuse_waiting_for_itself
 from leasectl.once.results import Kept, Results
 from leasectl.once.rounds import Round
 from leasectl.once.under_lease import UnderLease, terms_of
@@ -51,6 +52,7 @@ class Once:
         self._warn = warn
         self._clock = clock or Clock()
         self._results = Results(service.values)
+        self._pool = PoolOnDemand(service, asked.work.pool_type)
         self._signals = SignalDescriptor(FORWARDED)
         self._supervisor = Supervisor(asked.plan, self._signals, warn=warn, clock=self._clock)
         self._bad: Kept | None = None
@@ -70,19 +72,31 @@ class Once:
             Interrupted: A signal has come that ends us.
             LeaseError: The result can't be kept, or whoever did it has died again and again.
         """
+        try:
+            found = self._result(patience)
+        except BackendUnreachable:
+            raise  # to ask again would take as long again: the keeper sees to the pool
+        except BaseException:
+            self._pool.leave()
+            raise
+        self._pool.leave()
+        return found
+
+    def _result(self, patience: Patience) -> Outcome:
         path: str | None = None
         give_up_at = (
             None if patience.wait_seconds is None else self._clock.elapsed() + patience.wait_seconds
         )
         while True:
-            found = self._usable()
-            if found is not None:
-                return found
-            if path is None:
-                self._refuse_itself()
-                search_path = self._asked.environ.get("PATH", os.defpath)
-                path = find_command(self._asked.plan.name, search_path)
-            self._tell_terms()
+            with self._service.limited(give_up_at):
+                found = self._usable()
+                if found is not None:
+                    return found
+                if path is None:
+                    pools, environ = self._service.pools, self._asked.environ
+                    refuse_waiting_for_itself(pools, self._asked.work, environ)
+                    path = find_command(self._asked.plan.name, environ.get("PATH", os.defpath))
+                self._tell_terms()
             handle = self._acquire(patience, give_up_at)
             found = self._under(handle, path, patience)
             if found is not None:
@@ -120,14 +134,6 @@ class Once:
 
     # ---- the lease
 
-    def _refuse_itself(self) -> None:
-        """Refuse to wait for a command that waits for us."""
-        if self._asked.environ.get("LEASECTL_TYPE") == self._asked.work.pool_type:
-            raise InvalidRequest(
-                f"work {self._asked.work.key} is asked for by the command that does it, and would "
-                "wait for itself; give one of them another KEY or --input"
-            )
-
     def _tell_terms(self) -> None:
         """Tell whoever joins a round by which terms it goes, if they aren't its own."""
         terms = self._results.round(self._asked.work).terms
@@ -148,6 +154,7 @@ class Once:
             left = None if give_up_at is None else max(0.0, give_up_at - self._clock.elapsed())
             try:
                 with wait_limit(left):
+                    self._pool.need()
                     return acquire(
                         self._service,
                         self._asked.request,
@@ -158,8 +165,10 @@ class Once:
                         called=f"once-{self._asked.work.key}",
                     )
             except NotFound:
-                over = self._results.round(self._asked.work)
-                if make_pool(self._service, self._asked.work.pool_type):
+                with self._service.limited(give_up_at):
+                    over = self._results.round(self._asked.work)
+                    has_made = self._pool.make()
+                if has_made:
                     self._over = over
                     continue
             except NoLease as error:
@@ -180,6 +189,7 @@ class Once:
             self._asked,
             handle,
             results=self._results,
+            pool=self._pool,
             over=self._over,
             warn=self._warn,
         )
@@ -195,13 +205,9 @@ class Once:
             return leased.share_failure() or self._do(leased, handle, path, patience)
         finally:
             if not leased.has_given_back and not leased.is_left:
-                self._leave(handle)
-
-    def _leave(self, handle: Handle) -> None:
-        """Give the lease back, and have its pool go if nobody else waits."""
-        with self._service.atomic():
-            give_back(self._service, handle, warn=self._warn)
-            remove_unused(self._service.pools, self._asked.work.pool_type)
+                give_back(self._service, handle, warn=self._warn)
+                if self._service.handles.load(handle.id) is not None:
+                    self._pool.leave_to_keeper()
 
     def _do(self, leased: UnderLease, handle: Handle, path: str, patience: Patience) -> Outcome:
         found = leased.begin(self._bad)
@@ -221,6 +227,10 @@ class Once:
                 wait_seconds=patience.wait_seconds,
             )
             is_to_end = self._supervisor.asked_to_end
+            if came.content is not None and self._supervisor.asked_by is not None:
+                # It may be whatever there was by then.
+                self._warn(f"{self._asked.plan.name} was asked to end: its result isn't kept")
+                raise Interrupted(self._supervisor.asked_by)
             return leased.record(found, came, command, is_to_end=is_to_end)
         except BaseException as error:
             command.kill_rest()

@@ -7,10 +7,10 @@ from leasectl.backends.kinds import claim_key_of
 from leasectl.engines.values import Guard
 from leasectl.errors import NoLease, NotAllowed, NotFound
 from leasectl.leases.acquire import acquire
-from leasectl.leases.on_demand import is_needed, make_pool, remove_unused
+from leasectl.leases.on_demand import PoolOnDemand, is_needed
 from leasectl.leases.release import finish
 from leasectl.leases.service import Service
-from leasectl.model import Request
+from leasectl.model import Handle, Request
 from leasectl.once.results import Results, to_forget
 from leasectl.once.work import Work
 from leasectl.state.event import Event
@@ -37,29 +37,34 @@ def forget(service: Service, work: Work) -> bool:
         if is_needed(service.pools, work.pool_type):
             raise _under_way(work)
         return False
+    pool = PoolOnDemand(service, work.pool_type)
+    pool.need()
+    try:
+        handle = _acquire(service, work, pool)
+        try:
+            kept = results.kept(work)
+            (lease,) = handle.leases
+            guard = Guard(claim_key_of(handle), lease.name, lease.fence)
+            return kept is not None and service.values.change(
+                to_forget(kept), guard=guard, event=_event(service, work)
+            )
+        finally:
+            finish(service, handle)
+    finally:
+        pool.leave()
+
+
+def _acquire(service: Service, work: Work, pool: PoolOnDemand) -> Handle:
     request = Request(work.pool_type, labels=(work_label(work.key),))
     no_wait, name = Patience(wait_seconds=0), f"once-{work.key}"
     for _ in range(_TRIES):
         try:
-            handle = acquire(service, request, patience=no_wait, called=name)
-            break
+            return acquire(service, request, patience=no_wait, called=name)
         except NotFound:
-            make_pool(service, work.pool_type)
+            pool.make()
         except NoLease:
-            raise _under_way(work) from None
-    else:
-        raise _under_way(work)
-    try:
-        kept = results.kept(work)
-        (lease,) = handle.leases
-        guard = Guard(claim_key_of(handle), lease.name, lease.fence)
-        return kept is not None and service.values.change(
-            to_forget(kept), guard=guard, event=_event(service, work)
-        )
-    finally:
-        with service.atomic():
-            finish(service, handle)
-            remove_unused(service.pools, work.pool_type)
+            break
+    raise _under_way(work) from None
 
 
 def _event(service: Service, work: Work) -> Event:

@@ -8,16 +8,20 @@ nothing points to is one of a runner that has lost its lease, or died.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from leasectl.engines.values import LONGEST_VALUE, Value, ValueChange, Values
 from leasectl.errors import CorruptState
+from leasectl.leases.on_demand import round_key
 from leasectl.once.rounds import Round, encode_round, parse_round
 from leasectl.once.work import Work
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_text
 
 LARGEST_RESULT = LONGEST_VALUE
-_POINTERS, _CONTENTS, _ROUNDS = "once/result/", "once/content/", "once/round/"
+POINTERS, _CONTENTS, _FAILURES = "once/result/", "once/content/", "once/failed/"
+# For how long a runner may ask a server again that doesn't answer, and longer.
+_FAILURE_KEPT_SECONDS = 3600.0
 # It is written before its pointer, and is not to be gone before that.
 _KEPT_LONGER_SECONDS = 3600.0
 
@@ -58,7 +62,7 @@ class Results:
 
     def kept(self, work: Work) -> Kept | None:
         """The result of a work, if one is kept."""
-        found = self._values.read(_POINTERS + work.digest)
+        found = self._values.read(POINTERS + work.digest)
         return _parse_pointer(found[0]) if found else None
 
     def content(self, kept: Kept) -> bytes | None:
@@ -68,12 +72,22 @@ class Results:
 
     def all_kept(self) -> list[Kept]:
         """All results that are kept."""
-        return [_parse_pointer(each) for each in self._values.read(_POINTERS)]
+        return kept_in(self._values.read(POINTERS))
 
     def round(self, work: Work) -> Round:
         """What has become of a work since its last result."""
-        found = self._values.read(_ROUNDS + work.digest)
+        found = self._values.read(round_key(work.pool_type))
         return parse_round(found[0].content) if found else Round()
+
+    def has_failed(self, work: Work, fence: int) -> bool:
+        """Tell whether it was recorded that a runner has failed, if that was to be noted."""
+        key = _failure_key(work, fence)
+        return any(each.key == key for each in self._values.read(key))
+
+
+def kept_in(values: Iterable[Value]) -> list[Kept]:
+    """The results that are kept, of what was read under `POINTERS`."""
+    return [_parse_pointer(each) for each in values]
 
 
 def to_keep_content(kept: Kept, content: bytes) -> ValueChange:
@@ -85,13 +99,13 @@ def to_keep_content(kept: Kept, content: bytes) -> ValueChange:
 def to_point_at(kept: Kept) -> ValueChange:
     """Have a result be that of its work."""
     return ValueChange(
-        _POINTERS + kept.work.digest, encode_pointer(kept), keep_seconds=kept.keep_seconds
+        POINTERS + kept.work.digest, encode_pointer(kept), keep_seconds=kept.keep_seconds
     )
 
 
 def to_forget(kept: Kept) -> list[ValueChange]:
     """Have a result be none any more."""
-    return [ValueChange(_POINTERS + kept.work.digest, None), to_drop_content(kept.work, kept.fence)]
+    return [ValueChange(POINTERS + kept.work.digest, None), to_drop_content(kept.work, kept.fence)]
 
 
 def to_drop_content(work: Work, fence: int) -> ValueChange:
@@ -102,7 +116,12 @@ def to_drop_content(work: Work, fence: int) -> ValueChange:
 def to_keep_round(work: Work, found: Round | None) -> ValueChange:
     """Write down what has become of a work; None for nothing that anybody has to know."""
     content = None if found is None else encode_round(found._replace(key=work.key))
-    return ValueChange(_ROUNDS + work.digest, content)
+    return ValueChange(round_key(work.pool_type), content)
+
+
+def to_note_failure(work: Work, fence: int) -> ValueChange:
+    """Note that a runner has failed, so that it knows that this was recorded, for some time."""
+    return ValueChange(_failure_key(work, fence), b"", keep_seconds=_FAILURE_KEPT_SECONDS)
 
 
 def encode_pointer(kept: Kept) -> bytes:
@@ -123,7 +142,7 @@ def _parse_pointer(value: Value) -> Kept:
     try:
         record = json.loads(value.content)
         return Kept(
-            Work(read_name(record["key"]), value.key[len(_POINTERS) :]),
+            Work(read_name(record["key"]), value.key[len(POINTERS) :]),
             int(read_number(record["fence"])),
             read_text(record["holder"]),
             read_number(record["seconds"]),
@@ -138,3 +157,7 @@ def _parse_pointer(value: Value) -> Kept:
 
 def _content_key(work: Work, fence: int) -> str:
     return f"{_CONTENTS}{work.digest}/{fence}"
+
+
+def _failure_key(work: Work, fence: int) -> str:
+    return f"{_FAILURES}{work.digest}/{fence}"

@@ -20,7 +20,7 @@ from leasectl.errors import (
     NotAllowed,
     NotFound,
 )
-from leasectl.leases.on_demand import remove_unused
+from leasectl.leases.on_demand import PoolOnDemand
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
@@ -33,6 +33,7 @@ from leasectl.once.results import (
     to_forget,
     to_keep_content,
     to_keep_round,
+    to_note_failure,
     to_point_at,
 )
 from leasectl.once.rounds import (
@@ -63,6 +64,7 @@ class UnderLease:
         asked: What is to be done.
         handle: By which it is held.
         results: Where what comes of it is kept.
+        pool: The work's, which goes when it is given back.
         over: What was known of the work when there was nobody, before we made its pool: that
             concerns nobody who has come since. None if others have made it.
         warn: Called with a line for people.
@@ -79,6 +81,7 @@ class UnderLease:
         handle: Handle,
         *,
         results: Results,
+        pool: PoolOnDemand,
         over: Round | None,
         warn: Callable[[str], None],
     ) -> None:
@@ -86,6 +89,7 @@ class UnderLease:
         self._asked = asked
         self._handle = handle
         self._results = results
+        self._pool = pool
         self._over = over
         self._warn = warn
         (self._lease,) = handle.leases
@@ -111,7 +115,10 @@ class UnderLease:
             if shared is None:
                 return None
             left = of_those_who_wait(found, first)
-            self._change([to_keep_round(self._asked.work, left)], frees=True)
+            try:
+                self._change([to_keep_round(self._asked.work, left)], frees=True)
+            except BackendUnreachable as error:  # it may have been done, and has nothing to tell
+                self._leave_to_keeper(error)
         return self._outcome(shared)
 
     def begin(self, bad: Kept | None) -> Round:
@@ -178,8 +185,7 @@ class UnderLease:
                 left = of_those_who_wait(stopped(found, last or self._lease.ticket), first)
                 self._change([to_keep_round(self._asked.work, left)], frees=True)
         except BackendUnreachable as error:
-            self.is_left = True  # to ask again would take as long again
-            self._warn(f"{error}; the keeper gives the lease back")
+            self._leave_to_keeper(error)
         except (LeaseError, Interrupted):
             pass
 
@@ -226,9 +232,17 @@ class UnderLease:
                 why = came.ending.describe() if came.ending is not None else str(came.error)
                 event = self._event("work failed", reason=why, seconds=came.seconds)
                 changes = [to_keep_round(self._asked.work, left)]
+                if self._service.backend_of(self._handle).remote:
+                    changes.append(to_note_failure(self._asked.work, self._lease.fence))
                 self._change(changes, frees=True, event=event)
 
-        self._insist(write)
+        try:
+            self._insist(write)
+        except LeaseLost:
+            # An earlier try may have done it whose answer was lost.
+            if not self._results.has_failed(self._asked.work, self._lease.fence):
+                raise
+            self._note_given_back()
 
     # ---- steps
 
@@ -269,8 +283,13 @@ class UnderLease:
             if not self._service.values.change(changes, guard=guard, event=event):
                 raise self._lost()
             if frees:
-                remove_unused(self._service.pools, self._asked.work.pool_type)
+                self._pool.leave()
                 self._note_given_back()  # last: until then the keeper would do as much
+
+    def _leave_to_keeper(self, error: BackendUnreachable) -> None:
+        self.is_left = True  # to ask again would take as long again
+        self._pool.leave_to_keeper()
+        self._warn(f"{error}; the keeper gives the lease back")
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(

@@ -8,8 +8,9 @@ from typing import Callable
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.backends.opening import ask_status
-from leasectl.engines.facts import Pool, PoolSettings
-from leasectl.errors import InvalidRequest, StateUnwritable
+from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
+from leasectl.errors import InvalidRequest, LeaseError, StateUnwritable
+from leasectl.leases.on_demand import remove_unused
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 from leasectl.model import Handle
@@ -17,6 +18,7 @@ from leasectl.pools.carrying_out import carry_out, change_settings
 from leasectl.pools.changes import PoolChange, plan
 from leasectl.pools.defined import Definition
 from leasectl.pools.properties import (
+    NO_CHANGE,
     PropertyChange,
     add_resources,
     change_properties,
@@ -28,6 +30,9 @@ from leasectl.pools.showing import Showing
 from leasectl.pools.shown import Overview, ShownPool
 from leasectl.pools.shown_json import parse_overview
 from leasectl.text.naming import is_reserved, next_names
+
+# Of pools that nobody needs, by who only looks.
+_REMOVED_AT_ONCE = 20
 
 
 class PoolService:
@@ -67,7 +72,15 @@ class PoolService:
             release_abandoned(self._service)
         url, clock = self._service.backend_url, self._service.clock
         told = ask_status(url, self._service.settings, pool_type=pool_type, clock=clock)
-        return self.look(pool_type) if told is None else parse_overview(told, backend=url)
+        if told is not None:
+            return parse_overview(told, backend=url)
+        overview, unused = self._look(pool_type)
+        if kind_of(url).remote:  # here the keeper sees to it, which may have gone with its machine
+            backend = self._service.backend_at(url, self._service.settings)
+            with contextlib.suppress(LeaseError):
+                for each in unused[:_REMOVED_AT_ONCE]:
+                    remove_unused(backend, each.type)
+        return overview
 
     def look(self, pool_type: str | None = None) -> Overview:
         """The pools of our own and who holds their resources, whatever there is to be put right.
@@ -76,15 +89,20 @@ class PoolService:
             NotFound: No such type.
             NotSupported: The backend has no pools of its own.
         """
+        return self._look(pool_type)[0]
+
+    def _look(self, pool_type: str | None) -> tuple[Overview, list[Pool]]:
+        """The same, and the pools that were made for work and that nobody needs."""
         with self._service.pools.looking(pool_type):
             pools, handles = self._seen(pool_type)
         url, clock = self._service.backend_url, self._service.clock
         showing = Showing(handles, shared=kind_of(url).remote, clock=clock)
         own, works = _own(pools), [each for each in pools if is_reserved(each.type)]
         in_use = [each for each in works if each.held or each.queue]
-        return Overview(
+        overview = Overview(
             url, clock.wall(), tuple(map(showing.pool, own)), tuple(map(showing.pool, in_use))
         )
+        return overview, [each for each in works if each not in in_use]
 
     def _seen(self, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
         """The pools, and the handles by what their claims are found by."""
@@ -98,7 +116,7 @@ class PoolService:
         return pools, handles
 
     def _add_numbered(
-        self, pool_type: str, count: int, add: Callable[[tuple[str, ...]], None]
+        self, pool_type: str, count: int, add: Callable[[tuple[str, ...]], object]
     ) -> tuple[str, ...]:
         names: tuple[str, ...] = ()
         while True:
@@ -113,14 +131,14 @@ class PoolService:
                     if names == before:
                         raise  # it isn't that somebody else has just added the same
 
-    def create_with(
+    def create(
         self,
         pool_type: str,
         names: Sequence[str],
-        settings: PoolSettings,
-        change: PropertyChange,
+        settings: PoolSettings = NO_SETTINGS,
+        change: PropertyChange = NO_CHANGE,
     ) -> None:
-        """Make a pool of resources with properties; as `properties.create_pool`."""
+        """Make a pool; as `properties.create_pool`."""
         service = self._service
         with service.atomic():
             create_pool(service.pools, service.members, pool_type, names, change, settings=settings)
@@ -131,7 +149,7 @@ class PoolService:
         """Add resources to a pool, of some names, or so many, named on from its highest number.
 
         Returns:
-            The names.
+            The names of those that weren't there.
 
         Raises:
             LeaseError: As `properties.add_resources`.
@@ -144,8 +162,7 @@ class PoolService:
                     self._service.members, pool_type, names, change, are_new=True
                 ),
             )
-        add_resources(self._service.members, pool_type, wanted, change)
-        return wanted
+        return add_resources(self._service.members, pool_type, wanted, change)
 
     def change_properties(
         self, pool_type: str, names: Sequence[str] | None, change: PropertyChange
@@ -225,8 +242,10 @@ class PoolService:
                 return changes
             changes = carry_out(changes, admin, members)
             for each in changes:
-                if each.properties:
-                    put_properties(members, each.type, each.properties)
+                came = {*each.added, *each.moved}  # and became with that what they are to be
+                left = {name: what for name, what in each.properties.items() if name not in came}
+                if left:
+                    put_properties(members, each.type, left)
             return changes
 
 

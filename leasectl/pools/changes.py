@@ -38,6 +38,7 @@ class PoolChange(NamedTuple):
         awaited: Resources that it is to have, but that are held in another pool.
         joined: Resources that are here, or in another pool, only for a time, as they have said
             themselves, and are left alone.
+        joined_elsewhere: In which other pool those of them are that aren't here.
         settings: How it is to grant; None where it does so already.
         wanted: What of that its definition says.
         properties: What resources that it has or gets are to be, by their names; those that are
@@ -56,6 +57,7 @@ class PoolChange(NamedTuple):
     wanted: SettingsChange = NO_CHANGE
     properties: Mapping[str, Properties] = {}
     joined: tuple[str, ...] = ()
+    joined_elsewhere: Mapping[str, str] = {}
     default: NewDefault | None = None
 
 
@@ -184,6 +186,7 @@ class _Plan:
             staying=tuple(name for name in surplus if name in self._held),
             awaited=tuple(name for name in elsewhere if name in self._held),
             joined=tuple(guests + strays),
+            joined_elsewhere={name: self._pool_of[name] for name in strays},
         )
 
     def _check_belongs(self, pool_type: str, name: str) -> None:

@@ -23,7 +23,7 @@ from leasectl.leases.acquire_remote import undo
 from leasectl.leases.announce import announce
 from leasectl.leases.journal import RecordJournal
 from leasectl.leases.renew import renew
-from leasectl.leases.request import check_ttl, claimant_of, ensure_kept, new_handle
+from leasectl.leases.request import check_ttl, claimant_of, new_handle
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process, Request, whole
 from leasectl.state import keeper_process
@@ -118,7 +118,6 @@ def join_held(
         if backend.remote:
             _give_back(service, backend, journal, reason)
         raise
-    ensure_kept(service, journal)
     return journal.handle
 
 
@@ -228,9 +227,7 @@ def _see_to_stay(service: Service, pool_type: str, name: str, lives: Lifetime | 
     with service.state.transaction():
         kept = Stay(url, settings, name, pool_type, lives.process, lives.ttl_seconds)
         Stays(service.state).keep(kept)
-        is_kept = keeper_process.wake(service.state)
-    if not is_kept:
-        keeper_process.ensure(service.state)
+        keeper_process.wake(service.state)
 
 
 def _update_if_same(members: Members, kept: Stay, change: Callable[[Member], Member]) -> bool:

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Callable
 
-from leasectl.backends.kinds import kind_of
 from leasectl.engines import membership, refusals
-from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
@@ -32,49 +30,6 @@ class MembershipService:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-
-    def create(
-        self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
-    ) -> None:
-        """Make a pool of names that are in none, or came to one by default.
-
-        Raises:
-            InvalidRequest: There is a pool of that type.
-            NotAllowed: A name is in another pool, or belongs to one; nothing has changed.
-            NotSupported: The backend has no pools of its own.
-        """
-        members, pools = self._service.members, self._service.pools
-        with self._service.atomic():
-            coming = self._coming(pool_type, names)
-            new = [name for name in names if name not in coming]
-            try:
-                pools.create_pool(pool_type, new, settings=settings)
-            except InvalidRequest:
-                if pool_type not in members.belonging().types:
-                    self._coming(pool_type, names)  # somebody has just added one elsewhere
-                raise
-            if coming:
-                self._fill_new(pool_type, coming)
-
-    def _coming(self, pool_type: str, names: Sequence[str]) -> list[str]:
-        """Those of some names that have to leave a pool to be in a new one."""
-        members, belonging = self._service.members, self._service.members.belonging()
-        belonging = belonging._replace(types=belonging.types | {pool_type})
-        known = members.members(names)
-        added = [membership.add(each, pool_type, belonging) for each in known]  # or it refuses
-        return [
-            before.name
-            for before, after in zip(known, added)
-            if before.pool is not None and before != after
-        ]
-
-    def _fill_new(self, pool_type: str, names: Sequence[str]) -> None:
-        try:
-            self._service.members.update(names, _to_add(pool_type))
-        except LeaseError:
-            if kind_of(self._service.backend_url).remote:  # else all of it is undone
-                self._service.pools.delete_pool(pool_type, force=False)
-            raise
 
     def add(self, pool_type: str, names: Sequence[str]) -> Updated:
         """Put names into a pool; those that are there already stay as they are.
@@ -120,11 +75,19 @@ class MembershipService:
     def leave(self, pool_type: str, name: str) -> Updated:
         """Have a name go out of a pool: at once if it is free, else with its release.
 
+        One that is in no pool has left already: a machine that stops needn't know.
+
         Raises:
-            NotFound: It isn't there.
+            NotFound: No such type, or it is in another pool.
         """
+
+        def left(member: Member, pools: Pools) -> Member:
+            if pool_type not in pools.types:
+                raise refusals.no_pool(pool_type, sorted(pools.types))
+            return member if member.pool is None else membership.leave(member, pool_type)
+
         release_abandoned(self._service)
-        return self._service.members.update([name], lambda m, _: membership.leave(m, pool_type))
+        return self._service.members.update([name], left)
 
     def cordon(self, names: Sequence[str], *, is_cordoned: bool) -> Updated:
         """Have names take no new holder, or take one again.

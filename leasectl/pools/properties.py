@@ -84,28 +84,60 @@ def create_pool(
     members: Members,
     pool_type: str,
     names: Sequence[str],
-    change: PropertyChange,
+    change: PropertyChange = NO_CHANGE,
     *,
     settings: PoolSettings = NO_SETTINGS,
 ) -> None:
-    """Make a pool of resources with properties.
+    """Make a pool of names that are in none, or came to one by default.
 
     Where the store can't do all of it at once, whoever is killed in between leaves a pool that
-    lacks some of them; each that is in it has its properties.
+    lacks those that came by default and, with properties, perhaps others; each that is in it has
+    its properties.
+
+    Args:
+        pools: Of the store.
+        members: Of the same.
+        pool_type: The pool.
+        names: Which.
+        change: What they are to be.
+        settings: How it grants.
 
     Raises:
-        LeaseError: As `PoolAdmin.create_pool` and `membership.add`; there is no pool then.
+        InvalidRequest: There is a pool of that type, or they would have too many properties.
+        NotAllowed: A name is in another pool, or belongs to one.
+        LeaseError: As `PoolAdmin.create_pool`; there is no new pool then.
     """
-    known = members.belonging()
-    for member in members.members(names):  # before anything is made
-        _coming(member, known._replace(types=known.types | {pool_type}), pool_type, change)
-    pools.create_pool(pool_type, (), settings=settings)
+    coming = set(_to_be_added(members, pool_type, names, change))
+    new = [name for name in names if name not in coming]
     try:
-        add_resources(members, pool_type, names, change)
+        pools.create_pool(pool_type, new, settings=settings)
+    except InvalidRequest:
+        if pool_type not in members.belonging().types:
+            _to_be_added(members, pool_type, names, change)  # somebody has just added one elsewhere
+        raise
+    try:
+        if coming:
+            add_resources(members, pool_type, [name for name in names if name in coming], change)
     except LeaseError:
         with contextlib.suppress(LeaseError):  # somebody uses it already
             pools.delete_pool(pool_type, force=False)
         raise
+
+
+def _to_be_added(
+    members: Members, pool_type: str, names: Sequence[str], change: PropertyChange
+) -> list[str]:
+    """Which names of a pool that is to be made can't be made with it, and have to be added then.
+
+    Raises:
+        LeaseError: One can't be.
+    """
+    known = members.belonging()
+    known = known._replace(types=known.types | {pool_type})
+    there = members.members(names)
+    for member in there:
+        _coming(member, known, pool_type, change)
+    return [each.name for each in there if each.pool is not None or change != NO_CHANGE]
 
 
 def add_resources(
@@ -115,7 +147,7 @@ def add_resources(
     change: PropertyChange,
     *,
     are_new: bool = False,
-) -> None:
+) -> tuple[str, ...]:
     """Add resources to a pool and have them be something; those that are there become that, too.
 
     Args:
@@ -124,6 +156,9 @@ def add_resources(
         names: Which.
         change: What they are to be.
         are_new: None of them may be there.
+
+    Returns:
+        Those that weren't there.
 
     Raises:
         InvalidRequest: One is there that may not be, or would have too many properties.
@@ -135,7 +170,8 @@ def add_resources(
             raise refusals.name_taken(member.name, pool_type)
         return _coming(member, known, pool_type, change)
 
-    members.update(names, decide)
+    before = members.update(names, decide).before
+    return tuple(member.name for member in before if member.pool != pool_type)
 
 
 def _coming(member: Member, known: Pools, pool_type: str, change: PropertyChange) -> Member:

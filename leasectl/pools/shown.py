@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
 from leasectl.model import Labels, Lease, Where
-from leasectl.text.naming import work_in
+from leasectl.text.naming import key_in
 
 if TYPE_CHECKING:
     from leasectl.engines.membership import Properties
@@ -215,6 +215,11 @@ class ShownPool(NamedTuple):
         """How many are free and nobody gets them all the same."""
         return sum(resource.is_closed for resource in self.resources)
 
+    @property
+    def free(self) -> int:
+        """How many somebody may get."""
+        return self.capacity - self.held - self.closed
+
 
 class Overview(NamedTuple):
     """Pools at one instant.
@@ -270,8 +275,8 @@ def _timeless_lease(shown: ShownLease) -> ShownLease:
     )
 
 
-def work_of_pool(pool: ShownPool) -> str:
-    """What to call the work that is done under a pool: ``work KEY``."""
+def key_of_work(pool: ShownPool) -> str:
+    """The key of the work that is done under a pool; empty where nobody tells of it."""
     labels = [each.lease.lease.labels for each in pool.resources if each.lease is not None]
     labels += [each.labels for each in pool.queue]
-    return next(filter(None, map(work_in, labels)), "work")
+    return next(filter(None, map(key_in, labels)), "")

@@ -25,8 +25,8 @@ from leasectl.pools.shown import (
     ShownPool,
     ShownResource,
     ShownWaiter,
+    key_of_work,
     parse_holder,
-    work_of_pool,
 )
 from leasectl.system.clock import rfc3339
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
@@ -43,7 +43,7 @@ def pool_counts(pool: ShownPool) -> dict[str, int]:
     """The numbers of a pool; what is neither free nor held is cordoned or held back."""
     return {
         "capacity": pool.capacity,
-        "free": pool.capacity - pool.held - pool.closed,
+        "free": pool.free,
         "held": pool.held,
         "waiting": len(pool.queue),
     }
@@ -64,10 +64,7 @@ def encode_overview(overview: Overview) -> dict[str, object]:
         "backend": overview.backend,
         "at": rfc3339(overview.at),
         "pools": list(map(_pool_fields, overview.pools)),
-        "works": [
-            {"work": work_of_pool(pool).partition(" ")[2], **_pool_fields(pool)}
-            for pool in overview.works
-        ],
+        "works": [{"work": key_of_work(pool), **_pool_fields(pool)} for pool in overview.works],
     }
 
 

@@ -117,7 +117,7 @@ class Timeline:
                 self.gave_up.append(event.time)
         elif kind == "lost":
             self.lost.extend([event.time] * max(1, len(event.names)))
-        else:
+        elif kind != "noted":
             self._changes.append(event)
             if kind in ("pool deleted", "pool made"):
                 self._end_all(event.time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from leasectl.engines.membership import Member, belongs_to, matching_pattern
@@ -9,7 +10,7 @@ from leasectl.errors import NotFound
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
 
-State = Literal["free", "held", "cordoned", "expected"]
+State = Literal["free", "held", "held back", "cordoned", "expected"]
 
 
 class Whereabouts(NamedTuple):
@@ -19,11 +20,14 @@ class Whereabouts(NamedTuple):
         member: What the store keeps of it.
         belongs_to: The type of the pool that it is to be in, as somebody has said; else None.
         pattern: By which that was said; None where it was said of the very name, or not at all.
+        held_back_seconds: It came to the default pool, and for so long yet nobody gets it; None
+            where somebody may.
     """
 
     member: Member
     belongs_to: str | None
     pattern: str | None
+    held_back_seconds: float | None = None
 
     @property
     def type(self) -> str | None:
@@ -37,6 +41,8 @@ class Whereabouts(NamedTuple):
             return "expected"
         if self.member.holder is not None:
             return "held"
+        if self.held_back_seconds is not None:
+            return "held back"
         return "cordoned" if self.member.cordoned else "free"
 
 
@@ -74,7 +80,18 @@ def whereabouts(service: Service, name: str) -> Whereabouts:
             f"say so with: leasectl pool expect TYPE --names {name}"
         )
     pattern = None if member.expected is not None else matching_pattern(name, pools)
-    return Whereabouts(member, expected, pattern)
+    return Whereabouts(member, expected, pattern, _held_back_seconds(service, member))
+
+
+def _held_back_seconds(service: Service, member: Member) -> float | None:
+    """For how long yet nobody gets a name, as its pool shows it."""
+    if member.pool is None or member.holder is not None or not member.by_default:
+        return None
+    with suppress(NotFound):  # deleted by now
+        (pool,) = service.pools.pools(member.pool, expiries=True)
+        found = (each.held_back_seconds for each in pool.resources if each.name == member.name)
+        return next(found, None)
+    return None
 
 
 def expectations(service: Service, pool_type: str | None = None) -> tuple[Expectation, ...]:
@@ -110,6 +127,7 @@ def whereabouts_fields(found: Whereabouts) -> dict[str, object]:
         "pattern": found.pattern,
         "by_default": member.by_default,
         "state": found.state,
+        "held_back_seconds": found.held_back_seconds,
         "holder_identity": member.holder,
         "cordoned": member.cordoned,
         "moves_to": member.moves_to,

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.notes import Note, NoteChange
-from leasectl.leases.marks import Mark, encode_mark, new_mark
+from leasectl.leases.marks import (
+    Mark,
+    asked_in_words,
+    encode_mark,
+    new_mark,
+    taken_off_in_words,
+)
 from leasectl.reclaim.held import Held, LeaseId
 from leasectl.reclaim.look import Ground
 from leasectl.reclaim.plan import Step
@@ -40,8 +46,8 @@ def mark(ground: Ground, step: Step, wanted: Wanted) -> Marked:
         (each, new_mark(ground.asked_by, seconds=wanted.mark_seconds, now=wall))
         for each in step.ask
     ]
-    changes = [_change(ground, each, None) for each in step.take_off]
-    changes += [_change(ground, each, encode_mark(mark)) for each, mark in asked]
+    changes = [_taken_off(ground, each) for each in step.take_off]
+    changes += [_asked(ground, each, mark) for each, mark in asked]
     if not changes:
         return Marked({}, frozenset())
     done = ground.notes.change(changes)
@@ -54,8 +60,14 @@ def mark(ground: Ground, step: Step, wanted: Wanted) -> Marked:
 
 def take_off(ground: Ground, marked: Sequence[Held]) -> bool:
     """Take marks off that are as they were seen; returns whether all were."""
-    return all(ground.notes.change([_change(ground, each, None) for each in marked]))
+    return all(ground.notes.change([_taken_off(ground, each) for each in marked]))
 
 
-def _change(ground: Ground, each: Held, after: str | None) -> NoteChange:
-    return NoteChange(ground.pool_type, *each.id, before=each.note, after=after)
+def _asked(ground: Ground, each: Held, mark: Mark) -> NoteChange:
+    told = asked_in_words(mark)
+    return NoteChange(ground.pool_type, *each.id, each.note, encode_mark(mark), told)
+
+
+def _taken_off(ground: Ground, each: Held) -> NoteChange:
+    told = taken_off_in_words(each.mark)
+    return NoteChange(ground.pool_type, *each.id, each.note, None, told)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from leasectl.engines import refusals
 from leasectl.engines.members import Members
-from leasectl.engines.membership import Member, Pools, cordon
-from leasectl.errors import LeaseError, NotAllowed, NotFound
+from leasectl.engines.membership import Member, Pools, cordon, remove
+from leasectl.errors import LeaseError
 from leasectl.reclaim.look import Ground
 from leasectl.reclaim.taking_back import Listener, take_back
 from leasectl.reclaim.wanted import Wanted
@@ -81,20 +81,18 @@ class _Removal:
 
     def _remove(self, names: Sequence[str]) -> None:
         """Take out of the pool which of them nobody holds."""
-        removed = [name for name in list(names) if self._was_removed(name)]
+        after = self._members.update(tuple(names), self._out_if_free).after if names else ()
+        removed = [each.name for each in after if each.pool != self._ground.pool_type]
         if removed:
             self._removed += removed
             self._left = [name for name in self._left if name not in removed]
             self._listener.freed(removed)
 
-    def _was_removed(self, name: str) -> bool:
-        try:
-            self._ground.pools.remove_resources(self._ground.pool_type, [name], force=False)
-        except NotAllowed:
-            return False
-        except NotFound:
-            pass  # somebody else was faster
-        return True
+    def _out_if_free(self, member: Member, _: Pools) -> Member:
+        """Out of the pool, unless somebody holds it, or somebody else was faster."""
+        if member.pool != self._ground.pool_type or member.holder is not None:
+            return member
+        return remove(member, self._ground.pool_type, force=False)
 
     def _open(self, names: Sequence[str]) -> None:
         if not names:

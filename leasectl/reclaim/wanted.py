@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import LONGEST_SECONDS, format_duration
+from leasectl.text.naming import MOST_AT_ONCE
 
 # Nobody who has answered `keep`, or not at all, is asked again sooner.
 LEAST_PAUSE_SECONDS = 1.0
@@ -55,8 +56,8 @@ def check_wanted(wanted: Wanted) -> Wanted:
         raise InvalidRequest(
             "say what to take back: one of --excess N, --names A,B or --held-longer-than D"
         )
-    if wanted.excess is not None and wanted.excess < 1:
-        raise InvalidRequest(f"--excess {wanted.excess}: it can be 1 or more")
+    if wanted.excess is not None and not 1 <= wanted.excess <= MOST_AT_ONCE:
+        raise InvalidRequest(f"--excess {wanted.excess}: it can be 1 to {MOST_AT_ONCE} at a time")
     if wanted.wait_seconds <= 0:
         raise InvalidRequest(
             "with so little time nobody could answer: say with -w for how long to wait for answers"

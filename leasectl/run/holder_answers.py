@@ -56,7 +56,9 @@ class HolderAnswers:
         self._ask = ask
         self._clock = clock
         self._is_remote = kind_of_handle(handle).remote
-        self._threads: RequestThreads[str, _Job, tuple[str, ...]] | None = None
+        self._threads: RequestThreads[str, _Job, tuple[str, ...]] = RequestThreads(
+            lambda _: self._begin(), clock=clock
+        )
         self._asked: tuple[str, ...] = ()
         self._child: Child | None = None
         self._has_seen = False  # that something was noted
@@ -84,8 +86,8 @@ class HolderAnswers:
 
     def fds(self) -> list[int]:
         """As `Beside`."""
-        threads = [] if self._threads is None else [self._threads.fd]
-        return threads if self._child is None else [*threads, self._child.end_fd]
+        child = None if self._child is None else self._child.end_fd
+        return [fd for fd in (self._threads.fd, child) if fd is not None]
 
     def until(self, now: float) -> float | None:
         """As `Beside`."""
@@ -95,9 +97,8 @@ class HolderAnswers:
         """As `Beside`."""
         if self._child is not None and self._child.end_fd in woken:
             self._end_asking(self._child)
-        if self._threads is not None and self._threads.fd in woken:
-            for outcome in self._threads.outcomes():
-                self._take(outcome.job, outcome.value)
+        for outcome in self._threads.outcomes():
+            self._take(outcome.job, outcome.value)
         if self._look_at is not None and self._clock.elapsed() >= self._look_at:
             self._look_at = None
             self._send(None)
@@ -106,18 +107,15 @@ class HolderAnswers:
         """Answer no more; a command that decides is ended."""
         if self._child is not None:
             _end(self._child)
-        if self._threads is not None:
-            self._threads.close()
+        self._threads.close()
 
     # ---- what threads do
 
     def _send(self, said: Mapping[str, Answered] | None) -> None:
-        is_busy = self._child is not None or (self._threads and self._threads.under_way)
+        is_busy = self._child is not None or self._threads.under_way
         if is_busy and said is None:
             self._looks_again = True
             return
-        if self._threads is None:
-            self._threads = RequestThreads(lambda _: self._begin(), clock=self._clock)
         job = _Job(whole(self._handle), None if said is None else tuple(said.items()))
         self._threads.send("", job)
 

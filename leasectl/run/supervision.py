@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ class Supervisor:
         clock: Where times come from.
 
     Attributes:
-        asked_to_end: A signal has come by which somebody wants all of it to end.
+        asked_by: The first signal that has come by which somebody wants all of it to end; or None.
     """
 
     def __init__(
@@ -75,7 +76,12 @@ class Supervisor:
         self._signals = signals
         self._warn = warn
         self._clock = clock
-        self.asked_to_end = False
+        self.asked_by: int | None = None
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether such a signal has come."""
+        return self.asked_by is not None
 
     def interrupt(self) -> Interrupt:
         """What ends a wait while there is no command: a signal by which all is to end."""
@@ -159,9 +165,10 @@ class Supervisor:
     def _forward_to(self, child: Child, arrived: Sequence[tuple[int, bool]]) -> None:
         for signum, sent_by_a_process in arrived:
             if signum in ENDING:
-                self.asked_to_end = True
-            # What the terminal sends, it sends to the command as well.
-            if sent_by_a_process:
+                self.asked_by = self.asked_by or signum
+            # What the terminal sends, it sends to the command as well, but for the hang-up, which
+            # only the leader of its session gets.
+            if sent_by_a_process or (signum == signal.SIGHUP and os.getsid(0) == os.getpid()):
                 child.signal(signum)
 
     def _act_on_loss(self, child: Child, watch: LeaseWatch, loss: _Loss) -> None:

@@ -32,7 +32,7 @@ class Meter:
         """
         lines = [
             *_gauge("resources_held", "Resources held", {p.type: p.held for p in pools}),
-            *_gauge("resources_free", "Resources free", {p.type: _free(p) for p in pools}),
+            *_gauge("resources_free", "Resources free", {p.type: p.free for p in pools}),
             *_gauge(
                 "resources_closed",
                 "Resources that are free and nobody gets: cordoned, or held back",
@@ -56,10 +56,6 @@ class Meter:
                 yield f'leasectl_wait_seconds_bucket{{{label},le="{most}"}} {total}'
             yield f"leasectl_wait_seconds_sum{{{label}}} {self._seconds[pool_type]:.6f}"
             yield f"leasectl_wait_seconds_count{{{label}}} {total}"
-
-
-def _free(pool: Pool) -> int:
-    return pool.capacity - pool.held - pool.closed
 
 
 def _waiting_by_priority(pools: Sequence[Pool]) -> Iterable[str]:

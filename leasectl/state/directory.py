@@ -200,11 +200,14 @@ class State:
         try:
             self._wakers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:
-            # Nobody listens, or nobody ever did: there is nobody to wake.
-            if error.errno not in (errno.ENXIO, errno.ENOENT):
+            if error.errno not in (errno.ENXIO, errno.ENOENT):  # else nobody listens, or ever did
                 raise
             return False
         return True
+
+    def close_afterwards(self, fd: int) -> None:
+        """Close a descriptor when this transaction, or else the next, has ended somehow."""
+        self._wakers.append(fd)
 
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
         """Have the handle's names file say this when the transaction commits; None removes it."""

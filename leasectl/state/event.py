@@ -16,6 +16,7 @@ EventKind = Literal[
     "gave up",  # a ticket ended without a grant
     "lost",  # a holder's lease ended although it didn't mean it to; it is told
     "released",  # resources are free again, whoever did it; each that was granted has one end
+    "noted",  # a reclaim asked for a lease, its holder answered, or a mark was taken off
     "pool made",
     "pool changed",
     "pool deleted",
@@ -46,7 +47,8 @@ class Event(NamedTuple):
         wait_seconds: Of a grant, or of who gave up: since the request was made.
         hold_seconds: Of what ended: since its grant.
         by: Of what ended: who or what ended it, one of `ReleasedBy`; else empty.
-        reason: For people: why it was given up, who took it by force and why, what was changed.
+        reason: For people: why it was given up, who took it by force and why, what was changed,
+            what was asked or answered.
     """
 
     number: int

@@ -79,11 +79,11 @@ class Handles:
         return self._select("WHERE watched = 1 AND state <> 'released'")
 
     def any_watched(self) -> bool:
-        """Tell whether the keeper has anything to see to, a `Stay` included."""
+        """Tell whether the keeper has anything to see to, `Stay`s and `MadePool`s too."""
         return bool(
             self._state.query(
-                "SELECT 1 FROM handle WHERE watched = 1 AND state <> 'released' "
-                "UNION ALL SELECT 1 FROM stay LIMIT 1"
+                "SELECT 1 FROM handle WHERE watched = 1 AND state <> 'released' UNION ALL "
+                "SELECT 1 FROM stay UNION ALL SELECT 1 FROM made_pool LIMIT 1"
             )
         )
 

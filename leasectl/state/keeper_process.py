@@ -2,7 +2,8 @@
 
 There is one keeper per state directory (and pid namespace: it can only watch processes that it
 can see). Who it is stands in the database. It decides to end in a transaction, and whatever
-needs it is registered in one, so that nothing is registered with a keeper that has just left.
+needs it is registered in one, in which a keeper that has just left gets a successor: so at no
+instant is there something to keep and nobody who does, whoever is killed then.
 """
 
 from __future__ import annotations
@@ -76,13 +77,17 @@ def _look(state: State) -> keeper_version.Registered | None:
         return keeper_version.registered(state.db)
 
 
-def wake(state: State) -> bool:
-    """Inside a transaction: have the keeper look again; returns whether there is one."""
+def wake(state: State) -> None:
+    """Inside a transaction: have the keeper look again once it has ended, or start one with it.
+
+    Raises:
+        LeaseError: No process could be started.
+    """
     is_heard = state.wake(pipe_path(state))
-    is_there = is_kept(state)
-    if is_there and not is_heard:
+    if not is_kept(state):
+        ensure(state)
+    elif not is_heard:
         call(state)
-    return is_there
 
 
 def call(state: State) -> None:
@@ -119,11 +124,14 @@ def remove_dead(state: State) -> None:
 
 
 def ensure(state: State) -> None:
-    """Start a keeper unless one lives that can go on. Not to be called inside a transaction.
+    """Start a keeper unless one lives that can go on; inside a transaction, with its commit.
 
     A candidate is forked first and then entered in the database; it becomes the keeper only when
     it finds itself there. So two starters at once make one keeper, and a starter that is killed
     half-way makes either one or none.
+
+    Whoever will need one calls this first, as it takes long, and again in the transaction in which
+    that is registered: meanwhile the keeper may have found nothing to keep, and ended.
 
     Raises:
         LeaseError: No process could be started.
@@ -131,13 +139,11 @@ def ensure(state: State) -> None:
     if is_kept(state):
         return
     candidate, started = _fork_candidate(command(state.directory))
-    try:
-        with contextlib.suppress(NotFound), state.transaction():
-            if not is_kept(state):
-                _register(state, identify(candidate))
-                _wake_heads(state)
-    finally:
-        os.close(started)
+    state.close_afterwards(started)
+    with contextlib.suppress(NotFound), state.transaction():
+        if not is_kept(state):
+            _register(state, identify(candidate))
+            _wake_heads(state)
 
 
 def _register(state: State, candidate: Process) -> None:

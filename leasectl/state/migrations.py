@@ -159,6 +159,11 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
         "PRIMARY KEY (backend, name)) WITHOUT ROWID"
     )
     db.execute(
+        "CREATE TABLE made_pool (backend TEXT NOT NULL, settings TEXT NOT NULL, "
+        "type TEXT NOT NULL, process TEXT NOT NULL, PRIMARY KEY (backend, type, process)) "
+        "WITHOUT ROWID"
+    )
+    db.execute(
         "CREATE TABLE name_in_use (handle TEXT NOT NULL, acquisition INTEGER NOT NULL, "
         "name TEXT NOT NULL, until REAL, PRIMARY KEY (handle, name)) WITHOUT ROWID"
     )

@@ -10,7 +10,9 @@ import contextlib
 import json
 import os
 import sqlite3
+import time
 import urllib.parse
+from typing import Any
 
 from leasectl.errors import LeaseError
 from leasectl.state.database import check_directory
@@ -23,9 +25,15 @@ def pool_types(directory: str) -> list[str]:
     return [pool_type for (pool_type,) in _read(directory, "SELECT type FROM pool ORDER BY type")]
 
 
-def resource_names(directory: str) -> list[str]:
-    """The names in the embedded pools, in order."""
-    return [name for (name,) in _read(directory, "SELECT name FROM resource ORDER BY name")]
+def resource_names(directory: str) -> list[tuple[str, str]]:
+    """The names in the embedded pools and the types of these, in order."""
+    rows = _read(directory, "SELECT name, type FROM resource ORDER BY name")
+    return [(name, pool_type) for name, pool_type in rows]
+
+
+def held_names(directory: str) -> list[str]:
+    """The names that handles of whatever backend hold, in order."""
+    return [name for (name,) in _read(directory, "SELECT DISTINCT name FROM lease ORDER BY name")]
 
 
 def handle_ids(directory: str, *, released_too: bool) -> list[tuple[str, str]]:
@@ -43,7 +51,20 @@ def properties(directory: str) -> list[tuple[str, str]]:
     return []
 
 
-def _read(directory: str, sql: str) -> list[tuple[str, ...]]:
+def values(directory: str, prefix: str) -> list[tuple[str, bytes, int, float]]:
+    """What is kept under keys that begin so: key, content, version, and when it was written."""
+    rows = _read(
+        directory,
+        "SELECT key, content, version, written_at FROM value "
+        "WHERE substr(key, 1, length(?)) = ? AND (kept_until IS NULL OR kept_until > ?)",
+        prefix,
+        prefix,
+        time.time(),
+    )
+    return [(key, bytes(content), version, at) for key, content, version, at in rows]
+
+
+def _read(directory: str, sql: str, *arguments: object) -> list[tuple[Any, ...]]:
     with contextlib.suppress(LeaseError, OSError, sqlite3.Error):
         directory = os.path.abspath(directory)
         check_directory(directory, create=False)
@@ -52,5 +73,5 @@ def _read(directory: str, sql: str) -> list[tuple[str, ...]]:
         with contextlib.closing(
             sqlite3.connect(uri, uri=True, timeout=_PATIENCE_SECONDS)
         ) as database:
-            return database.execute(sql).fetchall()
+            return database.execute(sql, arguments).fetchall()
     return []

@@ -178,6 +178,13 @@ CREATE TABLE stay (                -- in a pool on a server for as long as a pro
   ttl_seconds REAL NOT NULL,       -- for which the server keeps it there without hearing of it
   PRIMARY KEY (backend, name)
 ) WITHOUT ROWID;
+CREATE TABLE made_pool (           -- made on demand; a process sees to it that it goes
+  backend TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  type TEXT NOT NULL,
+  process TEXT NOT NULL,
+  PRIMARY KEY (backend, type, process)
+) WITHOUT ROWID;
 CREATE TABLE name_in_use (         -- of what a handle holds: in use, so it can't be given back
   handle TEXT NOT NULL,
   acquisition INTEGER NOT NULL,    -- void for any other

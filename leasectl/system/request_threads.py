@@ -44,6 +44,8 @@ class Outcome(Generic[Job, Result]):
 class RequestThreads(Generic[Server, Job, Result]):
     """Does jobs, those at one server one after the other, those at different ones at once.
 
+    It costs nothing, no descriptor either, before the first job.
+
     Args:
         begin: Called in a server's own thread before its first job; returns what does one.
         clock: Where times come from.
@@ -52,25 +54,30 @@ class RequestThreads(Generic[Server, Job, Result]):
     def __init__(self, begin: Callable[[Server], Callable[[Job], Result]], *, clock: Clock) -> None:
         self._begin = begin
         self._clock = clock
-        self._wakeup = Wakeup()
+        self._wakeup: Wakeup | None = None  # there is none before the first job
         self._outcomes: queue.SimpleQueue[Outcome[Job, Result]] = queue.SimpleQueue()
         self._queues: dict[Server, queue.SimpleQueue[Job | None]] = {}
         self._under_way: set[Job] = set()
 
     @property
-    def fd(self) -> int:
-        """A descriptor that can be read when there are outcomes."""
-        return self._wakeup.fd
+    def fd(self) -> int | None:
+        """A descriptor that can be read when there are outcomes; None before the first job."""
+        return None if self._wakeup is None else self._wakeup.fd
 
     def send(self, server: Server, job: Job) -> None:
         """Have a job done, unless the same is under way."""
         if job in self._under_way:
             return
         self._under_way.add(job)
+        if self._wakeup is None:
+            self._wakeup = Wakeup()
         if server not in self._queues:
             jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
             threading.Thread(
-                target=self._work, args=(server, jobs), name="leasectl-requests", daemon=True
+                target=self._work,
+                args=(server, jobs, self._wakeup),
+                name="leasectl-requests",
+                daemon=True,
             ).start()
             self._queues[server] = jobs
         self._queues[server].put(job)
@@ -82,6 +89,8 @@ class RequestThreads(Generic[Server, Job, Result]):
 
     def outcomes(self) -> list[Outcome[Job, Result]]:
         """Take what has come so far."""
+        if self._wakeup is None:
+            return []
         self._wakeup.clear()
         found = []
         with contextlib.suppress(queue.Empty):
@@ -92,11 +101,12 @@ class RequestThreads(Generic[Server, Job, Result]):
 
     def close(self) -> None:
         """Let the threads end, each after what it is at."""
-        self._wakeup.close()
+        if self._wakeup is not None:
+            self._wakeup.close()
         for jobs in self._queues.values():
             jobs.put(None)
 
-    def _work(self, server: Server, jobs: queue.SimpleQueue[Job | None]) -> None:
+    def _work(self, server: Server, jobs: queue.SimpleQueue[Job | None], wakeup: Wakeup) -> None:
         run: Callable[[Job], Result] | None = None
         while True:
             job = jobs.get()
@@ -112,4 +122,4 @@ class RequestThreads(Generic[Server, Job, Result]):
             except Exception as error:  # whoever waits for the outcome would wait for ever
                 outcome = Outcome(job, sent_at, error=LeaseError(f"unexpected: {error!r}"))
             self._outcomes.put(outcome)
-            self._wakeup.set()
+            wakeup.set()

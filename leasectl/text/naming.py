@@ -70,7 +70,13 @@ def work_label(key: str) -> tuple[str, str]:
 
 def work_in(labels: Iterable[tuple[str, str]]) -> str:
     """What to call the work that labels tell of; nothing where they tell of none."""
-    return next((f"work {key}" for name, key in labels if name == _WORK_LABEL), "")
+    key = key_in(labels)
+    return f"work {key}" if key else ""
+
+
+def key_in(labels: Iterable[tuple[str, str]]) -> str:
+    """The key of the work that labels tell of; nothing where they tell of none."""
+    return next((key for name, key in labels if name == _WORK_LABEL), "")
 
 
 def _check_own(what: str, text: str) -> str:

@@ -13,7 +13,7 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.sizes import FULL_SIZE
 
 SECONDS = 30.0
-BURSTS = 4 if FULL_SIZE else 2
+BURSTS = 4 if FULL_SIZE else 1
 HURRIED = Habits(ttls=(3, 4), holds=(0.0, 0.02), long_holds=(0.0, 0.02), rests=(0.0, 0.1))
 
 

@@ -8,6 +8,7 @@ from typing import Callable
 
 import pytest
 
+from leasectl.state import keeper_process
 from tests.contract.etcd_world import EtcdWorld
 from tests.contract.kubernetes_world import KubernetesWorld
 from tests.contract.local_world import LocalWorld
@@ -23,9 +24,13 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
         request.getfixturevalue("namespace"), folder
     ),
 }
-# Servers are there on one Python only: see scripts/test.
-SERVERS = ("etcd", "kubernetes")
-
+# On which Python, see scripts/test: servers are there on one only, processes on the oldest and the
+# newest.
+MARKS = {
+    "local": [pytest.mark.commands, pytest.mark.processes],
+    "etcd": [pytest.mark.once],
+    "kubernetes": [pytest.mark.once],
+}
 
 # What the engine on Kubernetes hasn't got yet: the modules about that.
 NOT_YET_ON_KUBERNETES = ("event", "value")
@@ -33,14 +38,16 @@ NOT_YET_ON_KUBERNETES = ("event", "value")
 ONLY_SEEN_BY_OTHERS = "test_of_a_held_one_comes_with_whatever_ends_its_lease"
 
 
-@pytest.fixture(
-    params=[pytest.param(w, marks=[pytest.mark.once] if w in SERVERS else []) for w in WORLDS]
-)
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(params=[pytest.param(w, marks=MARKS.get(w, [])) for w in WORLDS])
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[World]:
     about = request.module.__name__.rpartition("test_")[2].partition("_")[0]
     is_missing = about in NOT_YET_ON_KUBERNETES or request.function.__name__ == ONLY_SEEN_BY_OTHERS
     if request.param == "kubernetes" and is_missing:
         pytest.skip("kubernetes:// hasn't got this yet")
+    # What a keeper does, the worlds do.
+    monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     world = WORLDS[request.param](request, tmp_path)
     yield world
     world.close()

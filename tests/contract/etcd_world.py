@@ -16,7 +16,7 @@ from leasectl.engines.etcd.gateway.requests import put, read, read_all
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in, number_in
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.opening import Opened, open_below
-from leasectl.engines.etcd.pool_types import pool_types
+from leasectl.engines.etcd.pools.listing import pool_types
 from leasectl.engines.etcd.records import parse_claim
 from leasectl.engines.facts import QueueEntry
 from leasectl.engines.members import Members

@@ -15,7 +15,7 @@ from typing import Any, Callable
 from leasectl.model import Lease, Request
 from leasectl.system.clock import Clock, boottime_seconds
 from tests.contract.world import Hold, Participant, Pending
-from tests.kit.support import eventually
+from tests.kit.support import eventually, is_stopped
 
 _FORK = get_context("fork")
 _EPOCH_OF_2023 = 1_700_000_000.0
@@ -104,21 +104,21 @@ class ForkedClient:
         self._process.join()
 
     def stop(self) -> None:
-        self._signal(signal.SIGSTOP)
+        os.kill(self.pid, signal.SIGSTOP)
         eventually(lambda: self.is_stopped, what="it is stopped")
 
     def go_on(self) -> None:
-        self._signal(signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
-    def _signal(self, signum: signal.Signals) -> None:
+    @property
+    def pid(self) -> int:
         assert self._process.pid is not None
-        os.kill(self._process.pid, signum)
+        return self._process.pid
 
     @property
     def is_stopped(self) -> bool:
         """Whether nothing of it runs."""
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return is_stopped(self.pid)
 
     @property
     def is_running(self) -> bool:

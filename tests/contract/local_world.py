@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
+from typing import Callable
 
 from leasectl.engines.local.engine import LocalEngine
 from leasectl.engines.local.notes import LocalNotes
@@ -21,6 +22,22 @@ from leasectl.state.handles import Handles
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Client, Participant
+from tests.kit.support import stop
+
+
+class _Client(ForkedClient):
+    def __init__(
+        self,
+        claim_key: str,
+        participant: Callable[[ForkedClient], Participant],
+        is_waiting: Callable[[str], bool],
+        directory: Path,
+    ) -> None:
+        super().__init__(claim_key, participant, is_waiting)
+        self._directory = directory
+
+    def stop(self) -> None:
+        stop(self.pid, self._directory)
 
 
 class LocalWorld:
@@ -70,7 +87,7 @@ class LocalWorld:
 
     def client(self) -> Client:
         claim_key = f"handle-{len(self._clients)}"
-        client = ForkedClient(claim_key, self._participant, self._is_waiting)
+        client = _Client(claim_key, self._participant, self._is_waiting, self.directory)
         self._clients.append(client)
         return client
 

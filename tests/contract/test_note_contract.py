@@ -90,6 +90,28 @@ def test_a_note_outlives_a_renewal(world: World) -> None:
     assert noted(world) == [(lease.name, "marked")]
 
 
+def test_a_note_outlives_a_renewal_with_another_ttl(world: World) -> None:
+    client, lease = holding(world, 2, ttl=world.ttl_seconds)
+    note(world, lease, "marked")
+    client.renew(2 * world.ttl_seconds)
+    assert world.notes.of_claims(client.claim_key) == (
+        Note("T", lease.name, lease.fence, "marked"),
+    )
+    assert note(world, lease, "ready", before="marked")
+    client.renew(world.ttl_seconds)
+    assert noted(world) == [(lease.name, "ready")]
+    assert world.notes.free([Note("T", lease.name, lease.fence, "ready")], by="command")
+    assert noted(world) == []
+
+
+def test_a_note_goes_with_an_expiry_by_another_ttl(world: World) -> None:
+    client, lease = holding(world, ttl=2 * world.ttl_seconds)
+    note(world, lease, "marked")
+    client.renew(world.ttl_seconds)
+    world.let_pass(1.5 * world.ttl_seconds)
+    eventually(lambda: noted(world) == [])
+
+
 def test_a_note_goes_with_a_release_and_is_none_of_the_next_holders(world: World) -> None:
     client, lease = holding(world)
     note(world, lease, "marked")
@@ -151,6 +173,49 @@ def test_who_watches_is_woken_by_a_note_its_change_and_the_end_of_its_claim(worl
             assert world.notes.of_pool("T") != seen
     finally:
         watch.close()
+
+
+def told(world: World) -> list[tuple[tuple[str, ...], str]]:
+    events = [each for each in world.events.read() if each.kind == "noted"]
+    assert [each.number for each in events] == sorted({each.number for each in events})
+    return [(each.names, each.reason) for each in events]
+
+
+def test_what_is_done_is_an_event_and_nothing_else_is(world: World) -> None:
+    client, lease = holding(world)
+    mark = NoteChange("T", lease.name, lease.fence, None, "marked", "asked")
+    answer = mark._replace(before="marked", after="ready", told="answered")
+    wrong = answer._replace(before="something else", told="never")
+    late = answer._replace(fence=lease.fence + 1000, told="too late")
+    assert world.notes.change([wrong, mark]) == (False, True)
+    assert world.notes.change([mark]) == world.notes.change([late]) == (False,)
+    assert world.notes.change([answer]) == (True,)
+    assert world.notes.change([answer._replace(before="ready", after="keep", told="")]) == (True,)
+    assert world.notes.change([answer._replace(before="keep", after=None, told="off")]) == (True,)
+    client.free()
+    assert world.notes.change([mark._replace(told="gone")]) == (False,)
+    assert told(world) == [((lease.name,), each) for each in ("asked", "answered", "off")]
+    *_, granted, noted, _, _, released = world.events.read()
+    assert (noted.type, noted.fences) == ("T", (lease.fence,))
+    assert noted.holder_identity == granted.holder_identity != ""
+    assert noted.handle == released.handle == client.claim_key
+    assert noted.acquisition == released.acquisition
+    assert (noted.ticket, noted.grant) == (released.ticket, released.grant)
+    assert (noted.ticket, noted.grant) == (lease.ticket, lease.grant)
+    assert (noted.by, noted.wait_seconds, noted.hold_seconds) == ("", None, None)
+
+
+def test_of_many_that_are_changed_at_once_each_is_told_of_in_its_order(world: World) -> None:
+    world.pools.create_pool("T", [f"T--{number:03}" for number in range(70)])
+    leases = [each for _ in range(2) for each in world.client().acquire(Request("T", 35))]
+    marks = [
+        NoteChange("T", each.name, each.fence, None, "marked", f"asked for {each.name}")
+        for each in reversed(leases)
+    ]
+    marks[40] = marks[40]._replace(before="something else")
+    done = [each for each in marks if each.before is None]
+    assert world.notes.change(marks) == tuple(each in done for each in marks)
+    assert told(world) == [((each.name,), each.told) for each in done]
 
 
 def test_of_no_pool_is_an_error(world: World) -> None:

@@ -18,8 +18,9 @@ from leasectl.leases.service import Service
 from leasectl.pools.joining import join, join_held, lifetime, settle
 from leasectl.pools.memberships import MembershipService
 from leasectl.state.directory import State
+from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
-from tests.crash.member_judge import Seen
+from tests.crash.member_judge import Seen, read_seen
 from tests.kit.forking import ending, fork
 from tests.kit.sizes import FULL_SIZE
 
@@ -138,8 +139,12 @@ class _Participant:
 def run_crowd(
     hosts: Sequence[Host], written: Path, *, number: int, seconds: float, kill_every: float
 ) -> int:
-    """Have so many go on for so long, and kill one every so often; returns how many were killed."""
+    """Have so many go on for so long, and kill one every so often; returns how many were killed.
+
+    On a slow machine for longer: until some were killed and some have read.
+    """
     started = 0
+    goes_on, is_over = os.pipe()
 
     def start() -> int:
         nonlocal started
@@ -147,21 +152,30 @@ def run_crowd(
         host, who = hosts[started % len(hosts)], f"p{started}"
 
         def work() -> None:
+            os.close(is_over)
             participant = _Participant(host, who, f"crowd {who}", written)
-            while time.monotonic() < deadline:
+            while not is_readable(goes_on, 0):
                 participant.act()
                 time.sleep(random.random() / 200)
 
         return fork(work)
 
-    deadline = time.monotonic() + seconds
     rng, kills = random.Random(number), 0
     pids = [start() for _ in range(number)]
-    while time.monotonic() < deadline - kill_every:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or not (kills and _any_has_read(written)):
         time.sleep(kill_every)
         victim = pids.pop(rng.randrange(len(pids)))
         os.kill(victim, signal.SIGKILL)
         kills += ending(victim) == -signal.SIGKILL
         pids.append(start())
+    os.close(is_over)
+    os.close(goes_on)
     assert [ending(pid, timeout=60.0) for pid in pids] == [0] * number
     return kills
+
+
+def _any_has_read(written: Path) -> bool:
+    """Whether anybody has come to the end of reading."""
+    found = read_seen(written) if written.exists() else []
+    return any((each.verb, each.outcome) == ("read", "done") for each in found)

@@ -21,6 +21,7 @@ _GONE = re.compile(r" gone to (\S+), removed$")
 _COME = re.compile(r" come from (\S+), added$")
 _TOLD_POOL = re.compile(r'resource "([^"]+)" is in pool "([^"]+)"')
 _TOLD_EXPECTED = re.compile(r'resource "([^"]+)" belongs to pool "([^"]+)"')
+_TOLD_LEAVING = re.compile(r'resource "[^"]+" is to move to pool "([^"]+)" when it is released')
 _TOLD_OTHERWISE = re.compile("is held by|no resource|is in no pool|nobody has said")
 # A step on several names has as many events as it has pairs of pools.
 _MOST_EVENTS_OF_A_STEP = 8
@@ -154,6 +155,7 @@ def _wrong(each: Seen, story: Story, expected: set[tuple[str, str]], default: st
             yield f"it was in {possible}"
         return
     in_pool, belongs = _TOLD_POOL.search(each.outcome), _TOLD_EXPECTED.search(each.outcome)
+    leaving = _TOLD_LEAVING.search(each.outcome)
     if in_pool:
         name, pool = in_pool.groups()
         possible = story.possible(name, each.first, each.last)
@@ -164,6 +166,9 @@ def _wrong(each: Seen, story: Story, expected: set[tuple[str, str]], default: st
     elif belongs:
         if belongs.groups() not in expected:
             yield "nobody has said so"
+    elif leaving:
+        if leaving.group(1) == each.to:
+            yield "it is to be where it goes"
     elif not _TOLD_OTHERWISE.search(each.outcome):
         yield "it doesn't say who has won"
 

@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leasectl.reclaim.wanted import Wanted
+from leasectl.state.event import Event
 from tests.crash.reclaim_log import freed_in, read_log, violations
 from tests.crash.reclaim_participants import Holders, Operator, Place
 from tests.kit.etcd.server import etcd_server
 from tests.kit.forking import ending, fork
 from tests.kit.support import Cli
 
-_TIMES_AT_MOST = 10
+_TIMES_AT_MOST = 60
 _KILLS_AT_LEAST = 2
 
 
@@ -41,6 +42,7 @@ class Size(NamedTuple):
         processes: That the holders share.
         seconds: For how long at least.
         at_least: So many leases are to be taken back by then; else it goes on for a while.
+        is_to_show_races: It goes on for a while until something was freed that was in use.
         delay_seconds: Of each reclaim, and for how long it waits.
         excess: How many it takes at a time.
         killed_every_seconds: The operators, at least and at most.
@@ -51,6 +53,7 @@ class Size(NamedTuple):
     processes: int = 8
     seconds: float = 60.0
     at_least: int = 0
+    is_to_show_races: bool = False
     delay_seconds: float = 1.0
     excess: int = 40
     killed_every_seconds: tuple[float, float] = (2.0, 4.0)
@@ -86,9 +89,7 @@ def campaign(
     finally:
         for place in places:  # ends their keepers
             Cli(place.directory, folder).close()
-    service = places[0].service()
-    events = list(service.events.read(after=after))
-    service.state.close()
+    events = _events(places[0], after=after)
     lines = read_log(folder / "log")
     found = violations(lines, events, delay_seconds=size.delay_seconds)
     kinds = Counter(line.kind for line in lines)
@@ -156,6 +157,7 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
     kills = 0
     while kills < _KILLS_AT_LEAST or not _is_enough(place, size, time.monotonic() - began_at):
         now = time.monotonic()
+        slowness = max(1.0, (now - began_at) / size.seconds)  # so that each gets to free something
         for stale_seconds in (0.0, 0.5):
             pid, until = running.get(stale_seconds, (0, 0.0))
             if now < until:
@@ -165,7 +167,8 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
                 assert ending(pid) == -signal.SIGKILL
                 kills += 1
             pid = fork(partial(operate, kills, stale_seconds))
-            running[stale_seconds] = (pid, now + rng.uniform(*size.killed_every_seconds))
+            lives = slowness * rng.uniform(*size.killed_every_seconds)
+            running[stale_seconds] = (pid, now + lives)
         time.sleep(0.05)
     for pid, _ in running.values():
         os.kill(pid, signal.SIGKILL)
@@ -176,8 +179,21 @@ def _operators(place: Place, size: Size, *, shakes_hands: bool) -> int:
 def _is_enough(place: Place, size: Size, seconds: float) -> bool:
     if seconds < size.seconds:
         return False
-    freed = place.log.read_text().count('"freed"') if size.at_least else 0
-    return freed >= size.at_least or seconds > _TIMES_AT_MOST * size.seconds
+    if seconds > _TIMES_AT_MOST * size.seconds:
+        return True
+    if size.is_to_show_races:
+        found = violations(read_log(place.log), _events(place), delay_seconds=0.0)
+        return any("in use" in each for each in found)
+    return size.at_least == 0 or len(freed_in(_events(place))) >= size.at_least
+
+
+def _events(place: Place, *, after: int = 0) -> list[Event]:
+    """What has happened: the log tells also of what a killed operator's transaction had done."""
+    service = place.service()
+    try:
+        return list(service.events.read(after=after))
+    finally:
+        service.state.close()
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -194,3 +195,29 @@ def kill_at_request(number: int, *, after: bool) -> None:
         return response
 
     httpx.Client.send = counted  # type: ignore[method-assign,assignment]
+
+
+def lose_answer(number: int, *, seconds: float, mark: Path) -> None:
+    """Have the request of that number be carried out, its answer be lost, and then nobody there.
+
+    Args:
+        number: From 1.
+        seconds: For how long, from then on, no other gets through.
+        mark: A file that is made then.
+    """
+    send = httpx.Client.send
+    numbers = itertools.count(1)
+    back_at = 0.0
+
+    def sent(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        nonlocal back_at
+        if time.monotonic() < back_at:
+            raise httpx.ConnectError("away", request=request)
+        response = send(client, request, **options)
+        if next(numbers) == number:
+            back_at = time.monotonic() + seconds
+            mark.touch()
+            raise httpx.ReadError("lost", request=request)
+        return response
+
+    httpx.Client.send = sent  # type: ignore[method-assign,assignment]

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd.event_packing import pack_a_bucket
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.events.events import EtcdEvents
+from leasectl.engines.etcd.events.packing import pack_a_bucket
 from leasectl.engines.etcd.gateway.requests import absent, delete, put, read, read_all
 from leasectl.engines.etcd.records import revision_of
 from leasectl.pools.history import follow

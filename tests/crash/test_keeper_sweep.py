@@ -234,5 +234,5 @@ def keepers(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def test_the_keeper_can_be_killed_anywhere(keepers: KeeperSweep) -> None:
-    keepers.kill_everywhere(by_term=False, stride=18)
-    keepers.kill_everywhere(by_term=True, stride=28, at_least=45)
+    keepers.kill_everywhere(by_term=False, stride=28)
+    keepers.kill_everywhere(by_term=True, stride=42, at_least=30)

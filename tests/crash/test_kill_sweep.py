@@ -29,9 +29,9 @@ def sweep(cli: Cli, tmp_path: Path) -> Iterator[Sweep]:
 
 def test_acquire_can_be_killed_anywhere(sweep: Sweep) -> None:
     guarded = ["--guard-pid", str(os.getpid()), "--release-after", "1h"]
-    sweep.kill_everywhere(lambda: ["acquire", "-q", "-t", "T", "-c", "2", *guarded], stride=8)
+    sweep.kill_everywhere(lambda: ["acquire", "-q", "-t", "T", "-c", "2", *guarded], stride=12)
     names = ["acquire", "-t", "T", "--output", "names"]
-    sweep.kill_everywhere(lambda: names, stride=16, at_least=60)
+    sweep.kill_everywhere(lambda: names, stride=24, at_least=40)
 
 
 def test_acquire_can_be_killed_anywhere_while_it_holds_back_what_it_got(sweep: Sweep) -> None:
@@ -45,8 +45,8 @@ def test_release_can_be_killed_anywhere(sweep: Sweep, cli: Cli) -> None:
             return sweep.acquire(service, Request("T", count=2, release_after_seconds=3600.0))
 
     later = ["--delay", "1h", "--detach"]
-    sweep.kill_everywhere(lambda: ["release", "--handle", held()], stride=3)
-    sweep.kill_everywhere(lambda: ["release", "--handle", held(), *later], stride=12, at_least=45)
+    sweep.kill_everywhere(lambda: ["release", "--handle", held()], stride=5)
+    sweep.kill_everywhere(lambda: ["release", "--handle", held(), *later], stride=18, at_least=30)
 
 
 def test_reacquire_can_be_killed_anywhere(sweep: Sweep, cli: Cli) -> None:
@@ -55,4 +55,4 @@ def test_reacquire_can_be_killed_anywhere(sweep: Sweep, cli: Cli) -> None:
             return sweep.acquire(service, Request("T", count=2, release_after_seconds=3600.0))
 
     again = ["reacquire", "-q", "--handle"]
-    sweep.kill_everywhere(lambda: [*again, held()], stride=8, at_least=50)
+    sweep.kill_everywhere(lambda: [*again, held()], stride=12, at_least=32)

@@ -107,6 +107,15 @@ class TestTheJudge:
             Seen("p", "add", "n", "C", 1, 1, "done"),
             Seen("p", "add", "n", "C", 1, 1, 'resource "n" is in pool "E", and can be in one'),
             Seen("p", "add", "n", "C", 1, 1, 'resource "n" belongs to pool "B", as is expected'),
+            Seen(
+                "p",
+                "expect",
+                "n",
+                "B",
+                1,
+                1,
+                'resource "n" is to move to pool "B" when it is released; have it',
+            ),
             Seen("p", "add", "n", "C", 1, 1, "something went wrong"),
             Seen("p", "add", "n", "C", 3, 3, 'resource "n" is in pool "B", the default'),
         ],
@@ -122,6 +131,15 @@ class TestTheJudge:
             Seen("p", "read", "n", "", 0, 0, "done"),
             Seen("p", "add", "n", "C", 1, 1, 'resource "n" is in pool "A", and can be in one'),
             Seen("q", "expect", "n", "B", 0),
+            Seen(
+                "q",
+                "expect",
+                "n",
+                "A",
+                1,
+                1,
+                'resource "n" is to move to pool "B" when it is released; have it',
+            ),
             Seen("p", "add", "n", "C", 1, 1, 'resource "n" belongs to pool "B", as is expected'),
         ]
         assert violations(seen, story, default="D") == []

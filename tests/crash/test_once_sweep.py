@@ -1,12 +1,14 @@
 """`once` is killed at each of its calls into the system, on etcd around each of its requests.
 
 Whoever asks next gets a result, which is that of the one who was killed if that was recorded; no
-command ever ran beside another, and nothing but the result is left.
+command ever ran beside another, and nothing but the result is left, whether anybody asks again or
+not. The same of who waits. On etcd each of its answers is lost, too, and its status is right.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from functools import partial
@@ -15,8 +17,10 @@ from typing import Callable, NamedTuple
 
 import pytest
 
+from leasectl.engines.etcd.gateway.requests import read_all
+from leasectl.once.work import work_of
 from leasectl.pools.admin import PoolService
-from tests.crash.sweeping import kill_at_request
+from tests.crash.sweeping import kill_at_request, lose_answer
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
@@ -30,7 +34,12 @@ FIRST = 1 + sys.version_info[1] % STRIDE
 LAST = 4000
 MOST_REQUESTS = 80
 REQUEST_STRIDE = 1 if EVERY_KILL else 17
-WORK = 'exec 9>>"$1.alone"; flock -n 9 || echo beside >>"$1"; echo ran >>"$1"; echo "$$"'
+ANSWER_STRIDE = 1 if EVERY_KILL else 11
+WAITER_STRIDE = 1 if EVERY_KILL else 211
+WORK = 'exec 9>>"$1.alone"; flock -n 9 || echo beside >>"$1"; echo ran >>"$1"; echo "$$"; exit $2'
+DOES = ': >"$1.began"; until [ -e "$1.may" ]; do sleep 0.01; done; echo result'
+# What stays on etcd: events, results, and what goes by itself.
+EXPECTED = re.compile(r"event|bucket/|value/once/(result|content|failed)/")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,11 +54,13 @@ class Attempt(NamedTuple):
         cli: Who asks.
         key: For what.
         options: How.
+        status: How its command ends.
     """
 
     cli: Cli
     key: str
     options: tuple[str, ...] = ()
+    status: int = 0
 
     @property
     def log(self) -> Path:
@@ -57,18 +68,29 @@ class Attempt(NamedTuple):
 
     def ask(self, before: Callable[[], object] = lambda: None) -> tuple[int, str]:
         """Ask for it in a process that does something before; how that ended, and its result."""
-        output = self.cli.cwd / "output"
-        output.unlink(missing_ok=True)
+        return self.finish(self.begin(before))
+
+    @property
+    def output(self) -> Path:
+        return self.cli.cwd / "output"
+
+    def finish(self, pid: int) -> tuple[int, str]:
+        """Wait for one that has begun; returns as `ask`."""
+        code = ending(pid)
+        return code, self.output.read_text() if self.output.exists() else ""
+
+    def begin(self, before: Callable[[], object]) -> int:
+        """Begin to ask for it; returns the process."""
+        self.output.unlink(missing_ok=True)
         words = ["once", self.key, "-q", "-w", "20", *self.options, "--"]
-        words += ["sh", "-c", WORK, "-", str(self.log)]
+        words += ["sh", "-c", WORK, "-", str(self.log), str(self.status)]
 
         def work() -> None:
             os.chdir(self.cli.cwd)
             before()
-            leasectl(self.cli.state_dir, output, *words)
+            leasectl(self.cli.state_dir, self.output, *words)
 
-        code = ending(fork(work))
-        return code, output.read_text() if output.exists() else ""
+        return fork(work)
 
     def check(self, code: int, out: str, when: str) -> None:
         """See that all is well, although somebody was killed."""
@@ -85,7 +107,9 @@ class Attempt(NamedTuple):
 def is_over(cli: Cli) -> bool:
     """Whether nothing is held, waited for, or there for it, but what keeps the keeper."""
     active = cli.query("SELECT id FROM handle WHERE state <> 'released'")
-    return len(active) == 1 and cli.query("SELECT type FROM pool") == [("kept",)]
+    rest = cli.query("SELECT key FROM value WHERE key LIKE 'once/round/%'")
+    rest += cli.query("SELECT type FROM made_pool")
+    return len(active) == 1 and cli.query("SELECT type FROM pool") == [("kept",)] and not rest
 
 
 def test_killed_at_any_call(cli: Cli) -> None:
@@ -97,6 +121,7 @@ def test_killed_at_any_call(cli: Cli) -> None:
         attempt = Attempt(cli, f"k{number}")
         when = f"killed at event {number}"
         code, out = attempt.ask(partial(kill_at, number))
+        eventually(partial(is_over, cli), what=when)  # its keeper sees to it: nobody has asked
         attempt.check(code, out, when)
         eventually(partial(is_over, cli), what=when)
         with cli.service() as service:  # beside the keeper, which may be at it
@@ -109,21 +134,102 @@ def test_killed_at_any_call(cli: Cli) -> None:
     print(f"{kills} kills")
 
 
+def test_who_waits_is_killed_at_any_call(cli: Cli) -> None:
+    """Whoever does the work goes on, and what it has got is the result."""
+    with cli.service() as service:
+        service.pools.create_pool("kept", ["kept"])
+    cli.ok("acquire", "-t", "kept", "--guard-pid", str(os.getpid()))
+    kills = unharmed = 0
+    for number in range(FIRST, LAST, WAITER_STRIDE):
+        attempt, when = Attempt(cli, f"k{number}"), f"killed at event {number}"
+        words = (attempt.key, "--", "sh", "-c", DOES, "-", str(attempt.log))
+        first = cli.start("once", *words)
+        eventually(Path(f"{attempt.log}.began").exists)
+        pid = attempt.begin(partial(kill_at, number))
+        eventually(partial(has_ended_or_waits, cli, pid), what=when)
+        Path(f"{attempt.log}.may").touch()
+        code, out = attempt.finish(pid)
+        assert code in (0, -signal.SIGKILL), when
+        assert out in ("", "result\n"), when
+        assert first.finish().out == "result\n", when
+        eventually(partial(is_over, cli), what=when)
+        assert attempt.ask() == (0, "result\n"), when
+        assert not attempt.log.exists(), when
+        assert broken_invariants(cli.state_dir) == [], when
+        kills, unharmed = kills + (code != 0), unharmed + 1 if code == 0 else 0
+        if unharmed == 3:
+            break
+    assert kills > (300 if EVERY_KILL else 3)
+    print(f"{kills} kills")
+
+
+def has_ended_or_waits(cli: Cli, pid: int) -> bool:
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return ended is not None or bool(cli.waiting())
+
+
+def leftovers(hosts: Hosts) -> list[str]:
+    """What is below the prefix beside results, their contents and what is kept for a time."""
+    start = hosts.access.keys.pool("").rpartition("pool/")[0]
+    (found,) = hosts.access.gateway.read(read_all(start, keys_only=True)).answers
+    names = [each.key[len(start) :] for each in found.items]
+    return [each for each in names if not EXPECTED.match(each)]
+
+
+def see_all_gone(hosts: Hosts) -> None:
+    """Wait until the keepers have removed all that isn't needed, while nobody asks again."""
+    try:
+        eventually(lambda: leftovers(hosts) == [], 30.0)
+    except AssertionError:
+        assert leftovers(hosts) == []
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_any_request_on_etcd(hosts: Hosts, after: bool) -> None:
     cli = hosts.new()
     ttl = ("--ttl", "2s", "--backend", hosts.url)
-    kills = unharmed = 0
+    attempts: list[tuple[Attempt, int, str]] = []
     for number in range(1 + (4 if after else 0), MOST_REQUESTS, REQUEST_STRIDE):
         attempt = Attempt(cli, f"k{number}", ttl)
         code, out = attempt.ask(partial(kill_at_request, number, after=after))
-        when = f"killed at request {number}"
-        attempt.check(code, out, when)
-        kills, unharmed = kills + (code != 0), unharmed + 1 if code == 0 else 0
-        if unharmed == 3:
+        attempts.append((attempt, code, out))
+        if [code for _, code, _ in attempts[-3:]] == [0, 0, 0]:
             break
+    kills = sum(code != 0 for _, code, _ in attempts)
     assert kills > (15 if EVERY_KILL else 1)
-    # Where its keeper finds the lease of the dead run out, it leaves the pool to whoever asks next.
-    cli("doctor", "--fix", LEASECTL_BACKEND=hosts.url)
-    assert hosts.access.pools.pools() == ()
+    see_all_gone(hosts)
+    for attempt, code, out in attempts:
+        attempt.check(code, out, f"killed at request of {attempt.key}")
+    assert leftovers(hosts) == []
     print(f"{kills} kills")
+
+
+def lose(number: int, mark: Path) -> None:
+    os.environ["LEASECTL_RELEASE_TIMEOUT"] = "0.3s"
+    lose_answer(number, seconds=0.7, mark=mark)
+
+
+@pytest.mark.parametrize("status", [0, 7])
+def test_any_answer_lost_on_etcd(hosts: Hosts, status: int) -> None:
+    """The command's status is ours if it was recorded; else it was not to be had, and is then."""
+    cli = hosts.new()
+    options = ("--ttl", "3s", "--backend", hosts.url, "--attempts", "1")
+    codes = []
+    for number in range(3 if EVERY_KILL else 8, MOST_REQUESTS, ANSWER_STRIDE):
+        attempt = Attempt(cli, f"k{number}", options, status)
+        mark = cli.cwd / f"lost-{number}"
+        code, out = attempt.ask(partial(lose, number, mark))
+        assert code in (status, 69), f"answer {number} lost"
+        has_run = attempt.log.exists()
+        if status:
+            noted = f"once/failed/{work_of(attempt.key, []).digest}/"
+            said = hosts.access.backend.values.read(noted)
+            assert (code == status) == has_run == bool(said), f"answer {number} lost"
+        else:
+            assert (code == 0) == bool(out) == has_run, f"answer {number} lost"
+        if not mark.exists():
+            break  # it has asked for less than that
+        codes.append(code)
+    see_all_gone(hosts)
+    assert len(codes) > (40 if EVERY_KILL else 3)
+    print(f"{len(codes)} lost, {codes.count(69)} in vain")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 from leasectl.backends.contract import Patience
@@ -19,10 +18,12 @@ from tests.kit.forking import ending, fork, leasectl
 from tests.kit.killing import kill_at
 from tests.kit.loading import load_everything
 from tests.kit.pacing import too_fast
-from tests.kit.support import Cli
+from tests.kit.support import Cli, since_boot
 from tests.kit.turns import unfair
 
-PACE = 0.06
+PACE = 0.15
+# Between a grant and a look at the clock others may run; a pace that was forgotten is all missing.
+NOISE = 0.05
 
 
 class PaceSweep(Sweep):
@@ -52,7 +53,7 @@ class PaceSweep(Sweep):
         code = ending(fork(command))
         owed_until = self.owed_until()
         served_at = self.take("behind it")
-        assert served_at >= owed_until - 0.01, f"event {number}: the pace was forgotten"
+        assert served_at >= owed_until - NOISE, f"event {number}: the pace was forgotten"
         came_after = served_at - max(owed_until, self._asked_at)
         assert came_after < PACE + 0.5, f"event {number}: {came_after:.3f}s late"
         self.check(f"killed at event {number}")
@@ -64,16 +65,16 @@ class PaceSweep(Sweep):
         with self.service() as service:
             handle = acquire(service, Request("P"), patience=Patience(wait_seconds=10.0))
             announce(service, handle)
-            granted_at = boottime_seconds() - time.time() + handle.leases[0].acquire_time
+            granted_at = since_boot(handle.leases[0].acquire_time)
             release(service, whole(handle))
         return granted_at
 
     def owed_until(self) -> float:
         """When the last grant that there was has been paid for; the record has to agree."""
         last = [event for event in self.events() if event.kind == "granted"][-1]
-        owed = last.time - time.time() + boottime_seconds() + PACE
+        owed = since_boot(last.time) + PACE
         ((noted,),) = self.cli.query("SELECT paid_until FROM pool_setting WHERE type = 'P'")
-        assert abs(float(str(noted)) - owed) < 0.05, "what was granted isn't what was paid"
+        assert abs(float(str(noted)) - owed) < 2 * NOISE, "what was granted isn't what was paid"
         return owed
 
     def events(self) -> list[Event]:
@@ -89,6 +90,6 @@ def test_whenever_the_head_is_killed_the_pace_is_neither_lost_nor_owed_twice(
     sweep.keep_a_keeper()
     sweep.kill_each(sweep.kill_head, stride=16)
     events = sweep.events()
-    assert too_fast([e.time for e in events if e.kind == "granted"], pace=PACE, slack=0.01) == []
+    assert too_fast([e.time for e in events if e.kind == "granted"], pace=PACE, slack=NOISE) == []
     assert unfair(events) == []
     print(f"{sweep.kills} kills")

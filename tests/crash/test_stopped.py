@@ -6,7 +6,6 @@ Time is a clock that only the witness goes by, which passes as fast as the test 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import random
@@ -34,7 +33,7 @@ from tests.kit.history import Recorder, read_history, violations
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import kill_at
 from tests.kit.sizes import EVERY_KILL
-from tests.kit.support import Cli, ManualClock, eventually
+from tests.kit.support import Cli, ManualClock, eventually, stop
 
 pytestmark = pytest.mark.once
 
@@ -80,21 +79,6 @@ class Witness:
         self._state.close()
 
 
-def stop_outside_of_the_lock(cli: Cli, pid: int) -> bool:
-    """Stop a process, unless it holds the lock just then: that would stop everybody."""
-    os.kill(pid, signal.SIGSTOP)
-    stat = Path(f"/proc/{pid}/stat")
-    eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="it is stopped")
-    with open(cli.state_dir / "state.lock") as lock:
-        for _ in range(50):
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            time.sleep(0.002)
-    os.kill(pid, signal.SIGCONT)
-    return False
-
-
 def test_whoever_is_stopped_and_continued_keeps_nobody_and_jumps_no_queue(
     cli: Cli, tmp_path: Path
 ) -> None:
@@ -107,8 +91,9 @@ def test_whoever_is_stopped_and_continued_keeps_nobody_and_jumps_no_queue(
         eventually(lambda: len(cli.waiting()) > 3, what="they contend")
         witness = Witness(cli.state_dir)
         for _ in range(25):
-            some = rng.sample(pids, rng.randint(1, 4))
-            stopped = [pid for pid in some if stop_outside_of_the_lock(cli, pid)]
+            stopped = rng.sample(pids, rng.randint(1, 4))
+            for pid in stopped:
+                stop(pid, cli.state_dir)
             passed = witness.look_for_long(recorder)
             suspended += len(passed)
             for pid in stopped:
@@ -141,7 +126,7 @@ def one_behind_a_stopped_one(cli: Cli, tmp_path: Path) -> Iterator[tuple[int, in
         pids.append(fork(wait))
         eventually(lambda n=number: len(cli.waiting()) == n, what="it waits")  # type: ignore[misc]
     first, second = pids
-    os.kill(first, signal.SIGSTOP)
+    stop(first, cli.state_dir)
     with cli.service() as service:
         finish(service, held)
     yield first, second

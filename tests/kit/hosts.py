@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from leasectl.engines.etcd.event_buckets import EventBuckets
+from leasectl.engines.etcd.events.buckets import EventBuckets
 from leasectl.engines.etcd.keys import Keys
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock

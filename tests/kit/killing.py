@@ -34,6 +34,27 @@ def kill_at(
             that does so. It isn't killed until it wakes up.
     """
 
+    def kill(event: int) -> None:
+        if event == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    at_each_event(kill, generation=generation, before_poll=before_poll)
+
+
+def at_each_event(
+    act: Callable[[int], object],
+    *,
+    generation: int = 0,
+    before_poll: Callable[[FrameType], object] | None = None,
+) -> None:
+    """Have something be done at each event of this process, which is given its number.
+
+    Args:
+        act: What; its own calls into the system are no events.
+        generation: As `kill_at` has it.
+        before_poll: The same.
+    """
+
     def count(frame: FrameType, event: str, function: Any) -> None:
         global _count
         if before_poll and event == "c_call" and _polls(function) and _generation == 0:
@@ -43,8 +64,7 @@ def kill_at(
         if _generation != generation:
             return
         _count += 1
-        if _count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+        act(_count)
 
     global _hooked, _generation, _count
     _generation = _count = 0

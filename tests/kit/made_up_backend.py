@@ -5,7 +5,7 @@ Its server is this process's memory. Run as a program it is `leasectl` with one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Callable
 
 from leasectl.backends import kinds
@@ -19,6 +19,7 @@ from leasectl.engines.memory.pools import MemoryPools
 from leasectl.engines.memory.sides import MemorySides
 from leasectl.engines.memory.store import MemoryStore
 from leasectl.engines.notes import NoteListener
+from leasectl.engines.sides import Sides
 from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
@@ -89,6 +90,22 @@ def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], No
 
 def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sequence[str]:
     return TYPES
+
+
+def resource_names(
+    url: str,
+    settings: Settings,
+    begin: str,
+    types: Collection[str],
+    *,
+    seconds: float,
+    clock: Clock,
+) -> Sequence[str]:
+    return [f"{each}--00" for each in TYPES if not types or each in types]
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides | None:
+    return None
 
 
 def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:

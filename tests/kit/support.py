@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ from leasectl.leases.caller import Caller
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Request, parse_process
 from leasectl.state.directory import State
-from leasectl.system.clock import Clock
+from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import open_pidfd
 from tests.kit import fork_server
 
@@ -46,12 +47,40 @@ def eventually(condition: Callable[[], T], timeout: float = 10.0, what: str = ""
         time.sleep(0.005)
 
 
+def since_boot(wall: float) -> float:
+    """A time of the wall clock as one of CLOCK_BOOTTIME, by what both say now."""
+    while True:
+        before, offset = boottime_seconds(), boottime_seconds() - time.time()
+        if boottime_seconds() - before < 0.001:  # else another process may have run in between
+            return wall + offset
+
+
 def kill(pid: int) -> None:
     """KILL a process and see it dead: it may be nobody's child here, so that none waits for it."""
     pidfd = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     select.select([pidfd], [], [], 10)
     os.close(pidfd)
+
+
+def stop(pid: int, state_dir: Path) -> None:
+    """STOP a process where it doesn't hold the lock of a state directory, and see it stopped.
+
+    Stopped with the lock, it would keep everybody from everything.
+    """
+    with open(state_dir / "state.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: is_stopped(pid), what="it is stopped")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether nothing of a process runs."""
+    states = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # ended by now
+            states.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return set(states) == {"T"}
 
 
 def clean_environment() -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.turn import PoolTurn
@@ -31,6 +31,7 @@ class PoolBackend:
         sides: The other sides of the same store; most commands never look at them.
         clock: The engine's clock.
         remote: The store isn't part of the records' transactions.
+        limited: As `Backend` has it, where the store is a server.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class PoolBackend:
         *,
         clock: Clock,
         remote: bool = False,
+        limited: Callable[[float | None], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.url = url
         self.remote = remote
         self._engine = engine
         self._sides = sides
         self._clock = clock
+        self._limited = limited
 
     @property
     def pools(self) -> PoolAdmin:
@@ -70,6 +73,9 @@ class PoolBackend:
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._engine.atomic()
+
+    def limited(self, until: float | None) -> AbstractContextManager[object]:
+        return self._limited(until)
 
     def withdraw(self, claim_key: str, why: str = "") -> None:
         self._engine.withdraw(claim_key, why)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
-from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.claims.claims import EtcdClaims
+from leasectl.engines.etcd.claims.renewals import EtcdRenewals
+from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.queues import EtcdQueues
-from leasectl.engines.etcd.renewals import EtcdRenewals
-from leasectl.engines.etcd.ticket import EtcdTicket
+from leasectl.engines.etcd.queues.queues import EtcdQueues
+from leasectl.engines.etcd.queues.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.session import WaitSession
 from leasectl.engines.etcd.waiting.waiter import EtcdWaiter
 from leasectl.model import Claimant, ReleasedBy
@@ -83,7 +83,7 @@ class EtcdEngine:
     def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
         if ttl_seconds is None:
             return self.renewals.renew(claim_key)
-        from leasectl.engines.etcd.ttl_changes import EtcdTtlChanges
+        from leasectl.engines.etcd.claims.ttl_changes import EtcdTtlChanges
 
         changes = EtcdTtlChanges(self._gateway, self._keys, self._claims, clock=self._clock)
         changes.change(claim_key, ttl_seconds)

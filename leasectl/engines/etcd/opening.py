@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.etcd.address import parse_etcd_url
-from leasectl.engines.etcd.claims import EtcdClaims
+from leasectl.engines.etcd.claims.claims import EtcdClaims
 from leasectl.engines.etcd.engine import EtcdEngine
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
 from leasectl.http.settings import Settings
@@ -20,10 +20,10 @@ from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.etcd.event_log import EtcdEventLog
-    from leasectl.engines.etcd.members import EtcdMembers
-    from leasectl.engines.etcd.notes import EtcdNotes
-    from leasectl.engines.etcd.pools import EtcdPools
+    from leasectl.engines.etcd.claims.notes import EtcdNotes
+    from leasectl.engines.etcd.events.log import EtcdEventLog
+    from leasectl.engines.etcd.members.members import EtcdMembers
+    from leasectl.engines.etcd.pools.pools import EtcdPools
     from leasectl.engines.etcd.values import EtcdValues
 
 
@@ -41,7 +41,7 @@ class Opened(NamedTuple):
 
     @property
     def pools(self) -> EtcdPools:
-        from leasectl.engines.etcd.pools import EtcdPools
+        from leasectl.engines.etcd.pools.pools import EtcdPools
 
         return EtcdPools(
             self.gateway,
@@ -55,7 +55,7 @@ class Opened(NamedTuple):
 
     @property
     def events(self) -> EtcdEventLog:
-        from leasectl.engines.etcd.event_log import EtcdEventLog
+        from leasectl.engines.etcd.events.log import EtcdEventLog
 
         return EtcdEventLog(self.gateway, self.keys)
 
@@ -65,9 +65,9 @@ class Opened(NamedTuple):
 
     @property
     def notes(self) -> EtcdNotes:
-        from leasectl.engines.etcd.notes import EtcdNotes
+        from leasectl.engines.etcd.claims.notes import EtcdNotes
 
-        return EtcdNotes(self.gateway, self.keys, self.claims)
+        return EtcdNotes(self.gateway, self.keys, self.claims, self.written, clock=self.clock)
 
     @property
     def values(self) -> EtcdValues:

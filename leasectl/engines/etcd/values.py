@@ -11,9 +11,9 @@ import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 
-from leasectl.engines.etcd.claim_ends import Along, revoke_unused
-from leasectl.engines.etcd.claims import EtcdClaims
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.claims.claims import EtcdClaims
+from leasectl.engines.etcd.claims.writes import Along
+from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway, new_etcd_lease_id
 from leasectl.engines.etcd.gateway.requests import (
     Json,
@@ -80,7 +80,7 @@ class EtcdValues:
         finally:
             if not is_done:
                 for etcd_lease_id in leases.values():
-                    revoke_unused(self._gateway, etcd_lease_id)
+                    self._gateway.revoke_unused(etcd_lease_id)
 
     def _change(
         self,
@@ -124,9 +124,7 @@ class EtcdValues:
         self, along: Along, guards: Sequence[Json], changes: Sequence[ValueChange]
     ) -> Outcome:
         guards, reads = (*guards, *along.guards), self._reads(changes)
-        if along.events:
-            return self._events.commit(guards, along.then, reads, events=along.events)
-        return self._gateway.commit(guards, along.then, reads)
+        return self._events.commit(guards, along.then, reads, events=along.events)
 
     def _write(self, change: ValueChange, token: str, etcd_lease_id: int) -> Json:
         key = self._keys.value(change.key)

@@ -14,7 +14,7 @@ looks (`observed`), never by comparing clocks; so is how fast the pool's `pace` 
 `renewals` gives a claim its full time again, `claims` gives it back, and `forced_ends` takes it
 away.
 
-`pools` makes, changes and deletes pools, `members` says in which each name is, `pool_types` which
+`pools` makes, changes and deletes pools, `members` says in which each name is, `listing` which
 there are, `shown` tells what is in them, and `standing` that to who waits. `notes` are left at
 claims, and read along with them (`notes_at`). From a cluster to all that leads `opening`.
 """

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from leasectl.engines import refusals
 from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.listing import pool_types
 from leasectl.engines.kubernetes.notes_at import notes_in
 from leasectl.engines.kubernetes.objects import NOTE, Json, ResourceObject
-from leasectl.engines.kubernetes.pool_types import pool_types
 from leasectl.engines.kubernetes.reading import annotations_of
 from leasectl.engines.kubernetes.recognition import resource_in
 from leasectl.engines.kubernetes.resource_bodies import noted

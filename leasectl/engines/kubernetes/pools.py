@@ -23,11 +23,11 @@ from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.kubernetes import bodies, resource_bodies
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.forced_ends import ForcedEnds
+from leasectl.engines.kubernetes.listing import pool_types
 from leasectl.engines.kubernetes.members import Known, KubernetesMembers
 from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import Json, PoolObject, ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.pool_types import pool_types
 from leasectl.engines.kubernetes.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.recognition import is_made_by
 from leasectl.engines.kubernetes.shown import ShownPools

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from leasectl.engines import refusals
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.listing import pool_types
 from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type
 from leasectl.engines.kubernetes.objects import (
     POOL,
@@ -18,7 +19,6 @@ from leasectl.engines.kubernetes.objects import (
 )
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.pace import seconds_left
-from leasectl.engines.kubernetes.pool_types import pool_types
 from leasectl.engines.kubernetes.reading import labels_of, parse_object
 from leasectl.engines.kubernetes.store import Seen, Store
 from leasectl.engines.kubernetes.turns import effective_priority, in_order, unmet_in

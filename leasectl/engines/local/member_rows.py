@@ -40,6 +40,29 @@ _SPECIAL = (  # the few first, and then their resources
     f"SELECT {_COLUMNS} FROM member AS named CROSS JOIN resource ON resource.name = named.name "
     f"WHERE ({IS_SPECIAL})"
 )
+# Free, and not to be had or kept back as it is to be; or what its release has to do isn't done.
+_IS_AMISS = (
+    f"owner IS NULL AND ({_IS_CLOSED} OR held_back_until IS NOT NULL OR expires_at IS NOT NULL) OR "
+    f"owner = '{CLOSED_MARK}' AND (leaves OR moves_to IS NOT NULL OR "
+    "(NOT cordoned AND held_back_until IS NULL) OR "
+    "expires_at IS NOT CASE WHEN cordoned THEN NULL ELSE held_back_until END)"
+)
+_IS_DUE = (
+    f"(ends_at <= :now OR held_back_until <= :now OR ({_IS_AMISS}) "
+    "OR (type <> :type AND expires_at <= :now))"
+)
+_DUE = (
+    f"{_SPECIAL.replace(_COLUMNS, f'{_COLUMNS}, {_IS_DUE} IS TRUE AS is_due')} "
+    f"AND :type IN (type, moves_to) AND (process IS NOT NULL OR {_IS_DUE})"
+)
+_NEXT_TIMES = (
+    _SPECIAL.replace(
+        _COLUMNS,
+        "min(CASE WHEN type = :type THEN ends_at END), "
+        "min(CASE WHEN type <> :type AND moves_to = :type THEN expires_at END)",
+    )
+    + " AND :type IN (type, moves_to)"
+)
 
 
 def read(state: State, name: str) -> sqlite3.Row:
@@ -60,6 +83,29 @@ def read_pool(state: State, pool_type: str) -> list[sqlite3.Row]:
 def read_special(state: State, pool_type: str) -> list[sqlite3.Row]:
     """The same of those in a pool, or about to come to it, that aren't just there."""
     return state.query(f"{_SPECIAL} AND ? IN (type, moves_to)", pool_type)
+
+
+def read_due(state: State, pool_type: str, now: float) -> list[sqlite3.Row]:
+    """The same of those of which something has to be done, or may have: their process has ended.
+
+    Args:
+        state: The opened state directory.
+        pool_type: The pool that they are in, or about to come to.
+        now: CLOCK_BOOTTIME.
+
+    Returns:
+        Beside that, ``is_due`` says of each that something has, whatever its process does.
+    """
+    return state.query(_DUE, type=pool_type, now=now)
+
+
+def next_times(state: State, pool_type: str) -> tuple[float | None, float | None]:
+    """When a membership in a pool ends, and something may come as its lease expires elsewhere.
+
+    Both CLOCK_BOOTTIME, seconds; None for never.
+    """
+    ((ends_at, comes_at),) = state.query(_NEXT_TIMES, type=pool_type)
+    return ends_at, comes_at
 
 
 def closed_in(state: State, pool_type: str) -> int:

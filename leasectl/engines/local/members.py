@@ -38,7 +38,7 @@ class LocalMembers:
         self._memberships = store.memberships(caller)
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
-        if self._state.is_changing:
+        if self._state.db.in_transaction:  # a change, or a look that makes none
             return self._members(names)
         with suppress(StateUnwritable):  # a full disk: what is over is shown
             remove_what_is_over(self._store, self._store.pool_types(), clock=self._clock)

@@ -125,11 +125,19 @@ class LocalMemberships:
 
         What was released by a version before is done what that didn't.
         """
-        for row in member_rows.read_special(self._state, pool_type):
-            if row["type"] != pool_type:
-                self._store.expire_claims(row["type"])
-        for row in member_rows.read_special(self._state, pool_type):
+        due = self._due(pool_type)
+        elsewhere = {row["type"] for row in due} - {pool_type}
+        for each in sorted(elsewhere):
+            self._store.expire_claims(each)
+        for row in self._due(pool_type) if elsewhere else due:
             self._look_at(row)
+
+    def _due(self, pool_type: str) -> list[sqlite3.Row]:
+        """Those in a pool, or about to come to it, of which something has to be done."""
+        rows = member_rows.read_due(self._state, pool_type, self._clock.elapsed())
+        processes = {row["process"] for row in rows if row["process"] is not None}
+        ended = {each for each in processes if is_dead(parse_process(each))}
+        return [row for row in rows if row["is_due"] or row["process"] in ended]
 
     def _look_at(self, row: sqlite3.Row) -> None:
         before, now = member_of(row), self._clock.elapsed()
@@ -179,24 +187,14 @@ class LocalMemberships:
 
     def is_any_over(self, pool_type: str) -> bool:
         """Tell, without a change, whether `expire` would do anything."""
-        now = self._clock.elapsed()
-        for row in member_rows.read_special(self._state, pool_type):
-            member = member_of(row)
-            times = (row["held_back_until"], self._comes_at(row, pool_type))
-            if self._is_over(row) or any(each is not None and each <= now for each in times):
-                return True
-            if row["owner"] is None and (not member.takes_holders or times[0] is not None):
-                return True
-        return False
+        return bool(self._due(pool_type))
 
     def next_look(self, pool_type: str) -> float | None:
         """When a membership in a pool ends, or something comes as its lease expires elsewhere.
 
         CLOCK_BOOTTIME, seconds; None for never.
         """
-        rows = member_rows.read_special(self._state, pool_type)
-        ends = [row["ends_at"] for row in rows if row["type"] == pool_type]
-        return earliest(*ends, *(self._comes_at(row, pool_type) for row in rows))
+        return earliest(*member_rows.next_times(self._state, pool_type))
 
     def any_ends(self) -> bool:
         """Tell whether any membership is for a time only."""
@@ -211,13 +209,6 @@ class LocalMemberships:
         """Whose end is that of a membership."""
         found = (row["process"] for row in self._state.query(_ENDS))
         return [parse_process(each) for each in found if each is not None]
-
-    def _comes_at(self, row: sqlite3.Row, pool_type: str) -> float | None:
-        """When what is to move to a pool does so, unless its lease is renewed."""
-        if row["moves_to"] != pool_type or row["type"] == pool_type:
-            return None
-        expires_at: float | None = row["expires_at"]
-        return expires_at
 
     def _put(self, before: Member, after: Member) -> None:
         """Have a name be in a pool, or in none."""

@@ -18,6 +18,7 @@ from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.rows import CLOSED_MARK
 from leasectl.state.uses import Uses
+from leasectl.system.clock import Clock
 
 _NOTED = (
     "SELECT resource.type, resource.name, resource.fence, owner, text FROM resource "
@@ -33,12 +34,16 @@ class LocalNotes:
         state: Where they are kept.
         store: The claims that they are at.
         freed: Told, inside the transaction, of what was freed for a note.
+        clock: Where times come from.
     """
 
-    def __init__(self, state: State, store: LocalStore, *, freed: LostListener) -> None:
+    def __init__(
+        self, state: State, store: LocalStore, *, freed: LostListener, clock: Clock
+    ) -> None:
         self._state = state
         self._store = store
         self._freed = freed
+        self._clock = clock
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         with self._state.transaction():
@@ -94,7 +99,27 @@ class LocalNotes:
                 "INSERT OR REPLACE INTO note (name, fence, text) VALUES (?, ?, ?)",
                 (change.name, change.fence, change.after),
             )
+        if change.told:
+            self._tell(claim_key, change)
         return True
+
+    def _tell(self, claim_key: str, change: NoteChange) -> None:
+        (claim,) = self._store.claims(claim_key, [change.name])
+        self._state.events.add(
+            self._clock.wall(),
+            "noted",
+            change.type,
+            [change.name],
+            [change.fence],
+            handle=claim_key,
+            acquisition=claim["acquisition"] or 0,
+            holder=claim["holder_identity"] or "",
+            count=claim["count"] or 1,
+            priority=claim["priority"] or 0,
+            ticket=claim["ticket"] or 0,
+            grant=claim["grant_number"] or 0,
+            reason=change.told,
+        )
 
     def _have_seen(self, handle_id: str) -> None:
         """Have a note be seen by whoever answers for a handle."""

@@ -55,7 +55,7 @@ class LocalSides:
     def notes(self) -> LocalNotes:
         from leasectl.engines.local.notes import LocalNotes
 
-        return LocalNotes(self._state, self._store(), freed=self._lost)
+        return LocalNotes(self._state, self._store(), freed=self._lost, clock=self._clock)
 
     @property
     def values(self) -> LocalValues:

@@ -32,10 +32,22 @@ def why_unmet(state: State, request: Request, capacity: int) -> Unmet | None:
         if named.pool == request.type and named.takes_holders:
             return None
     elif not request.where:
-        closed = member_rows.closed_in(state, request.type)
-        if request.count <= capacity - closed:
+        if _has_open(state, request.type, request.count):
+            return None
+        if request.count <= capacity - member_rows.closed_in(state, request.type):
             return None
     return unmet(request, _members(state, request.type))
+
+
+def _has_open(state: State, pool_type: str, count: int) -> bool:
+    """Tell whether so many are free and not closed: then nobody needs to count those that are."""
+    ((found,),) = state.query(
+        "SELECT count(*) FROM (SELECT 1 FROM resource WHERE type = ? AND owner IS NULL "
+        "ORDER BY fence, name LIMIT ?)",  # the order of the index of what is free
+        pool_type,
+        count,
+    )
+    return bool(found >= count)
 
 
 def look_anew(queues: LocalQueues, pool_type: str) -> None:

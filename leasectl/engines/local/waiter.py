@@ -160,8 +160,11 @@ class LocalWaiter:
         if pool is None:
             pool = self._store.pool(self._request.type)
         if pool["is_special"]:
-            self._store.expire(self._request.type)
-            pool = self._store.pool(self._request.type)
+            from leasectl.engines.local.at_once import is_had_at_once
+
+            if not is_had_at_once(self._store.state, self._request, pool, self._clock.elapsed()):
+                self._store.expire(self._request.type)
+                pool = self._store.pool(self._request.type)
         unmet = self._store.unmet(self._request, pool)
         if unmet is not None:
             mine, next_look = self._be_passed(), self._next_look(pool, None)

@@ -88,6 +88,20 @@ class MemoryEvents:
         for alike in together.values():
             self._add_end(kind, alike, by, reason)
 
+    def noted(self, stock: Stock, told: str) -> None:
+        """Something was noted at a claim that is good, of which that is told; empty for nothing."""
+        if told and stock.lease is not None:
+            self._add(
+                "noted",
+                stock.pool.type,
+                stock.claimant,
+                names=(stock.name,),
+                fences=(stock.lease.fence,),
+                ticket=stock.lease.ticket,
+                grant=stock.lease.grant,
+                reason=told,
+            )
+
     def changed(
         self, kind: EventKind, pool: StockedPool, names: Sequence[str], reason: str = ""
     ) -> None:

@@ -51,6 +51,7 @@ class MemoryNotes:
         stock = self._claimed(change.name, change.fence, change.before)
         if stock is not None:
             stock.note = change.after
+            self._store.events.noted(stock, change.told)
         return stock is not None
 
     def _claimed(self, name: str, fence: int, text: str | None) -> Stock | None:

@@ -103,10 +103,9 @@ def _summary(pools: Sequence[ShownPool], shown: set[str], overview: Overview, no
 def _summary_row(pool: ShownPool, is_linked: bool, at: float | None, now: float) -> Markup:
     name = tag("a", pool.type, href=f"#pool-{pool.type}") if is_linked else pool.type
     longest = min((each.since for each in pool.queue), default=None)
-    free = pool.capacity - pool.held - pool.closed
     cells: list[tuple[str, Content]] = [
         ("Held", joined((_bar(pool), tag("span", f"{pool.held} of {pool.capacity}")))),
-        ("Free", str(free)),
+        ("Free", str(pool.free)),
         ("Waiting", str(len(pool.queue))),
         ("Longest wait", "—" if longest is None else since(longest, now)),
     ]

@@ -140,6 +140,7 @@ def begin_listening(
 def keys_left(access: Access) -> list[str]:
     """What is in the store besides the pool."""
     (found,) = access.gateway.read(read_all(access.keys.prefix)).answers
-    kinds = ("held", "alive", "renewed", "gone", "owned", "ticket", "waiting", "queued", "rank")
+    of_claims = ("held", "alive", "renewed", "gone", "owned", "note")
+    kinds = (*of_claims, "ticket", "waiting", "queued", "rank")
     keys = [kv.key[len(access.keys.prefix) :] for kv in found.items]
     return [key for key in keys if key.split("/")[0] in kinds]

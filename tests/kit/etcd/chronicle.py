@@ -14,7 +14,7 @@ import httpx
 from leasectl.engines.etcd.gateway.requests import KeyValue, encode, end_of, parse_key_value
 from leasectl.engines.etcd.key_values import etcd_lease_id_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.rank import in_order, priorities
+from leasectl.engines.etcd.queues.rank import in_order, priorities
 from leasectl.engines.etcd.records import parse_claim, parse_ticket
 from leasectl.system.clock import boottime_seconds
 from tests.kit.support import eventually

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from operator import itemgetter
 
-from leasectl.engines.etcd.event_buckets import packed_numbers, parse_bucket
-from leasectl.engines.etcd.event_packing import pack_a_bucket
-from leasectl.engines.etcd.events import EtcdEvents
+from leasectl.engines.etcd.events.buckets import packed_numbers, parse_bucket
+from leasectl.engines.etcd.events.events import EtcdEvents
+from leasectl.engines.etcd.events.packing import pack_a_bucket
 from leasectl.engines.etcd.gateway.requests import absent, put, read_all
 from leasectl.state.event import Event, EventKind, Kept
 from leasectl.system.clock import Clock

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.etcd.server import EtcdServer
-from tests.kit.support import Cli, Finished
+from tests.kit.support import Cli, Finished, eventually
 
 # The command that an install puts beside Python.
 LEASECTL = Path(sys.executable).parent / "leasectl"
@@ -81,6 +81,83 @@ def test_names_are_offered_where_resources_are_named(cli: Cli) -> None:
     assert offered(cli, "pool", "move", "--names", "rack-7,r") == ["rack-7,rack-8"]
     assert offered(cli, "pool", "move", "--names", "rack-7", "--to", "") == ["T"]
     assert offered(cli, "pool", "of", "x", LEASECTL_BACKEND="none:") == []
+    for words in (["pool", "leave", "T"], ["run", "T"], ["events"]):
+        assert offered(cli, *words, "--name", "s") == ["shelf"]
+    assert offered(cli, "acquire", "--name", "rack-7,r") == []
+
+
+def test_names_are_those_of_the_pool_that_is_meant(cli: Cli) -> None:
+    cli.pool("T", "host-1", "host-2")
+    cli.pool("U", "host-3")
+    both = ("-t", "T", "-t", "U")
+    assert offered(cli, "acquire", *both, "--name", "h") == ["host-1", "host-2", "host-3"]
+    assert offered(cli, "reclaim", "U", "--names", "") == ["host-3"]
+    assert offered(cli, "pool", "remove", "T", "--names", "host-1,") == ["host-1,host-2"]
+    assert offered(cli, "pool", "expect", "U", "--names", "host-1,") == [
+        "host-1,host-2",
+        "host-1,host-3",
+    ]
+    assert offered(cli, "pool", "add", "T", "--names", "h") == []
+
+
+def test_what_is_held_here_is_offered_where_it_is_released_by_name(cli: Cli) -> None:
+    cli.pool("T", "host-1", "host-2", "host-3")
+    cli.ok("acquire", "T", "-c", "2")
+    assert offered(cli, "release", "--names", "") == ["host-1", "host-2"]
+    assert offered(cli, "release", "--names", "host-2,h") == ["host-2,host-1"]
+    assert offered(cli, "release", "--force", "--names", "host-2,") == [
+        "host-2,host-1",
+        "host-2,host-3",
+    ]
+
+
+def test_what_work_is_done_under_is_no_name(cli: Cli) -> None:
+    os.mkfifo(cli.cwd / "go")
+    running = cli.spawn(cli.command("once", "key", "--", "sh", "-c", "touch begun; cat go"))
+    eventually((cli.cwd / "begun").exists)
+    for words in (["pool", "of"], ["release", "--names"]):
+        assert offered(cli, *words, "once") == []
+    (cli.cwd / "go").write_text("")
+    assert running.finish().code == 0
+
+
+def test_names_in_etcd_are_offered_of_the_pool_that_is_meant(
+    cli: Cli, etcd: EtcdServer, prefix: str
+) -> None:
+    cli.pool("T", "here-1")
+    cli.env["LEASECTL_BACKEND"] = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
+    cli.ok("pool", "create", "T", "--names", "host-1,host-2,rack-1")
+    cli.ok("pool", "create", "U", "--names", "host-3")
+    assert offered(cli, "pool", "of", "h") == ["host-1", "host-2", "host-3"]
+    assert offered(cli, "pool", "move", "--names", "host-3,h") == ["host-3,host-1", "host-3,host-2"]
+    assert offered(cli, "pool", "leave", "T", "--name", "") == ["host-1", "host-2", "rack-1"]
+    assert offered(cli, "acquire", "-t", "U", "--name", "h") == ["host-3"]
+    assert offered(cli, "acquire", "--backend", "local:", "T", "--name", "") == ["here-1"]
+
+
+def offers_of_works_and_properties(cli: Cli) -> None:
+    """That these are offered, of the backend that is chosen."""
+    cli.ok("pool", "create", "T", "--names", "t-1,t-2")
+    cli.ok("pool", "set", "T", "--names", "t-1", "--property", "rack=a", "--property", "room=1")
+    for key, of in (("image", "a"), ("image", "b"), ("import", "a")):
+        cli.ok("once", key, "--input", of, "--", "true")
+    assert offered(cli, "once", "--show", "") == ["image", "import"]
+    assert offered(cli, "once", "--forget", "ima") == ["image"]
+    assert offered(cli, "once", "im") == ["image", "import"]
+    assert offered(cli, "once", "image", "im") == []
+    assert offered(cli, "reclaim", "T", "--excess", "1", "--group-by", "r") == ["rack", "room"]
+
+
+def test_works_and_keys_of_properties_are_offered(cli: Cli) -> None:
+    offers_of_works_and_properties(cli)
+
+
+def test_works_and_keys_of_properties_in_etcd_are_offered(
+    cli: Cli, etcd: EtcdServer, prefix: str
+) -> None:
+    cli.env["LEASECTL_BACKEND"] = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
+    offers_of_works_and_properties(cli)
+    assert offered(cli, "once", "--backend", "local:", "--show", "") == []
 
 
 def test_the_types_are_those_of_the_chosen_backend(cli: Cli, etcd: EtcdServer, prefix: str) -> None:
@@ -111,13 +188,27 @@ def test_what_no_backend_tells_is_not_offered_and_nothing_is_said(cli: Cli, url:
     cli.env["LEASECTL_BACKEND"] = url
     cli.env["LEASECTL_CA_FILE"] = "/nowhere"
     assert offered(cli, "acquire", "-t", "") == []
+    assert offered(cli, "pool", "of", "") == []
+    assert offered(cli, "once", "--show", "") == []
+    assert offered(cli, "reclaim", "T", "--group-by", "") == []
 
 
-def test_a_cluster_that_is_silent_holds_nobody_up_for_long(cli: Cli) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("acquire", "-t"),
+        ("pool", "cordon", "--names"),
+        ("once", "--show"),
+        ("reclaim", "T", "--group-by"),
+    ],
+)
+def test_a_cluster_that_is_silent_holds_nobody_up_for_long(
+    cli: Cli, words: tuple[str, ...]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         cli.env["LEASECTL_BACKEND"] = f"etcd://127.0.0.1:{silent.getsockname()[1]}"
         since = time.monotonic()
-        assert offered(cli, "acquire", "-t", "") == []
+        assert offered(cli, *words, "") == []
         assert 0.9 < time.monotonic() - since < 5
 
 

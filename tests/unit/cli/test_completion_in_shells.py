@@ -82,6 +82,11 @@ class TestBash:
         assert bash(cli, "leasectl", "run", "T", "--", "./x") == ["compopt -o default"]
         assert bash(cli, "leasectl", "run", "-t", "T", "cat", "so") == ["compopt -o default"]
 
+    def test_the_key_of_a_work(self, cli: Cli) -> None:
+        cli.ok("once", "import-4.21", "--", "true")
+        assert bash(cli, "leasectl", "once", "--show", "im") == ["import-4.21"]
+        assert bash(cli, "leasectl", "once", "k", "--", "leasectl-t") == ["leasectl-try"]
+
     def test_with_bash_completion_the_command_is_completed_as_its_own(self, cli: Cli) -> None:
         asked = script(cli, "bash")
         asked.write_text(asked.read_text() + '_command_offset() { COMPREPLY=("from $1"); }\n')
@@ -102,6 +107,11 @@ class TestZsh:
         assert zsh(cli, "leasectl cat --handle az") == f"leasectl cat --handle {handle}"
         assert zsh(cli, "leasectl cat az") == f"leasectl cat {handle}"
 
+    def test_the_key_of_a_work(self, cli: Cli) -> None:
+        cli.ok("once", "import-4.21", "--", "true")
+        for start in ("leasectl once", "leasectl once --show", "leasectl once --forget"):
+            assert zsh(cli, f"{start} im") == f"{start} import-4.21"
+
     def test_commands_and_files_under_run(self, cli: Cli) -> None:
         start = "leasectl run azure--install --"
         assert zsh(cli, f"{start} leasectl-t") == f"{start} leasectl-try"
@@ -116,6 +126,10 @@ class TestFish:
         said = f"{handle.id}\t{handle.holder_identity}"
         assert fish(cli, "leasectl cat --handle=az") == [f"--handle={said}"]
         assert fish(cli, "leasectl cat az") == [said]
+
+    def test_the_key_of_a_work(self, cli: Cli) -> None:
+        cli.ok("once", "import-4.21", "--", "true")
+        assert fish(cli, "leasectl once --show im") == ["import-4.21"]
 
     def test_a_description_is_whole_whatever_is_in_it(self, cli: Cli) -> None:
         (said,) = fish(cli, "leasectl run --before")

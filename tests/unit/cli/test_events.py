@@ -17,7 +17,7 @@ from leasectl.model import parse_process
 from leasectl.pools.event_json import parse_event
 from leasectl.state.event import Event
 from tests.kit.faults.fixture import StartFaultProxy
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started, eventually, stop
 from tests.kit.terminal import CTRL_C, Terminal
 
 # The code is the same on every Python.
@@ -155,7 +155,7 @@ class TestWhatIsTold:
         (guard,) = eventually(lambda: cli.query("SELECT guard FROM handle WHERE guard > ''"))
         waiter = cli.start("acquire", "T")
         eventually(cli.waiting)
-        run.signal(signal.SIGSTOP)
+        stop(run.pid, cli.state_dir)
         os.kill(parse_process(str(guard[0])).pid, signal.SIGKILL)
         assert waiter.finish().code == 0
         run.signal(signal.SIGCONT)

@@ -67,6 +67,19 @@ def test_a_change_is_confirmed_on_stderr_unless_quiet(
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
 
 
+def test_to_add_what_is_there_says_so(cli: Cli) -> None:
+    cli.pool("T", "a", "b")
+    assert cli("pool", "add", "T", "--names", "a,b").err == (
+        'leasectl: already in pool "T": 2 resources, a and b\n'
+    )
+    said = cli("pool", "add", "T", "--names", "c,a", "--property", "size=2")
+    assert (said.code, said.err) == (
+        0,
+        'leasectl: added to pool "T": 1 resource, c; size=2\n'
+        'leasectl: already in pool "T": 1 resource, a; size=2\n',
+    )
+
+
 def test_adding_continues_after_the_highest_number(cli: Cli) -> None:
     cli.ok("pool", "create", "T", "--names", "T--07,T--9,other,T--x1,S--99")
     cli.ok("pool", "add", "T", "--count", "2")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from leasectl.text.naming import reserved_type
+from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli, Finished, eventually
 
 USAGE, NOT_FOUND, NOT_ALLOWED = 64, 66, 77
@@ -24,6 +26,23 @@ def pools(cli: Cli) -> Cli:
     cli.pool("A", "a-1", "a-2")
     cli.pool("B", "b-1")
     return cli
+
+
+def check_that_what_is_held_back_is_told_of(cli: Cli) -> None:
+    cli.ok("pool", "set", "B", "--default", "--grace", "1h")
+    cli.ok("pool", "add", "B", "--names", "n")
+    assert re.search(
+        r"^state      held back as somebody may claim it, which ends in (59m\d+s|1h), at .* UTC$",
+        cli.ok("pool", "of", "n"),
+        re.MULTILINE,
+    )
+    told = json.loads(cli.ok("pool", "of", "n", "--json"))
+    assert told["state"] == "held back"
+    assert 3500 < told["held_back_seconds"] <= 3600
+    cli.ok("pool", "cordon", "--names", "n")
+    assert "UTC, cordoned\n" in cli.ok("pool", "of", "n")
+    told = json.loads(cli.ok("pool", "of", "b-1", "--json"))
+    assert (told["state"], told["held_back_seconds"]) == ("free", None)
 
 
 class TestAdding:
@@ -145,8 +164,21 @@ class TestJoining:
         handle = pools("pool", "join", "A", "--name", "n", "--hold").handle
         finished = pools("pool", "leave", "A", "--name", "n")
         assert finished.err == 'leasectl: leaves pool "A" when it is released: "n"\n'
+        assert pools("pool", "leave", "A", "--name", "n").err == finished.err
         pools.ok("release", "--handle", handle)
         assert pools("pool", "of", "n").code == NOT_FOUND
+
+    def test_who_has_left_may_leave_again_but_from_no_other_pool(self, pools: Cli) -> None:
+        pools.ok("pool", "leave", "A", "--name", "a-1")
+        before = pools.snapshot()["rows"]
+        again = 'leasectl: not in pool "A", nor in any other: "a-1"\n'
+        assert pools("pool", "leave", "A", "--name", "a-1") == Finished(0, "", again)
+        assert pools("pool", "leave", "A", "--name", "a-1", "-q") == Finished(0, "", "")
+        elsewhere = pools("pool", "leave", "A", "--name", "b-1")
+        assert (elsewhere.code, elsewhere.out) == (NOT_FOUND, "")
+        assert 'no resource "b-1" in pool "A", it is in pool "B"' in elsewhere.err
+        assert pools("pool", "leave", "nosuch", "--name", "a-1").code == NOT_FOUND
+        assert pools.snapshot()["rows"] == before
 
 
 @pytest.mark.parametrize(
@@ -207,6 +239,9 @@ class TestExpecting:
         told = json.loads(pools.ok("pool", "of", "n-1", "--json"))
         assert (told["type"], told["pool"], told["pattern"]) == ("B", None, "n-*")
 
+    def test_of_what_is_held_back_says_until_when(self, pools: Cli) -> None:
+        check_that_what_is_held_back_is_told_of(pools)
+
     def test_of_names_with_properties_has_a_line_for_each(self, pools: Cli) -> None:
         pools.ok("pool", "set", "B", "--property", "size=big", "--property", "region=us")
         assert pools.ok("pool", "of", "b-1").splitlines()[-2:] == [
@@ -231,7 +266,13 @@ def test_a_cordon_keeps_new_holders_off_and_is_told_of(pools: Cli) -> None:
     assert "held" in pools.ok("pool", "of", "b-1")
     pools.ok("release", "--handle", held.id)
     assert "cordoned" in pools.ok("pool", "of", "b-1")
+    assert pools("pool", "cordon", "--names", "b-1,a-1").err.startswith(
+        "leasectl: cordoned: 1 resource, a-1\nleasectl: already cordoned: 1 resource, b-1\n"
+    )
     pools.ok("pool", "uncordon", "--names", "b-1")
+    assert pools("pool", "uncordon", "--names", "b-1,a-1").err == (
+        "leasectl: uncordoned: 1 resource, a-1\nleasectl: already uncordoned: 1 resource, b-1\n"
+    )
     assert waiter.finish().out == "b-1\n"
 
 
@@ -252,6 +293,9 @@ def test_a_list_undoes_no_join(pools: Cli) -> None:
     assert said in pools("pool", "apply", "-f", "list", "--dry-run").err
     assert said in pools("pool", "apply", "-f", "list").err
     assert names(pools, "A") == ["a-1", "a-2", "n"]
+    (pools.cwd / "list").write_text("resources: [{type: B, names: [b-1, n]}]")
+    said = 'pool "B": 1 resource (n) left alone in pool "A", joined for a time'
+    assert said in pools("pool", "apply", "-f", "list").err
 
 
 @pytest.mark.parametrize(
@@ -283,6 +327,7 @@ def test_a_list_undoes_no_join(pools: Cli) -> None:
         (("set", "A", "--grace=-1"), "is no duration"),
         (("set", "A", "--grace", "31d"), "it can be 0 to 30d"),
         (("set", "A", "--grace", "1m"), "--default"),
+        (("set", "A", "--default", "--no-default"), "contradict each other"),
         (("set", "A", "--no-default", "--grace", "1m"), "--grace"),
         (("of", "a b"), "not allowed"),
         (("of", "a-1", "--format", "type", "--json"), "name one of them"),
@@ -352,3 +397,14 @@ def test_the_default_pool_before_is_told_of_as_past(pools: Cli) -> None:
     first = pools("pool", "set", "A", "--default").err
     assert first.endswith("(was not the default pool, there was none)\n")
     assert pools("pool", "set", "B", "--default").err.endswith('that was "A")\n')
+
+
+def test_in_etcd_leaving_again_is_no_mistake_and_what_is_held_back_says_until_when(
+    cli: Cli, etcd: EtcdServer, prefix: str
+) -> None:
+    cli.env["LEASECTL_BACKEND"] = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
+    cli.ok("pool", "create", "B", "--names", "a-1,b-1")
+    for said in ('leaves pool "B"', 'not in pool "B", nor in any other'):
+        finished = cli("pool", "leave", "B", "--name", "a-1")
+        assert (finished.code, finished.err) == (0, f'leasectl: {said}: "a-1"\n')
+    check_that_what_is_held_back_is_told_of(cli)

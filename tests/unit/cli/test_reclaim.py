@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from leasectl.cli.reclaim_progress import ReclaimProgress
+from leasectl.reclaim.taking_back import Progress
 from tests.kit.support import Cli, eventually
 
 pytestmark = pytest.mark.once
@@ -45,6 +47,32 @@ class TestReclaim:
         assert Path(handle).read_text() == ""
         assert "by a reclaim" in cli.ok("events", "-n", "1")
 
+    def test_who_was_asked_and_what_was_said_are_events(self, cli: Cli) -> None:
+        handle = hold(cli, "--on-reclaim", "answer", count=3)
+        following = cli.start("events", "-f", "-n", "0", "--json")
+        eventually(lambda: cli.query("SELECT * FROM follower"))
+        started = cli.start("reclaim", POOL, "--names", "a,b,c", *SOON)
+        eventually(lambda: len(marks(cli, handle)) == 3, what="all are marked")
+        cli.ok("answer", handle, "--keep", "--names", "b")
+        cli.ok("answer", handle, "--ready", "--names", "a")
+        eventually(lambda: len(marks(cli, handle)) == 1, what="a is freed, b left alone")
+        started.signal(signal.SIGTERM)
+        started.finish()
+        *_, last = cli.ok("events", "--name", "c").splitlines()
+        following.signal(signal.SIGINT)
+        events = [json.loads(line) for line in following.finish().out.splitlines()]
+        noted = [each for each in events if each["kind"] == "noted"]
+        holder, *others = {each["holder_identity"] for each in events}
+        assert (holder != "", others) == (True, [])
+        said = {name: [e["reason"] for e in noted if e["names"] == [name]] for name in "abc"}
+        asked = f"asked by {holder.rpartition('/')[0]} to give it back"
+        assert said == {
+            "a": [asked, "answered ready"],
+            "b": [asked, "answered keep", "asked for no more (the last answer was keep)"],
+            "c": [asked, "asked for no more (no answer)"],
+        }
+        assert last.endswith(f"noted         T  c of {holder}: asked for no more (no answer)")
+
     def test_leaves_what_is_in_use_and_takes_another(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "release", count=3)
         cli.ok("use", handle, "--name", "a")
@@ -75,6 +103,17 @@ class TestReclaim:
         finished = started.finish()
         assert (finished.code, finished.out) == (TOO_FEW, "a\n")
         assert Path(handle).read_text().split() == ["b"]
+
+    def test_says_once_what_it_does_again_and_again(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        progress = ReclaimProgress(POOL, quiet=False)
+        for _ in range(3):
+            progress.note(Progress(2, 0, 5.0))
+            progress.note(Progress(2, 2, None))
+        assert capsys.readouterr().err.count("\n") == 2
+        progress.note(Progress(1, 0, 5.0))
+        assert "1 lease to come back" in capsys.readouterr().err
 
     def test_takes_its_marks_off_when_it_is_interrupted(self, cli: Cli) -> None:
         handle = hold(cli, "--on-reclaim", "answer")
@@ -126,6 +165,8 @@ class TestReclaim:
         [
             ([POOL], USAGE),
             ([POOL, "--excess", "0"], USAGE),
+            ([POOL, "--excess", "100001"], USAGE),
+            ([POOL, "--excess", "9" * 20], USAGE),
             ([POOL, "--excess", "x"], USAGE),
             ([POOL, "--excess", "1", "--names", "a"], USAGE),
             ([POOL, "--names", ""], USAGE),

@@ -11,7 +11,7 @@ import pytest
 
 from leasectl.system.clock import boottime_seconds
 from tests.kit.hosts import Script
-from tests.kit.support import Cli, Started, eventually, kill
+from tests.kit.support import Cli, Started, eventually, kill, stop
 
 pytestmark = pytest.mark.once
 
@@ -116,7 +116,7 @@ class TestARun:
         script = Script(cli.cwd, STUBBORN)
         run, following = start(cli, script, "--ttl", "3s"), waiter(cli)
         ((expires_at,),) = cli.query("SELECT expires_at FROM resource")
-        os.kill(run.process.pid, signal.SIGSTOP)
+        stop(run.process.pid, cli.state_dir)
         cli.ok(*FORCE)
         kill(run.process.pid)
         assert following.finish().out == "a\n"

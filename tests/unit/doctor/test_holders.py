@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.kit.doctor_reports import (
     doctor,
     kill_keepers,
 )
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli, eventually, stop
 
 
 class TestHolders:
@@ -60,7 +59,7 @@ class TestHolders:
         guard = cli.spawn(["sleep", "1000"])
         cli.ok("acquire", "-t", "T", "--guard-pid", str(guard.pid))
         for pid in eventually(cli.keepers):
-            os.kill(pid, signal.SIGSTOP)
+            stop(pid, cli.state_dir)
         guard.kill()
         assert doctor(cli)["dead holders"]["status"] == "warn"
         report = doctor(cli, "--fix")
@@ -93,7 +92,7 @@ class TestKeeper:
         cli.pool("T")
         cli.ok("acquire", "-t", "T", "--release-after", "1h")
         for pid in eventually(cli.keepers):
-            os.kill(pid, signal.SIGSTOP)
+            stop(pid, cli.state_dir)
         with database(cli) as db:
             db.execute("UPDATE timer SET due = 0")
         report = doctor(cli)

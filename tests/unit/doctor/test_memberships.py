@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from leasectl.doctor.findings import Finding
 from leasectl.doctor.memberships import misplaced
+from leasectl.leases.service import Service
 from leasectl.pools.memberships import MembershipService
+from tests.kit.doctor_reports import doctor
+from tests.kit.etcd.server import EtcdServer
 from tests.kit.support import Cli
+
+
+def looked_at(service: Service) -> Finding:
+    return misplaced(service, service.members.members)
 
 
 def test_names_are_where_they_belong_or_are_named_with_what_to_do(cli: Cli) -> None:
@@ -12,14 +20,14 @@ def test_names_are_where_they_belong_or_are_named_with_what_to_do(cli: Cli) -> N
     cli.pool("B", "b-1")
     with cli.service() as service:
         memberships = MembershipService(service)
-        assert misplaced(service).what == "3 names in pools, none that belongs elsewhere"
+        assert looked_at(service).what == "3 names in pools, none that belongs elsewhere"
         memberships.expect("B", [], ["a-*"])
-        found = misplaced(service)
+        found = looked_at(service)
         assert found.status == "warn"
         assert found.what.startswith("2 names in another pool than expected: a-1 is in A and")
         assert "pool move --names a-1 --to B" in str(found.advice)
         memberships.move(["a-1", "a-2"], "B", when_free=False)
-        assert misplaced(service).status == "ok"
+        assert looked_at(service).status == "ok"
 
 
 def test_a_pool_that_is_gone_and_expected_is_named(cli: Cli) -> None:
@@ -27,5 +35,28 @@ def test_a_pool_that_is_gone_and_expected_is_named(cli: Cli) -> None:
     with cli.service() as service:
         MembershipService(service).expect("A", [], ["a-*"])
         service.pools.delete_pool("A", force=False)
-        found = misplaced(service)
+        found = looked_at(service)
         assert (found.status, "names are expected in A" in found.what) == ("warn", True)
+        assert "--match 'a-*' --drop" in str(found.advice)
+
+
+def check_that_names_expected_in_a_pool_that_is_gone_are_named(cli: Cli, check: str) -> None:
+    cli.ok("pool", "create", "A", "--names", "a-1,a-2")
+    cli.ok("pool", "expect", "A", "--names", "a-1,x-1")
+    assert doctor(cli)[check]["status"] == "ok"
+    cli.ok("pool", "delete", "A")
+    found = doctor(cli)[check]
+    assert found["what"] == "names are expected in A, and there is no such pool: a-1, x-1"
+    mending = "pool expect A --names a-1 --drop"
+    assert f"leasectl {mending};" in found["advice"]
+    cli.ok(*mending.split())
+    assert doctor(cli)[check]["what"].endswith("and there is no such pool: x-1")
+
+
+def test_names_that_are_expected_in_a_pool_that_is_gone_are_named(cli: Cli) -> None:
+    check_that_names_expected_in_a_pool_that_is_gone_are_named(cli, "memberships")
+
+
+def test_so_they_are_in_etcd(cli: Cli, etcd: EtcdServer, prefix: str) -> None:
+    cli.env["LEASECTL_BACKEND"] = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
+    check_that_names_expected_in_a_pool_that_is_gone_are_named(cli, "etcd memberships")

@@ -23,7 +23,7 @@ from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.forking import ending, fork
 from tests.kit.forking import nothing_runs_on as nothing_runs_on
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started, eventually, stop
 
 
 class Keeper:
@@ -207,7 +207,7 @@ class TestTheProcess:
         cli.pool("T", "a")
         cli.hold("T")
         self.begin(cli)
-        self.begin(cli).signal(signal.SIGSTOP)
+        stop(self.begin(cli).pid, cli.state_dir)
         assert cli.keepers() == []
         self.begin(cli)
         for _ in range(2):
@@ -219,7 +219,7 @@ class TestTheProcess:
         cli.pool("T", "a")
         holder = cli.hold("T").id
         first, second, third = (self.begin(cli) for _ in range(3))
-        first.signal(signal.SIGSTOP)
+        stop(first.pid, cli.state_dir)
         cli.ok("release", "--handle", holder)
         with contextlib.closing(State.open(str(cli.state_dir))) as state, state.transaction():
             suspend_first(state)

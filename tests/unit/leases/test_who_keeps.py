@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Callable
 
 import pytest
@@ -19,36 +21,49 @@ from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.unit.leases.made_up_server import URL, Server
 
+# As they are: a desk has no keeper started.
+_ENSURE, _WAKE = keeper_process.ensure, keeper_process.wake
+_NO_PID = 1 << 22  # larger than any
+
 
 class Keeper:
     """Stands in for the one of a state directory.
 
     Attributes:
         is_there: Whether one lives.
-        wakes, starts: How often one was woken, and was to be started unless there is one.
-        look: Called when one is to be started, to see how things stand.
+        stays: Whether one that is started lives for long.
+        wakes, starts: How often one was to be woken, and was started.
+        look: Called when one is started, to see how things stand.
     """
 
     def __init__(self) -> None:
         self.is_there = False
+        self.stays = True
         self.wakes = 0
         self.starts = 0
         self.look: Callable[[], object] = lambda: None
 
-    def wake(self, state: State) -> bool:
+    def wake(self, state: State) -> None:
         self.wakes += 1
+        _WAKE(state)
+
+    def is_kept(self, _state: State) -> bool:
         return self.is_there
 
-    def ensure(self, state: State) -> None:
+    def fork_candidate(self, _argv: Sequence[str]) -> tuple[int, int]:
         self.starts += 1
         self.look()
+        self.is_there = self.stays
+        return _NO_PID, os.open(os.devnull, os.O_RDONLY)
 
 
 @pytest.fixture
 def keeper(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Keeper:
     keeper = Keeper()
     monkeypatch.setattr(keeper_process, "wake", keeper.wake)
-    monkeypatch.setattr(keeper_process, "ensure", keeper.ensure)
+    monkeypatch.setattr(keeper_process, "ensure", _ENSURE)
+    monkeypatch.setattr(keeper_process, "is_kept", keeper.is_kept)
+    monkeypatch.setattr(keeper_process, "_fork_candidate", keeper.fork_candidate)
     desk.pool(2)
     return keeper
 
@@ -71,17 +86,24 @@ class TestAnAcquisition:
         service = desk.as_caller(desk.caller, URL)
         seen: list[tuple[int, set[str]]] = []
         keeper.look = lambda: seen.append((server.pools.pools("T")[0].held, service.handles.ids()))
-        keeper.is_there = True
         acquire(service, Request("T"), patience=Patience(wait_seconds=0))
         assert seen == [(0, set())]
         assert keeper.wakes == 1
 
-    def test_whose_keeper_went_away_meanwhile_starts_another(
+    def test_whose_keeper_went_away_meanwhile_starts_another_with_its_record(
         self, desk: Desk, keeper: Keeper, server: Server
     ) -> None:
         service = desk.as_caller(desk.caller, URL)
+        seen: list[tuple[int, int, bool]] = []
+
+        def look() -> None:
+            held, known = server.pools.pools("T")[0].held, len(service.handles.ids())
+            seen.append((held, known, service.state.is_changing))
+
+        keeper.look = look
+        keeper.stays = False
         acquire(service, Request("T"), patience=Patience(wait_seconds=0))
-        assert keeper.starts == 2
+        assert seen[:2] == [(0, 0, False), (0, 1, True)]
 
 
 class TestAnAnnouncement:
@@ -113,7 +135,7 @@ class TestADelayedRelease:
     ) -> None:
         keeper.is_there = is_there
         arm(desk.service, whole(handle), 10)
-        assert (keeper.wakes, keeper.starts) == (1, 1 if is_there else 2)
+        assert (keeper.wakes, keeper.starts) == (1, 0 if is_there else 1)
         desk.time.advance(9.9)
         assert due(desk.service) == []
         desk.time.advance(0.1)

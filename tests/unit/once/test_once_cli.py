@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,14 +26,14 @@ import os, time
 from leasectl.cli.app import main
 from leasectl.once import doing
 
-def make_pool(*args, make=doing.make_pool):
-    made = make(*args)
+def make(pool, make=doing.PoolOnDemand.make):
+    made = make(pool)
     open("made", "w").close()
     while not os.path.exists("queue"):
         time.sleep(0.02)
     return made
 
-doing.make_pool = make_pool
+doing.PoolOnDemand.make = make
 main()
 """
 
@@ -58,6 +59,20 @@ def answering(step):
 results.Results.kept = answering(results.Results.kept)
 under_lease.UnderLease._tickets = answering(under_lease.UnderLease._tickets)
 under_lease.UnderLease._change = answering(under_lease.UnderLease._change)
+main()
+"""
+
+
+# Waits for the work k; the store doesn't answer when it gives the lease back.
+SILENT = """
+from leasectl.cli.app import main
+from leasectl.errors import BackendUnreachable
+from leasectl.once import under_lease
+
+def unanswered(*args, **options):
+    raise BackendUnreachable("nobody there")
+
+under_lease.UnderLease._change = unanswered
 main()
 """
 
@@ -103,7 +118,8 @@ def nothing_left(cli: Cli) -> bool:
     pools = cli.query("SELECT type FROM pool")
     rounds = cli.query("SELECT key FROM value WHERE key LIKE 'once/round/%'")
     handles = cli.query("SELECT id FROM handle WHERE state <> 'released'")
-    return pools == rounds == handles == []
+    made = cli.query("SELECT type FROM made_pool")
+    return pools == rounds == handles == made == []
 
 
 class TestResult:
@@ -169,6 +185,21 @@ class TestResult:
         finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
         assert (finished.out, finished.err) == ("left", "said\n")
 
+    def test_is_never_what_an_earlier_command_left_in_the_file(self, cli: Cli) -> None:
+        (cli.cwd / "out").write_text("old")
+        finished = cli("once", "k", "--result-file", "out", "--", "true")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (66, "", 1)
+        (cli.cwd / "out").write_text("old")
+        appends = ("--result-file", "out", "--", "sh", "-c", "printf new >>out")
+        assert cli.ok("once", "k", *appends) == "new"
+
+    def test_is_not_begun_where_what_an_earlier_command_left_stays(self, cli: Cli) -> None:
+        file = ("--result-file", "/proc/version")  # which not even root can remove
+        finished = cli("once", "k", *file, "--", "touch", "ran")
+        assert (finished.code, finished.out, finished.err.count("\n")) == (73, "", 1)
+        assert "can't be removed" in finished.err
+        assert not (cli.cwd / "ran").exists()
+
     @pytest.mark.parametrize("script", ["rm -f out", "mkdir out", "mkfifo out"])
     def test_that_is_in_no_file_is_a_failure(self, cli: Cli, script: str) -> None:
         finished = cli("once", "k", "--result-file", "out", "--", "sh", "-c", script)
@@ -204,6 +235,14 @@ class TestFailure:
         assert count(cli, "began") == 1
         assert "other options" in ends[1].err
         assert "--on-failure share" in ends[1].err
+
+    def test_is_told_by_whoever_shares_it_though_its_store_is_away(self, cli: Cli) -> None:
+        first = doing(cli, "exit 7", "--on-failure", "share")
+        other = cli.spawn([sys.executable, "-c", SILENT, "once", "k", "--", "true"])
+        eventually(partial(waits, cli, 1))
+        let_end(cli)
+        assert (first.finish().code, other.finish().code) == (7, 7)
+        eventually(partial(nothing_left, cli))
 
     def test_concerns_nobody_who_comes_later(self, cli: Cli) -> None:
         assert cli("once", "k", "--attempts", "1", "--", "false").code == 1
@@ -280,7 +319,17 @@ class TestDeath:
 
     def test_leaves_nothing_when_nobody_waits(self, cli: Cli) -> None:
         doing(cli).kill()
-        eventually(lambda: cli.query("SELECT type FROM pool") == [])
+        eventually(partial(nothing_left, cli))
+        eventually(lambda: cli.keepers() == [])
+
+    def test_before_it_has_asked_for_anything_leaves_nothing(self, cli: Cli) -> None:
+        argv = ["once", "k", "--", "true"]
+        maker = cli.spawn([sys.executable, "-c", SLOW_TO_QUEUE, *argv])
+        eventually((cli.cwd / "made").exists)
+        (row,) = cli.query("SELECT type FROM made_pool")
+        assert str(row[0]).startswith("once.")
+        maker.kill()
+        eventually(partial(nothing_left, cli))
 
     @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
     def test_by_a_signal_is_passed_on_and_is_no_failure(self, cli: Cli, signum: int) -> None:
@@ -289,6 +338,17 @@ class TestDeath:
         first.signal(signum)
         assert first.finish().code == -signum
         let_end(cli)
+        assert other.finish().out == "another\n"
+
+    def test_by_a_signal_has_no_result_whatever_the_command_makes_of_it(self, cli: Cli) -> None:
+        script = "trap 'echo partial; exit 0' TERM; touch begun; sleep 60 & wait"
+        first = cli.start("once", "k", "--", "sh", "-c", script)
+        eventually((cli.cwd / "begun").exists)
+        (other,) = waiting(cli, 1, command=("echo", "another"))
+        first.signal(signal.SIGTERM)
+        finished = first.finish()
+        assert (finished.code, finished.out) == (-signal.SIGTERM, "")
+        assert "its result isn't kept" in finished.err
         assert other.finish().out == "another\n"
 
     def test_of_many_in_a_row_ends_the_wait(self, cli: Cli) -> None:
@@ -312,11 +372,37 @@ class TestWait:
         let_end(cli)
         assert first.finish().code == 0
 
-    def test_for_itself_is_refused(self, cli: Cli) -> None:
-        inner = " ".join(cli.command("once", "k", "--", "true"))
-        finished = cli("once", "k", "--", "sh", "-c", inner)
+    @pytest.mark.parametrize("around", [("k",), ("k", "other"), ("k", "a", "b")])
+    def test_for_itself_is_refused(self, cli: Cli, around: tuple[str, ...]) -> None:
+        words = cli.command("once", "k", "--", "true")
+        for key in reversed(around):
+            words = cli.command("once", key, "--", "sh", "-c", shlex.join(words))
+        finished = cli.spawn(words).finish()
         assert finished.code == 64
         assert "would wait for itself" in finished.err
+        assert nothing_left(cli)
+
+    def test_for_what_was_under_way_around_it_is_none(self, cli: Cli) -> None:
+        inner = shlex.join(cli.command("once", "k", "--", "echo", "2"))
+        later = f"until [ -e may ]; do sleep 0.02; done; {inner} >later 2>&1; touch done"
+        script = f"({later}) 2>&- & exit 0"
+        cli.ok("once", "k", "--keep", "1s", "--", "sh", "-c", script)
+        cli.ok("once", "--forget", "k")
+        let_end(cli)
+        eventually((cli.cwd / "done").exists)
+        assert (cli.cwd / "later").read_text() == "2\n"
+
+    def test_for_another_inside_is_none(self, cli: Cli) -> None:
+        inner = shlex.join(cli.command("once", "other", "--", "echo", "1"))
+        assert cli.ok("once", "k", "--", "sh", "-c", f"{inner}; {inner}") == "1\n1\n"
+
+    def test_that_is_in_vain_leaves_nothing(self, cli: Cli) -> None:
+        first = doing(cli)
+        assert cli("once", "k", "-w", "0", "--", "true").code == 75
+        assert len(cli.query("SELECT type FROM made_pool")) == 1
+        let_end(cli)
+        assert first.finish().code == 0
+        assert nothing_left(cli)
 
     def test_is_shown_as_work_and_not_as_a_pool(self, cli: Cli) -> None:
         first = doing(cli, key="k")
@@ -431,6 +517,17 @@ class TestBadInput:
             (("k", "--json", "--", "true"), 64),
             (("k", "--list"), 64),
             (("--show", "k", "--forget", "k"), 64),
+            (("--list", "--input", "x"), 64),
+            (("--list", "--keep", "24h"), 64),
+            (("--list", "--", "true"), 64),
+            (("--show", "k", "--attempts", "3"), 64),
+            (("--show", "k", "--run-limit", "1s"), 64),
+            (("--show", "k", "--on-failure", "next"), 64),
+            (("--forget", "k", "--verify", "true"), 64),
+            (("--forget", "k", "--ttl", "1m"), 64),
+            (("--forget", "k", "-w", "1"), 64),
+            (("--forget", "k", "--result-file", "f"), 64),
+            (("--forget", "k", "--json"), 64),
             (("--backend", "none:", "k", "--", "true"), 64),
             (("--backend", "http://127.0.0.1:1", "k", "--", "true"), 64),
         ],
@@ -446,6 +543,12 @@ class TestBadInput:
 
     def test_names_the_backends_that_can(self, cli: Cli) -> None:
         assert "local:, etcd://" in cli("once", "--backend", "none:", "k", "--", "true").err
+
+
+def test_its_wait_bounds_what_is_asked_before_there_is_a_queue(cli: Cli) -> None:
+    finished = cli("once", "k", "--backend", "etcd://127.0.0.1:1", "-w", "2", "--", "true")
+    assert finished.code == 69
+    assert "no answer from etcd within 3s" in finished.err  # not 10, as it is without -w
 
 
 def test_a_key_may_be_as_long_as_a_type(cli: Cli) -> None:

@@ -22,6 +22,7 @@ def test_a_lease_was_lost_with_its_pool() -> None:
     asked: Any = SimpleNamespace(work=work_of("k", []))
     handle: Any = SimpleNamespace(leases=(SimpleNamespace(ticket=1),))
     results: Any = None
-    ours = UnderLease(service, asked, handle, results=results, over=None, warn=print)
+    pool: Any = None
+    ours = UnderLease(service, asked, handle, results=results, pool=pool, over=None, warn=print)
     with pytest.raises(LeaseLost, match="the lease of work k was lost"):
         ours.share_failure()

@@ -119,7 +119,7 @@ class TestMemberships:
         pools = [pool("T", "a", "b", "c"), pool("U", "u")]
         wanted: list[Definition] = [NamedPool("T", ("a", "u"))]
         assert plan(wanted, pools, known=known) == (
-            PoolChange("T", removed=("c",), joined=("b", "u")),
+            PoolChange("T", removed=("c",), joined=("b", "u"), joined_elsewhere={"u": "U"}),
         )
 
     def test_nor_does_it_go_where_there_are_too_many(self) -> None:

@@ -45,10 +45,8 @@ def hold(service: MemoryService, name: str, pool_type: str = "A") -> None:
 
 
 class TestCreating:
-    def test_makes_a_pool_of_names_that_are_in_none(
-        self, service: MemoryService, memberships: MembershipService
-    ) -> None:
-        memberships.create("N", ["n-1", "n-2"], settings=PoolSettings(20.0))
+    def test_makes_a_pool_of_names_that_are_in_none(self, service: MemoryService) -> None:
+        PoolService(service).create("N", ["n-1", "n-2"], PoolSettings(20.0))
         assert names(service, "N") == ["n-1", "n-2"]
         assert service.pools.pools("N")[0].settings.pace_seconds == 20.0
 
@@ -58,7 +56,7 @@ class TestCreating:
     ) -> None:
         memberships.expect("B", ["x-1"], [])
         with pytest.raises(NotAllowed, match=said):
-            memberships.create("N", ["n-1", name])
+            PoolService(service).create("N", ["n-1", name])
         assert [each.type for each in service.pools.pools()] == ["A", "B"]
 
     def test_takes_over_what_came_by_default(
@@ -66,12 +64,12 @@ class TestCreating:
     ) -> None:
         memberships.set_default("B", 60.0)
         memberships.add("B", ["n"])
-        memberships.create("N", ["n", "m"])
+        PoolService(service).create("N", ["n", "m"])
         assert (names(service, "N"), names(service, "B")) == (["m", "n"], ["b-1"])
 
-    def test_of_a_pool_that_is_there_is_a_mistake(self, memberships: MembershipService) -> None:
+    def test_of_a_pool_that_is_there_is_a_mistake(self, service: MemoryService) -> None:
         with pytest.raises(InvalidRequest, match='a pool "A" already'):
-            memberships.create("A", ["a-1"])
+            PoolService(service).create("A", ["a-1"])
 
 
 class TestAdding:

@@ -92,3 +92,8 @@ def test_certificates_lose_what_is_said_of_them() -> None:
     content = b"\n# Issuer: x\n-----BEGIN CERTIFICATE-----\nab#\n-----END CERTIFICATE-----\n"
     kept = b"-----BEGIN CERTIFICATE-----\nab#\n-----END CERTIFICATE-----\n"
     assert strip("certifi/cacert.pem", content) == kept
+
+
+def test_of_our_own_nobody_needs_to_be_told() -> None:
+    assert NOTICE in strip("a/b.py", MODULE)
+    assert strip("leasectl/b.py", MODULE) == strip("a/b.py", MODULE)[: -len(NOTICE)]

@@ -383,6 +383,18 @@ def test_what_the_terminal_sends_to_all_is_not_sent_twice(
     assert nothing_is_left(cli)
 
 
+def test_a_terminal_that_goes_away_is_told_to_the_command(cli: Cli, pool: str) -> None:
+    script = Script(cli.cwd, "trap 'say hup; exit 9' HUP; say begin; sleep 60 & wait")
+    with terminal(
+        cli.command("run", "-t", pool, "--", str(script.path)), cli.env, cli.cwd
+    ) as shown:
+        eventually(lambda: script.has_said("begin"), what="the command has begun")
+        shown.close()  # the kernel tells only the leader of the session
+        assert shown.ending() == 9
+    assert script.said == ["begin", "hup"]
+    assert nothing_is_left(cli)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_wait_for_a_lease(cli: Cli, pool: str, signum: signal.Signals) -> None:
     handle = cli.ok("acquire", "-t", pool).strip()

@@ -40,6 +40,8 @@ from leasectl.system.clock import Clock
 from leasectl.text.printable import printable
 
 ATTEMPT_SECONDS = 2.0
+# etcd tells what is left of a lease in whole seconds, without the rest.
+ROUNDED_SECONDS = 1
 _BACKOFF = Backoff(first_seconds=0.1, longest_seconds=0.1)  # between two rounds of all members
 # However little time is left, an answer that takes no longer is waited for.
 _LEAST_SECONDS = 3.0
@@ -177,6 +179,11 @@ class Gateway:
         """End an etcd lease and delete what is attached to it, if it is there."""
         with contextlib.suppress(EtcdLeaseGone):
             self._ask("/v3/lease/revoke", {"ID": str(etcd_lease_id)})
+
+    def revoke_unused(self, etcd_lease_id: int) -> None:
+        """End an etcd lease that nothing is attached to; if that fails it ends by itself."""
+        with contextlib.suppress(BackendUnreachable):
+            self.revoke(etcd_lease_id)
 
     def keep_alive(self, etcd_lease_id: int) -> bool:
         """Give an etcd lease its full time again; returns whether it was still there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 
-from leasectl.engines.etcd.event_records import last_number_at
+from leasectl.engines.etcd.events.records import last_number_at
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.waiting.own_watch import OwnWatch
 from leasectl.engines.etcd.waiting.targets import Watched

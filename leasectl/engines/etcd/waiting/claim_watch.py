@@ -6,7 +6,7 @@ nothing, because the member hangs that it listens to, the next renewal finds out
 
 from __future__ import annotations
 
-from leasectl.engines.etcd.forced_ends import reason_in
+from leasectl.engines.etcd.claims.writes import reason_in
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.keys import Keys
 from leasectl.engines.etcd.waiting.own_watch import OwnWatch

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
-from leasectl.engines.etcd.ticket import EtcdTicket
+from leasectl.engines.etcd.queues.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.lag import LagDetector
 from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.errors import LeaseError

@@ -8,8 +8,8 @@ from typing import Callable
 
 from leasectl.engines.contract import Outlook
 from leasectl.engines.etcd.gateway.requests import KeyValue
-from leasectl.engines.etcd.queues import EtcdQueues
-from leasectl.engines.etcd.ticket import EtcdTicket
+from leasectl.engines.etcd.queues.queues import EtcdQueues
+from leasectl.engines.etcd.queues.ticket import EtcdTicket
 from leasectl.engines.etcd.waiting.session import WaitSession
 from leasectl.engines.facts import Standing
 from leasectl.model import Process

@@ -32,10 +32,10 @@ from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.kubernetes.bodies import with_grant
 from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.listing import pool_types
 from leasectl.engines.kubernetes.objects import PACE, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.observed import Looked, Observed
 from leasectl.engines.kubernetes.pace import after_grant, seconds_left
-from leasectl.engines.kubernetes.pool_types import pool_types
 from leasectl.engines.kubernetes.reading import annotations_of
 from leasectl.engines.kubernetes.standing import standing_of
 from leasectl.engines.kubernetes.store import Store

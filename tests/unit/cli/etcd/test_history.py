@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 
-from leasectl.engines.etcd.event_buckets import parse_bucket
+from leasectl.engines.etcd.events.buckets import parse_bucket
 from leasectl.engines.etcd.gateway.requests import read
 from leasectl.state.event import Kept
 from tests.kit.hosts import Hosts

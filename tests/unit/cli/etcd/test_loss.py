@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from leasectl.system.clock import boottime_seconds
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.hosts import Hosts, Script
 from tests.kit.relay import Relay
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started, eventually, since_boot
 
 LOST = 79
 # Whoever can't release gives that up soon.
@@ -116,7 +114,7 @@ class TestByForce:
         run = start(here, mine, "--ttl", "5s")
         eventually(lambda: here.query("SELECT 1 FROM handle WHERE waiter IS NULL"))
         ((renewed,),) = here.query("SELECT renew_time FROM lease")
-        deadline = boottime_seconds() - time.time() + float(str(renewed)) + 5
+        deadline = since_boot(float(str(renewed))) + 5
         run.process.send_signal(signal.SIGSTOP)
         following = hosts.start_waiting(there, "run", "-q", "-t", "T", "--", str(theirs.path))
         there.ok(*self.FORCE)

@@ -96,6 +96,15 @@ class TestOfAHandle:
         here.ok("marks", held)
         assert names_of(here, held) == ["b"]
 
+    def test_who_takes_back_in_its_own_state_directory_tells_it(self, here: Cli) -> None:
+        held = here.ok("acquire", "T", "-c", "2", "--ttl", "5m", "--on-reclaim", "answer").rstrip()
+        reclaim = here.start(*RECLAIM, "--names", "a")
+        eventually(lambda: len(json.loads(here.ok("marks", held, "--json"))) == 1)
+        here.ok("answer", held, "--ready")
+        assert reclaim.finish().code == 0
+        assert names_of(here, held) == ["b"]
+        assert here.query("SELECT * FROM mark_seen") == []
+
     def test_a_use_asks_no_server(self, hosts: Hosts, network: Relay) -> None:
         hosts.pool("a")
         here = hosts.new(through=network.endpoint, LEASECTL_RELEASE_TIMEOUT="1s")
@@ -107,3 +116,20 @@ class TestOfAHandle:
         here.ok("unuse", held, "--name", "a")
         here.ok("use", held, "--name", "a")
         assert here("marks", held).code == 69
+
+
+class TestOfALeaseThatNobodyWatches:
+    def test_who_acquires_is_told_that_nobody_answers(self, hosts: Hosts, here: Cli) -> None:
+        ready = ("acquire", "T", "--on-reclaim", "release")
+        guard = ("--guard-pid", str(os.getpid()))
+        said = here(*ready, "--ttl", "1m", "-c", "2").err
+        assert "nobody answers a reclaim" in said and "--guard-pid" in said
+        assert said.count("\n") == 1
+        for told in ((*guard,), ("--ttl", "1m", *guard), ("--ttl", "1m", "-q"), ()):
+            finished = here(*ready, *told, "-w", "0")
+            assert finished.code == 75
+            assert "nobody answers" not in finished.err
+
+    def test_without_a_ttl_the_keeper_answers(self, hosts: Hosts, here: Cli) -> None:
+        here.ok("acquire", "T", "--on-reclaim", "release")
+        assert hosts.new().ok(*RECLAIM, "--excess", "1") == "a\n"

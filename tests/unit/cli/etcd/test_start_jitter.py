@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.hosts import Hosts
 from tests.kit.story import story_of
-from tests.kit.support import Cli, Started, eventually
+from tests.kit.support import Cli, Started, eventually, stop
 
 LOST = 79
 TTL_SECONDS = 2.0
@@ -53,6 +53,7 @@ def test_it_is_free_after_the_ttl_when_all_on_its_machine_are_killed(
     hosts: Hosts, command: tuple[Cli, Started]
 ) -> None:
     cli, started = command
+    stop(started.pid, cli.state_dir)  # or it would have another keeper started
     for keeper in cli.keepers():
         os.kill(keeper, signal.SIGKILL)
     started.kill()

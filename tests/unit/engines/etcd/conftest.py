@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.etcd import events
+from leasectl.engines.etcd.events import events
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.opening import open_gateway
 from leasectl.http.settings import Settings
@@ -27,7 +27,7 @@ pytest_collection_modifyitems = once_below(__file__)
 def nobody_looks_by_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are counted here: none is made one time in so many, but where that is tested."""
     file = request.node.nodeid.partition("::")[0]
-    if not file.endswith(("test_events.py", "test_event_packing.py")):
+    if not file.endswith(("test_events.py", "test_packing.py")):
         monkeypatch.setattr(events, "_LOOK_EVERY", 2**64)
 
 

@@ -85,17 +85,22 @@ class TestLostAnswers:
             leases = direct.acquire("me", Request("T", count=3, ttl_seconds=60))
             losing.begin()
             notes = Access([between.endpoint], place).backend.notes
-            marks = [NoteChange("T", each.name, each.fence, None, "mark") for each in leases]
+            marks = [NoteChange("T", each.name, each.fence, None, "mark", "m") for each in leases]
             assert notes.change(marks) == (True,) * 3, losing.number
-            off, *answers = [each._replace(before="mark", after="ready") for each in marks]
-            assert notes.change([off._replace(after=None)]) == (True,), losing.number
+            off, *answers = [
+                each._replace(before="mark", after="ready", told="r") for each in marks
+            ]
+            assert notes.change([off._replace(after=None, told="o")]) == (True,), losing.number
             assert notes.change(answers) == (True,) * 2, losing.number
             ready = [Note("T", each.name, each.fence, "ready") for each in leases]
             assert notes.free(ready, by="reclaim") == tuple(NAMES[1:3]), losing.number
             assert direct.held() == NAMES[:1], losing.number
             assert direct.engine.free("me") == (NAMES[0],)
             assert keys_left(direct) == [], losing.number
-            assert story_of(direct)[3:] == [
+            told = [(*each.names, each.reason) for each in direct.events.read()][3:9]
+            off_and_ready = [(NAMES[0], "o"), *((name, "r") for name in NAMES[1:3])]
+            assert told == [*((name, "m") for name in NAMES[:3]), *off_and_ready], losing.number
+            assert story_of(direct)[9:] == [
                 ("released", NAMES[1:3], "reclaim"),
                 ("released", NAMES[:1], "command"),
             ], losing.number

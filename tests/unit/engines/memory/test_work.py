@@ -25,6 +25,9 @@ from leasectl.model import Claimant, Request
 from leasectl.pools.simulation.virtual_time import VirtualTime
 from tests.kit.journal import NoJournal
 
+# It is counted, so it is the same on every Python.
+pytestmark = pytest.mark.once
+
 # What a heap or a bisection takes more, of four times as many.
 SLIGHTLY_MORE = 1.25
 
@@ -168,10 +171,7 @@ def instructions(work: Callable[[], None]) -> int:
     return done
 
 
-LOADS = (
-    *(all_at_once, as_many_as_jobs, by_name, expiring, giving_up),
-    *(pytest.param(each, marks=pytest.mark.once) for each in (paced, by_priority, aging)),
-)
+LOADS = (all_at_once, as_many_as_jobs, by_name, expiring, giving_up, paced, by_priority, aging)
 
 
 @pytest.mark.parametrize("load", LOADS)
