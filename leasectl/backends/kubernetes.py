@@ -37,7 +37,7 @@ def check_url(url: str) -> None:
 
 def check_request(request: Request, wait_seconds: float | None) -> None:
     """Raise InvalidRequest when it asks for more than is claimed one after the other."""
-    from leasectl.engines.kubernetes.claims import check_count
+    from leasectl.engines.kubernetes.ticket import check_count
 
     check_count(request)
 

@@ -37,33 +37,24 @@ from leasectl.engines.kubernetes.names import object_of_resource
 from leasectl.engines.kubernetes.objects import Claim, Json, ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.reading import parse_object
-from leasectl.engines.kubernetes.recognition import is_made_as, is_made_by, is_same, resource_in
+from leasectl.engines.kubernetes.recognition import (
+    is_free,
+    is_made_as,
+    is_made_by,
+    is_same,
+    resource_in,
+)
 from leasectl.engines.kubernetes.resource_bodies import claimed, released, with_member
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.membership import after_lifetime, after_release
-from leasectl.errors import BackendUnreachable, InvalidRequest
-from leasectl.model import Lease, ReleasedBy, Request
+from leasectl.errors import BackendUnreachable
+from leasectl.model import Lease, ReleasedBy
 from leasectl.system.clock import Clock
 
 FENCES_PER_VERSION = 1000
-# Each is a request; a pool is seldom that large.
-MOST_AT_ONCE = 100
 _MOST_TRIES = 10
-
-
-def check_count(request: Request) -> None:
-    """Refuse what would take too long to claim.
-
-    Raises:
-        InvalidRequest: It asks for more than can be claimed one after the other.
-    """
-    if request.count > MOST_AT_ONCE:
-        raise InvalidRequest(
-            f"--count {request.count} is more than is granted at once on Kubernetes: "
-            f"{MOST_AT_ONCE} at most, because each takes a request"
-        )
 
 
 class Claims:
@@ -267,24 +258,37 @@ class Claims:
 
     def _free(self, resource: ResourceObject, by: ReleasedBy) -> bool:
         """Free a claim for its holder; returns whether it was still its own."""
-        assert resource.claim is not None
-        if self.is_over(resource):
-            self.end_over(resource)
+        there: ResourceObject | None = resource
+        while there is not None and self.is_over(there):
+            if self.end_over(there):
+                return False
+            there = self.as_it_is(there)
+        if there is None or there.claim is None:
             return False
-        return self.release(resource, by=by) and not resource.claim.ended
+        return self.release(there, by=by) and not there.claim.ended
+
+    def as_it_is(self, seen: ResourceObject) -> ResourceObject | None:
+        """What is there now of a claim that couldn't be ended as it was seen; None if it has gone.
+
+        Who has claimed isn't always who renews: a keeper does, with a memory of its own.
+        """
+        assert seen.claim is not None
+        self.forget(seen.id.name)
+        there = resource_in(self._store.get(seen.id.name))
+        if there is None or there.claim is None or not is_same(there.claim, seen.claim):
+            return None
+        return there
 
     def release(self, resource: ResourceObject, *, by: ReleasedBy) -> bool:
         """End a claim; returns whether this did it, and nobody else."""
-        assert resource.claim is not None
-        claim, seen = resource.claim, resource
+        seen: ResourceObject | None = resource
         for _ in range(_MOST_TRIES):
+            if seen is None:
+                return False
             self.forget(seen.id.name)
             if self._end(seen):
                 return True
-            there = resource_in(self._store.get(seen.id.name))
-            if there is None or there.claim is None or not is_same(there.claim, claim):
-                return False
-            seen = there
+            seen = self.as_it_is(seen)
         raise BackendUnreachable(
             f'resource "{resource.name}" is changed faster than it can be released; try again'
         )
@@ -306,7 +310,7 @@ class Claims:
         member = after_release(resource.member)
         if not member.is_known:  # it leaves its pool, and nothing else is said of it
             return self._store.delete(resource.id, as_seen=True)
-        return self._store.change(released(resource, member), _is_free).raw is not None
+        return self._store.change(released(resource, member), is_free).raw is not None
 
     def end_life(self, resource: ResourceObject) -> bool:
         """Have a name leave its pool whose time there is over, or as soon as nobody holds it."""
@@ -337,11 +341,6 @@ class Claims:
 
 def _leases(resources: Iterable[ResourceObject]) -> tuple[Lease, ...]:
     return tuple(each.claim.lease(each.name) for each in resources if each.claim is not None)
-
-
-def _is_free(raw: Json) -> bool:
-    resource = resource_in(raw)
-    return resource is not None and resource.claim is None
 
 
 def _by_fence(resource: ResourceObject) -> tuple[int, str]:

@@ -29,6 +29,12 @@ def is_same(claim: Claim, other: Claim) -> bool:
     return (claim.claim_key, claim.fence) == (other.claim_key, other.fence)
 
 
+def is_free(raw: Json) -> bool:
+    """Tell whether a resource is there and nobody holds it."""
+    resource = resource_in(raw)
+    return resource is not None and resource.claim is None
+
+
 def is_made_as(body: Body) -> Callable[[Json], bool]:
     """What tells whether the same is said of a name, by whoever did."""
     said = body["metadata"]["annotations"]

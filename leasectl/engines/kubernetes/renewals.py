@@ -59,8 +59,11 @@ class Renewals:
             if first is None or claim is None or not is_same(claim, first) or claim.ended:
                 break
             if self._claims.is_over(seen):
-                self._claims.end_over(seen)
-                break
+                there = None if self._claims.end_over(seen) else self._claims.as_it_is(seen)
+                if there is None:
+                    break
+                seen = there
+                continue
             sent_at = self._clock.elapsed()
             written = self._store.change(*self._renewed(seen, claim, ttl))
             done = resource_in(written.raw)

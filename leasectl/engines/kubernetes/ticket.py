@@ -15,8 +15,25 @@ from leasectl.engines.kubernetes.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.matching import want_of
 from leasectl.engines.ranking import effective_priority, next_rise
+from leasectl.errors import InvalidRequest
 from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock
+
+# Each is a request; a pool is seldom that large.
+MOST_AT_ONCE = 100
+
+
+def check_count(request: Request) -> None:
+    """Refuse what would take too long to claim.
+
+    Raises:
+        InvalidRequest: It asks for more than can be claimed one after the other.
+    """
+    if request.count > MOST_AT_ONCE:
+        raise InvalidRequest(
+            f"--count {request.count} is more than is granted at once on Kubernetes: "
+            f"{MOST_AT_ONCE} at most, because each takes a request"
+        )
 
 
 class OwnTicket:
