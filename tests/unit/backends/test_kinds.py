@@ -22,6 +22,7 @@ from leasectl.backends.proxy import opening as proxy_opening
 from leasectl.backends.proxy import status as proxy_status
 from leasectl.backends.servers import Locator, PoolServer, StatusServer
 from leasectl.doctor import etcd as examination_of_etcd
+from leasectl.doctor import kubernetes as examination_of_kubernetes
 from leasectl.doctor import lease_proxy as examination_of_proxy
 from leasectl.doctor.examination import Examiner
 from leasectl.errors import InvalidRequest, NotSupported
@@ -33,7 +34,11 @@ from leasectl.system.clock import Clock
 openers: tuple[Opener, ...] = (local, etcd, kubernetes, proxy_opening, dry_run)
 pool_servers: tuple[PoolServer, ...] = (etcd, kubernetes)
 locators: tuple[Locator, ...] = (kubernetes,)
-examiners: tuple[Examiner, ...] = (examination_of_etcd, examination_of_proxy)
+examiners: tuple[Examiner, ...] = (
+    examination_of_etcd,
+    examination_of_kubernetes,
+    examination_of_proxy,
+)
 status_servers: tuple[StatusServer, ...] = (proxy_status,)
 
 ids = [kind.schemes[0] for kind in KINDS]

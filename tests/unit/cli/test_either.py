@@ -130,7 +130,7 @@ def test_a_guard_that_ends_and_a_kill_leave_no_ticket_in_either(cli: Cli) -> Non
         (("azure",), 64, "with -t or without, not in both ways"),
         (("-t", "azure", "-c", "2"), 64, "leave out --count"),
         (("-t", "azure", "--name", "aws--00"), 64, "--name aws--00 is in one pool"),
-        (("-t", "azure", "--backend", "http://127.0.0.1:9"), 64, "choose local: or etcd://"),
+        (("-t", "azure", "--backend", "http://127.0.0.1:9"), 64, "choose local:, etcd://"),
         (tuple(f"-tt{n}" for n in range(16)), 64, "17 types: give -t at most 16 times"),
     ],
 )
