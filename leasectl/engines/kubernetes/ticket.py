@@ -15,7 +15,7 @@ from leasectl.engines.kubernetes.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.matching import want_of
 from leasectl.engines.ranking import effective_priority, next_rise
-from leasectl.errors import InvalidRequest
+from leasectl.errors import AccessRefused, InvalidRequest
 from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock
 
@@ -53,6 +53,7 @@ class OwnTicket:
         is_tried: It may have been put, also if nobody has said so.
         is_unsure: A claim of it was sent, and nobody has said what became of it.
         claim_sent_at: When that claim, or the last one, was sent, on the elapsed clock.
+        refusal: Why it may not be renewed any more; None while it may.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class OwnTicket:
         self.is_tried = False
         self.is_unsure = False
         self.claim_sent_at = 0.0
+        self.refusal: AccessRefused | None = None
         self.has_paid = False  # the pool's pace has let it through already
         self._clock = clock
         self._made_at = clock.elapsed()

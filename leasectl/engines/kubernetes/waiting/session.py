@@ -19,7 +19,7 @@ from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch, Sleeper
 from leasectl.engines.kubernetes.waiting.ticket_watch import TicketWatch
-from leasectl.errors import LeaseError
+from leasectl.errors import AccessRefused, LeaseError
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.wakeup import Wakeup
 
@@ -197,11 +197,14 @@ class WaitSession:
         try:
             with self._store.limited(self._clock.elapsed() + patience):
                 is_there = self._write(sleeper)
-        except LeaseError:  # who waits asks for itself, and gets the same answer
+        except LeaseError as error:
             due = self._clock.elapsed() + patience / 5
-            if ticket.is_overdue:
+            was_refused = ticket.refusal is not None
+            ticket.refusal = error if isinstance(error, AccessRefused) else None
+            if ticket.is_overdue or (ticket.refusal is not None and not was_refused):
                 sleeper.wake()
         else:
+            ticket.refusal = None
             if not is_there:
                 due = self._clock.elapsed() + ticket.ttl_seconds
                 ticket.note_gone()

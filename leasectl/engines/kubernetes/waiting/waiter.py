@@ -200,10 +200,13 @@ class KubernetesWaiter:
 
     def _look(self) -> PoolView:
         """The pool as a watch keeps it up to date; else as it is."""
+        if self.ticket.refusal is not None:  # a watch goes on for who may do nothing else any more
+            raise self.ticket.refusal.with_traceback(None)
         pool_watch = self._session.pool_watch(self.ticket.request.type)
         view = None if pool_watch is None else pool_watch.view()
         own = self.ticket.object
-        if view is None or (own is not None and view.version < own.place):
+        is_old = view is not None and own is not None and view.version < own.place
+        if view is None or is_old or self.ticket.is_overdue:
             view = self._store.pool(self.ticket.request.type)
         return view
 

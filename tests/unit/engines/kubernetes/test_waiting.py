@@ -17,11 +17,12 @@ from leasectl.engines.kubernetes.api.opening import open_api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.waiting import waiter
 from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
-from leasectl.errors import Cancelled
+from leasectl.errors import AccessRefused, Cancelled
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
 from tests.kit.journal import NoJournal
 from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.rights import LEAST_RULES
 from tests.kit.support import eventually
 
 TTL = 1.5
@@ -34,6 +35,7 @@ class Processes:
     def __init__(self, kubeconfig: Path) -> None:
         self._choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
         self.first = self.open()
+        self.warnings: list[str] = []
 
     def open(self) -> Opened:
         return open_kubernetes(
@@ -48,7 +50,7 @@ class Processes:
         opened = self.open()
         journal = NoJournal()
         backend = PoolBackend("test:", opened.engine, opened, clock=Clock())
-        backend.acquire(Claimant(key, key, request), journal, Patience())
+        backend.acquire(Claimant(key, key, request), journal, Patience(warn=self.warnings.append))
         return journal.leases or ()
 
     def begin(self, key: str, request: Request = ONE) -> list[object]:
@@ -119,6 +121,32 @@ def test_who_is_withdrawn_hears_of_it_at_once(processes: Processes) -> None:
     processes.first.engine.withdraw("waiter")
     eventually(lambda: ends, timeout=5)
     assert isinstance(ends[0], Cancelled)
+
+
+def test_who_may_not_renew_any_more_is_told_and_gives_up_with_its_place(
+    processes: Processes, namespace: Namespace
+) -> None:
+    processes.acquire("holder")
+    ends = processes.begin("waiter", Request("T", ttl_seconds=TTL))
+    namespace.account.forbid()
+    eventually(lambda: ends)
+    assert isinstance(ends[0], AccessRefused)
+    assert (ends[0].exit_code, "may not update leases" in str(ends[0])) == (77, True)
+    (warning,) = processes.warnings
+    assert warning.startswith("waiting on, as the place in the queue should last: ")
+
+
+def test_who_may_again_in_time_has_lost_nothing(processes: Processes, namespace: Namespace) -> None:
+    processes.acquire("holder")
+    first = processes.begin("first", Request("T", ttl_seconds=6.0))
+    second = processes.begin("second", Request("T", ttl_seconds=60.0))
+    namespace.account.forbid()
+    eventually(lambda: processes.warnings)
+    namespace.account.permit(LEAST_RULES)
+    processes.first.engine.free("holder")
+    eventually(lambda: first)
+    assert isinstance(first[0], tuple)
+    assert not second
 
 
 def test_a_ticket_that_somebody_edits_keeps_its_place(
