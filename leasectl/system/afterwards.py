@@ -1,17 +1,26 @@
 """What nobody waits for: a command does it when it has answered, a process that goes on at once.
 
-Such work can be left undone at any instant, takes a bounded time, and whoever has done it once has
-done it for all who left it: so of what a command leaves, only the last is done.
+Such work can be left undone at any instant, and takes a bounded time. Of what a command leaves only
+the last is done: whoever has done it once has done it for all who left it. What is begun is done by
+a thread from there on, one after the other, and a command that has answered ends when it is done,
+or when that takes too long.
 """
 
 from __future__ import annotations
 
 import contextlib
+import queue
+import signal
 import threading
 from typing import Callable
 
+# For a request and its answer, of a server that has answered just before.
+LONGEST_SECONDS = 3.0
+
 _left: Callable[[], object] | None = None
 _goes_on = False
+_begun: tuple[threading.Thread, queue.SimpleQueue[Callable[[], object]]] | None = None
+_lock = threading.Lock()
 
 
 def leave(work: Callable[[], object]) -> None:
@@ -29,6 +38,24 @@ def leave(work: Callable[[], object]) -> None:
         thread.start()
 
 
+def begin(work: Callable[[], object]) -> None:
+    """Have something done from now on, beside what is answered.
+
+    Args:
+        work: Whatever it raises is no matter. It isn't done where there is no thread for it.
+    """
+    global _begun
+    with _lock, contextlib.suppress(RuntimeError):
+        if _begun is None or not _begun[0].is_alive():  # it doesn't outlive a fork
+            works: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+            thread = threading.Thread(
+                target=_do_all, args=(works,), name="leasectl-afterwards", daemon=True
+            )
+            thread.start()
+            _begun = thread, works
+        _begun[1].put(work)
+
+
 def go_on() -> None:
     """This process answers many, one after the other: threads do what is left from now on."""
     global _goes_on
@@ -41,6 +68,17 @@ def finish() -> None:
     work, _left = _left, None
     if work is not None:
         _do(work)
+    if _begun is not None and _begun[0].is_alive():
+        is_done = threading.Event()
+        _begun[1].put(is_done.set)
+        is_done.wait(LONGEST_SECONDS)
+
+
+def _do_all(works: queue.SimpleQueue[Callable[[], object]]) -> None:
+    # Or those that the main thread blocks later, to read them, would be taken here.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    while True:
+        _do(works.get())
 
 
 def _do(work: Callable[[], object]) -> None:

@@ -16,8 +16,8 @@ Killed between two of those writes, a process leaves a part of a claim. It carri
 that is in the record of its handle: whoever recovers that, the keeper or the next command, frees
 it; and with a ttl, which requests have here unless somebody says otherwise, it is over by itself.
 Until then it looks like any claim. Killed after the last one and before its ticket has gone, it
-leaves a ticket that nobody heeds, since it has become a claim (`turns.in_order`), and that is dead
-after its ttl.
+leaves a ticket that nobody heeds, since it has become a claim (`turns.served_in`): the resource
+remembers that until somebody else has it, who takes that ticket away.
 
 Fences. A fence is 1000 times the resourceVersion of the view that the claim was made by, and the
 number of the resource in it. That view shows the claim before, if only by its release, and so is
@@ -102,8 +102,7 @@ class Claims:
         for resource, claim in zip(chosen, claims):
             done = self._write_claim(resource, claim)
             if done is None:
-                for each in made:
-                    self.release(each, by="command")
+                self._give_back(made)
                 own.is_unsure = False
                 return None
             if resource.claim is not None:
@@ -146,14 +145,16 @@ class Claims:
             for each in found:
                 self.note(each, own.claim_sent_at)
             return _leases(found)
-        for each in found:
-            self.release(each, by="command")
+        self._give_back(found)
         return None
 
     def give_back(self, own: OwnTicket) -> None:
         """Free whatever a ticket has become."""
-        for each in self._made_of(own):
-            self.release(each, by="command")
+        self._give_back(self._made_of(own))
+
+    def _give_back(self, made: Iterable[ResourceObject]) -> None:
+        for each in made:
+            self.release(each, by="command", is_had=False)
 
     def _made_of(self, own: OwnTicket) -> list[ResourceObject]:
         found = self.of_key(own.claimant.claim_key)
@@ -279,14 +280,14 @@ class Claims:
             return None
         return there
 
-    def release(self, resource: ResourceObject, *, by: ReleasedBy) -> bool:
+    def release(self, resource: ResourceObject, *, by: ReleasedBy, is_had: bool = True) -> bool:
         """End a claim; returns whether this did it, and nobody else."""
         seen: ResourceObject | None = resource
         for _ in range(_MOST_TRIES):
             if seen is None:
                 return False
             self.forget(seen.id.name)
-            if self._end(seen):
+            if self._end(seen, is_had=is_had):
                 return True
             seen = self.as_it_is(seen)
         raise BackendUnreachable(
@@ -306,11 +307,12 @@ class Claims:
         self._tell_lost(resource)
         return True
 
-    def _end(self, resource: ResourceObject) -> bool:
+    def _end(self, resource: ResourceObject, *, is_had: bool = True) -> bool:
         member = after_release(resource.member)
         if not member.is_known:  # it leaves its pool, and nothing else is said of it
             return self._store.delete(resource.id, as_seen=True)
-        return self._store.change(released(resource, member), is_free).raw is not None
+        body = released(resource, member, is_had=is_had)
+        return self._store.change(body, is_free).raw is not None
 
     def end_life(self, resource: ResourceObject) -> bool:
         """Have a name leave its pool whose time there is over, or as soon as nobody holds it."""

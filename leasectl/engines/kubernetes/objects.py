@@ -129,6 +129,7 @@ class ResourceObject(NamedTuple):
         claim: Who holds it; None for nobody.
         fence: Of its last claim; 0 for none so far.
         last_holder: Who had that; None likewise.
+        last_ticket: The ticket that had become that, of one that was given back; empty for none.
         transitions: How often it went from one holder to another by then.
         grace_seconds: So long after it came to the default pool nobody gets it; None for at once.
         came: What is different each time that it comes there.
@@ -145,10 +146,16 @@ class ResourceObject(NamedTuple):
     grace_seconds: float | None = None
     came: str = ""
     joined: str = ""
+    last_ticket: str = ""
 
     @property
     def name(self) -> str:
         return self.member.name
+
+    @property
+    def had_by(self) -> str:
+        """The ticket that has become its claim, or the last one; empty for none."""
+        return self.claim.ticket if self.claim is not None else self.last_ticket
 
 
 class TicketObject(NamedTuple):

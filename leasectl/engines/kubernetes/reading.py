@@ -132,6 +132,7 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
         grace_seconds=read_optional(read_positive, grace),
         came=read_text(came),
         joined=read_text(said.get("life", "")),
+        last_ticket=read_text(last.get("ticket", "")),
     )
 
 

@@ -102,15 +102,26 @@ def noted(resource: ResourceObject, text: str | None) -> Body:
     return body
 
 
-def released(resource: ResourceObject, member: Member) -> Body:
+def released(resource: ResourceObject, member: Member, *, is_had: bool = True) -> Body:
     """A resource that nobody holds any more.
 
     Args:
         resource: As it was seen.
         member: What is so of it after that.
+        is_had: Whoever held it got what it had waited for: the ticket, if it is still there, waits
+            for nothing any more.
     """
     body = as_seen(resource.raw)
     meta, spec = body["metadata"], body["spec"]
+    if is_had and resource.claim is not None and resource.claim.ticket:
+        meta["annotations"][LAST] = json.dumps(
+            {
+                "fence": resource.fence,
+                "holder": resource.last_holder,
+                "transitions": resource.transitions,
+                "ticket": resource.claim.ticket,
+            }
+        )
     meta["labels"].pop(CLAIM_LABEL, None)
     for gone in (CLAIM, ENDED, NOTE):
         meta["annotations"].pop(gone, None)

@@ -4,7 +4,7 @@ A ticket may take a resource only if no better one could use it: with a higher e
 or of equals with a smaller place. One that could use all that another could is before it; others
 keep from it only what they could use, by its name or by what it is. What can't be met by what is in
 the pool now keeps nothing from anybody; nor does one that has become a claim, of which its waiter
-is about to take the ticket away; nor one whose waiter is dead.
+is taking the ticket away; nor one whose waiter is dead.
 
 Effective priorities are what the owners of tickets say, by their own clocks: clocks of different
 hosts are never compared.
@@ -66,7 +66,7 @@ def effective_priority(ticket: TicketObject, view: PoolView) -> int:
 
 def in_order(view: PoolView, over: Over = NOTHING_OVER) -> list[TicketObject]:
     """The tickets that wait, the best first."""
-    served = _served(view)
+    served = served_in(view)
     waiting = [
         each
         for name, each in view.tickets.items()
@@ -150,11 +150,9 @@ def unmet_in(view: PoolView, tickets: Iterable[TicketObject]) -> frozenset[str]:
     return frozenset(each.id.name for each in waiting) - met
 
 
-def _served(view: PoolView) -> set[str]:
-    """Tickets that have become a whole claim."""
-    made: Counter[str] = Counter(
-        each.claim.ticket for each in view.resources.values() if each.claim and each.claim.ticket
-    )
+def served_in(view: PoolView) -> set[str]:
+    """Tickets that have become a whole claim, also one that was given back since."""
+    made = Counter(each.had_by for each in view.resources.values())
     return {name for name, each in view.tickets.items() if 0 < each.count <= made[name]}
 
 

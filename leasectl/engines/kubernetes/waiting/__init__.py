@@ -6,6 +6,9 @@ pool a `pool_watch`, a thread that keeps a view of it up to date. Whenever that 
 somebody's `verdict`, that one is woken, and nobody else. Who is far behind follows three objects
 only (`ticket_watch`).
 
+What a ticket has to pay where its pool has a pace, `paying` says; what becomes of it when it is a
+claim, `leftovers`.
+
 Others have a watch of their own: a holder, to hear of it at once when its claim is taken away
 (`claim_watch`), and who follows what is noted in a pool (`change_watch`).
 

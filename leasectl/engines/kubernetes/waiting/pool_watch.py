@@ -80,6 +80,19 @@ class PoolWatch:
         with self._changed:
             return self._view.copy() if self._is_current else None
 
+    def view_since(self, version: int, seconds: float) -> PoolView | None:
+        """The same, of a time that isn't before that version; None where it isn't heard of soon.
+
+        Args:
+            version: Of a write.
+            seconds: How long it is waited for.
+        """
+        with self._changed:
+            is_there = self._changed.wait_for(
+                lambda: not self._is_current or self._view.version >= version, seconds
+            )
+            return self._view.copy() if is_there and self._is_current else None
+
     def fill(self, view: PoolView) -> None:
         """Have it know what somebody else has seen, if that is newer."""
         with self._changed:
@@ -128,6 +141,10 @@ class PoolWatch:
     # With the lock
 
     def _judge(self) -> None:
+        self._changed.notify_all()
+        if not self._sleepers:
+            self._next_at = None
+            return
         looked = self._observed.look(self._view)
         is_sooner = self._next_at is None or (looked.next_at or self._next_at) < self._next_at
         self._next_at = looked.next_at
@@ -144,12 +161,14 @@ class PoolWatch:
         before = self._view.find(name)
         if event.type == "BOOKMARK":
             self._view.version = max(self._view.version, identity_of(event.object).version)
+            self._changed.notify_all()
             return
         if not self._view.apply(event.object, is_deleted=event.type == "DELETED"):
             return
         after = self._view.find(name)
         if before is not None and after is not None and _is_renewal(before, after):
             self._observed.note(after)  # which makes nothing due sooner
+            self._changed.notify_all()
             return
         if isinstance(after, PoolObject) and before != after:
             self._has_new_settings = True
@@ -197,6 +216,7 @@ class PoolWatch:
         """What was seen isn't kept up to date any more: have all ask for themselves."""
         with self._changed:
             self._is_current = False
+            self._changed.notify_all()
             for sleeper in self._sleepers:
                 sleeper.verdict = None
                 sleeper.wake()

@@ -26,6 +26,8 @@ from leasectl.system.wakeup import Wakeup
 _LONGEST_ANSWER_SECONDS = 5.0
 # Who was the last to wait has got its grant and goes on; it may be back soon.
 _LINGER_SECONDS = 0.2
+# So is its watch: who comes back then needs no lists.
+_KEPT_SECONDS = 1.0
 # Somebody edits a ticket at the very time that it is renewed, again and again.
 _MOST_TRIES = 3
 
@@ -48,6 +50,7 @@ class WaitSession:
         self._watches: dict[str, PoolWatch] = {}
         self._far: dict[Sleeper, TicketWatch] = {}  # those who follow no pool
         self._due: dict[Sleeper, float] = {}  # when its ticket is renewed next
+        self._unused: dict[str, float] = {}  # by pool: when its watch ends that nobody needs now
         self._wakeup: Wakeup | None = None  # of the thread, while it runs
 
     def listen(
@@ -81,6 +84,7 @@ class WaitSession:
         if far is not None:
             far.close()
         pool_watch = self._watches.get(view.pool_type)
+        self._unused.pop(view.pool_type, None)
         if pool_watch is None:
             pool_watch = PoolWatch(self._store, self._observed, view.copy(), self._look)
             self._watches[view.pool_type] = pool_watch
@@ -112,8 +116,8 @@ class WaitSession:
         pool_type = sleeper.ticket.request.type
         pool_watch = self._watches.get(pool_type)
         if pool_watch is not None and pool_watch.remove(sleeper):
-            del self._watches[pool_type]
-            pool_watch.close()
+            self._unused.setdefault(pool_type, self._clock.elapsed() + _KEPT_SECONDS)
+            self._look()
 
     def leave(self, sleeper: Sleeper) -> None:
         """Have somebody be woken no more and its ticket not be renewed, if they are."""
@@ -158,7 +162,7 @@ class WaitSession:
                 wakeup.clear()
             elif not wakeup.wait(_LINGER_SECONDS):
                 with self._lock:
-                    if not self._due:
+                    if not self._due and not self._unused:
                         self._wakeup = None
                         break
             else:
@@ -175,6 +179,7 @@ class WaitSession:
                 due.update((each, 0.0) for each in due if each.ticket.request.type == pool_type)
             if pool_watch.next_at is not None and pool_watch.next_at <= self._clock.elapsed():
                 pool_watch.look_at_time()
+        self._close_unused()
         for far in silent:
             if far.silent_at <= self._clock.elapsed():
                 far.look()
@@ -184,10 +189,18 @@ class WaitSession:
         with self._lock:
             next_at = earliest(
                 *self._due.values(),
+                *self._unused.values(),
                 *(each.next_at for each in self._watches.values()),
                 *(each.silent_at for each in self._far.values()),
             )
         return None if next_at is None else max(0.0, next_at - self._clock.elapsed())
+
+    def _close_unused(self) -> None:
+        with self._lock:
+            for pool_type, at in list(self._unused.items()):
+                if at <= self._clock.elapsed():
+                    del self._unused[pool_type]
+                    self._watches.pop(pool_type).close()
 
     def _renew(self, sleeper: Sleeper) -> None:
         """Have a ticket live on, and count with what it has to by now."""

@@ -24,28 +24,31 @@ that arrives after its sender was killed is the same.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import Standing
-from leasectl.engines.kubernetes.bodies import with_grant
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.listing import pool_types
-from leasectl.engines.kubernetes.objects import PACE, ResourceObject, TicketObject
+from leasectl.engines.kubernetes.objects import Identity, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.observed import Looked, Observed
-from leasectl.engines.kubernetes.pace import after_grant, seconds_left
-from leasectl.engines.kubernetes.reading import annotations_of
 from leasectl.engines.kubernetes.standing import standing_of
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.turns import Turn, in_order, members_of, position_of, turn_of
+from leasectl.engines.kubernetes.turns import (
+    Turn,
+    in_order,
+    members_of,
+    position_of,
+    turn_of,
+)
 from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.waiting.leftovers import begin_taking_away, left_at
+from leasectl.engines.kubernetes.waiting.paying import pay, seconds_to_pay
 from leasectl.engines.kubernetes.waiting.session import WaitSession
 from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
 from leasectl.engines.possible import unmet
-from leasectl.errors import LeaseError
 from leasectl.model import Lease, Process
 from leasectl.system.clock import Clock
 from leasectl.system.process_watch import ProcessWatch
@@ -54,6 +57,8 @@ from leasectl.system.wakeup import Wakeup
 # So many follow the pool, to move on with a claim and not with the end of a ticket. A thousand of
 # them cost a server 32 ms a write (measured), so these half a millisecond.
 FEW_NEXT = 16
+# What is heard within that time isn't asked for.
+_HEAR_SECONDS = 0.05
 
 
 class KubernetesWaiter:
@@ -108,7 +113,9 @@ class KubernetesWaiter:
 
     def enqueue(self, *, again: bool = False) -> None:
         with self._store.limited(self._until):
-            view = self._store.pool(self.ticket.request.type)
+            view = None if again else self._queue_seen()
+            if view is None:
+                view = self._store.pool(self.ticket.request.type)
             if again:
                 self._check_there(view)
             else:
@@ -199,16 +206,25 @@ class KubernetesWaiter:
         return turn_of(self.ticket.as_seen(view), view, looked.over)
 
     def _look(self) -> PoolView:
-        """The pool as a watch keeps it up to date; else as it is."""
+        """The pool as a watch keeps it up to date, from its own ticket on; else as it is."""
         if self.ticket.refusal is not None:  # a watch goes on for who may do nothing else any more
             raise self.ticket.refusal.with_traceback(None)
         pool_watch = self._session.pool_watch(self.ticket.request.type)
+        own, view = self.ticket.object, None
+        if pool_watch is not None and not self.ticket.is_overdue:
+            view = pool_watch.view_since(0 if own is None else own.place, _HEAR_SECONDS)
+        return self._store.pool(self.ticket.request.type) if view is None else view
+
+    def _queue_seen(self) -> PoolView | None:
+        """The pool as a watch keeps it up to date, where somebody waits in it for sure.
+
+        Whoever then puts its ticket needn't ask for more: by that it can't go on at once.
+        """
+        pool_watch = self._session.pool_watch(self.ticket.request.type)
         view = None if pool_watch is None else pool_watch.view()
-        own = self.ticket.object
-        is_old = view is not None and own is not None and view.version < own.place
-        if view is None or is_old or self.ticket.is_overdue:
-            view = self._store.pool(self.ticket.request.type)
-        return view
+        if view is None or not view.is_there or not in_order(view):
+            return None
+        return view if unmet(self.ticket.request, members_of(view)) is None else None
 
     # Putting the ticket
 
@@ -265,7 +281,7 @@ class KubernetesWaiter:
         if len(turn.free) < own.request.count:
             self._observed.save()
             return Outlook(is_head=True, is_behind=is_behind)
-        left = self._seconds_left(view)
+        left = seconds_to_pay(own, view, self._observed, self._clock.elapsed())
         if left:
             self._observed.save()
             due = self._clock.elapsed() + left
@@ -283,20 +299,20 @@ class KubernetesWaiter:
         own = self.ticket
         if own.is_overdue:
             raise self._overdue()
-        if not self._pay(view):
+        if not pay(own, view, self._store, self._observed, self._clock.elapsed()):
             return None
         leases = self._claims.make(own, view, chosen)
-        return None if leases is None else self._granted(leases)
+        if leases is None:
+            return None
+        return self._granted(leases, left_at(chosen, view))
 
-    def _granted(self, leases: tuple[Lease, ...]) -> Outlook:
+    def _granted(self, leases: tuple[Lease, ...], left: Collection[Identity] = ()) -> Outlook:
         own = self.ticket
         ttl = own.request.ttl_seconds
         if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
             self._claims.give_back(own)  # the answers took their time; somebody may have it by now
             raise self._overdue()
-        if own.is_tried:
-            with contextlib.suppress(LeaseError):  # then it isn't renewed, and heeded by nobody
-                self._store.delete(own.identity(), as_seen=False)
+        begin_taking_away(own, left, self._store, self._session, self._clock)
         return Outlook(leases)
 
     def _reap(self, view: PoolView, looked: Looked) -> None:
@@ -312,35 +328,6 @@ class KubernetesWaiter:
                 self._claims.end_over(resource)
         for name in looked.over.lives - looked.over.claims:
             self._claims.end_life(view.resources[name])
-
-    # The pace
-
-    def _seconds_left(self, view: PoolView) -> float:
-        if self.ticket.has_paid or view.pool is None:
-            return 0.0
-        return seconds_left(view.pool, self._observed, self._clock.elapsed())
-
-    def _pay(self, view: PoolView) -> bool:
-        """Have the pool's pace let it through, if it has one; returns whether that is so."""
-        own, pool = self.ticket, view.pool
-        if own.has_paid or pool is None or not pool.settings.pace_seconds:
-            return True
-        level = after_grant(pool, self._observed, self._clock.elapsed())
-        body = with_grant(pool, level, own.object_name)
-        note = body["metadata"]["annotations"][PACE]
-        written = self._store.change(body, lambda raw: annotations_of(raw).get(PACE) == note)
-        if written.raw is None:
-            return False
-        own.has_paid = True
-        view.put(written.raw)
-        self._observed_in_pace(view)
-        return True
-
-    def _observed_in_pace(self, view: PoolView) -> None:
-        """Have all of this state directory know of the grant."""
-        if view.pool is not None:
-            seconds_left(view.pool, self._observed, self._clock.elapsed())
-            self._observed.save()
 
     def _overdue(self) -> TicketExpired:
         return TicketExpired(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from leasectl.engines.facts import PoolSettings
 from leasectl.engines.kubernetes.names import object_of_resource
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Claimant, Request
+from leasectl.system import afterwards
 from tests.kit.support import ManualClock
 from tests.unit.engines.kubernetes.made_up_api import Killed, MadeUpApi
 from tests.unit.engines.kubernetes.parts import Process
@@ -45,7 +47,14 @@ class World:
 
 
 @pytest.fixture
-def world(manual_clock: ManualClock) -> World:
+def world(manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> World:
+    """One in which what nobody waits for is done at once, by nobody else."""
+
+    def begin(work: Callable[[], object]) -> None:
+        with contextlib.suppress(Exception):
+            work()
+
+    monkeypatch.setattr(afterwards, "begin", begin)
     return World(manual_clock)
 
 
@@ -223,6 +232,65 @@ class TestAKill:
         finally:
             world.api.before = lambda at: None
         return False
+
+
+class TestATicketThatIsLeft:
+    """Its process got what it waited for, and was killed before the ticket was taken away."""
+
+    @pytest.fixture
+    def left(self, world: World, monkeypatch: pytest.MonkeyPatch) -> Process:
+        """A process of the same state directory, where it has happened."""
+        first, second = world.process(), world.process()
+        first.acquire("k/0", Request("T", count=3))
+        waiter = second.engine.waiter(Claimant("k/1", "job/1/host/1", TWO), until=None)
+        waiter.enqueue()
+        assert waiter.claim().leases is None
+        first.engine.free("k/0")
+        with monkeypatch.context() as patch:
+            patch.setattr(afterwards, "begin", lambda work: None)
+            assert waiter.claim().leases is not None
+        return world.process()
+
+    def tickets(self, world: World) -> int:
+        return len(world.process().opened.store.all("ticket").items)
+
+    def test_keeps_nobody_from_anything(self, world: World, left: Process) -> None:
+        assert self.tickets(world) == 1
+        assert world.process().acquire("k/2", ONE)
+
+    def test_nor_when_that_was_given_back_and_goes_with_who_has_it_next(
+        self, world: World, left: Process
+    ) -> None:
+        left.engine.free("k/1", ["a", "b"])
+        assert world.is_clean()
+        assert self.tickets(world) == 1
+        assert world.process().acquire("k/2", Request("T", count=3))
+        assert self.tickets(world) == 0
+
+    def test_one_that_gave_back_a_part_and_waits_on_is_heeded(self, world: World) -> None:
+        first, second = world.process(), world.process()
+        first.acquire("k/0", Request("T", count=3))
+        waiter = second.engine.waiter(Claimant("k/1", "job/1/host/1", TWO), until=None)
+        waiter.enqueue()
+        waiter.claim()
+        first.engine.free("k/0")
+        asked = len(world.api.asked)
+        remembered: list[str] = []
+
+        def interfere(at: int) -> None:
+            verbs = [verb for verb, _ in world.api.asked[asked:]]
+            if verbs == ["list", "update", "update"]:  # it has one, and is about to have the other
+                there = world.api.objects["b"]
+                world.api.objects["b"] = {**there, "metadata": {**there["metadata"]}}
+                world.api.objects["b"]["metadata"]["resourceVersion"] = str(10_000)
+            elif verbs[2:] == ["update", "get", "update", "list"]:
+                seen = second.opened.store.resource("a")
+                assert seen is not None
+                remembered.append(seen.had_by)
+
+        world.api.before = interfere
+        assert waiter.claim().leases is not None
+        assert remembered == [""]
 
 
 class TestAForeignHand:

@@ -1,0 +1,50 @@
+"""One participant's access to the pools in a namespace, as a service account's process has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leasectl.backends.contract import Patience
+from leasectl.backends.pool.backend import PoolBackend
+from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.choice import choose
+from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.opening import open_kubernetes
+from leasectl.model import Claimant, Lease, Request
+from leasectl.system.clock import Clock
+from tests.kit.journal import NoJournal
+
+CLOCK = Clock()
+
+
+class Access:
+    """What one process has of a namespace.
+
+    Args:
+        kubeconfig: The path of its kubeconfig, which names the namespace.
+        state_id: The host and its state directory, as it were.
+    """
+
+    def __init__(self, kubeconfig: Path, *, state_id: str = "host") -> None:
+        choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+        opened = open_kubernetes(
+            open_api(choice, clock=CLOCK),
+            choice.namespace,
+            state_id=state_id,
+            lost=lambda claim_key, names: None,
+            clock=CLOCK,
+        )
+        self.engine, self.pools = opened.engine, opened.pools
+        self.backend = PoolBackend("kubernetes:", self.engine, opened, clock=CLOCK, remote=True)
+
+    def acquire(self, claim_key: str, request: Request) -> tuple[Lease, ...]:
+        """Acquire, however long that takes."""
+        claimant = Claimant(claim_key, f"job/1/host/{claim_key}", request)
+        journal = NoJournal()
+        self.backend.acquire(claimant, journal, Patience())
+        return journal.leases or ()
+
+    def queue(self, pool_type: str = "T") -> list[str]:
+        """The claim keys of those who wait."""
+        (pool,) = self.pools.pools(pool_type)
+        return [entry.claim_key for entry in pool.queue]
