@@ -36,7 +36,6 @@ _MODES = (None, "Never", "IfAvailable")
 _LONGEST_BYTES = 1 << 20
 # What ends in a moment is as good as ended: the request takes time as well.
 _MARGIN_SECONDS = 5.0
-_NOBODY_KNOWS = "without it nobody knows who we are"
 _FRACTION = re.compile(r"\.[0-9]+")
 
 
@@ -127,7 +126,7 @@ class PluginCredential:
         if ended.why == "time":
             raise BackendUnreachable(
                 f"{plugin.label} printed no credential within {format_seconds(seconds)}"
-                f"{_said(ended)}; try it by hand: {printable(plugin.path, longest=200)}"
+                f"{_said(ended)}; {_by_hand(plugin)}"
             )
         if ended.why == "length":
             raise _refused(plugin, f"printed more than {_LONGEST_BYTES >> 20} MiB")
@@ -235,8 +234,10 @@ def _found(plugin: Plugin, environment: Mapping[str, str]) -> str:
 
     path = shutil.which(plugin.path, path=environment.get("PATH"))
     if path is None:
-        hint = f": {printable(plugin.hint, longest=300)}" if plugin.hint else ""
-        raise _refused(plugin, f'names "{printable(plugin.path)}", which can\'t be found{hint}')
+        advice = printable(plugin.hint, longest=300) if plugin.hint else MEND_IT
+        raise NotAllowed(
+            f'{plugin.label} names "{printable(plugin.path)}", which can\'t be found; {advice}'
+        )
     return path
 
 
@@ -277,7 +278,7 @@ def _credential(plugin: Plugin, ended: Ended, clock: Clock) -> Credential:
 def _pem(plugin: Plugin, text: str | None) -> Pem | None:
     if text is None:
         return None
-    return Pem(text.encode(), f"what {plugin.label} printed", _NOBODY_KNOWS)
+    return Pem(text.encode(), f"what {plugin.label} printed", _by_hand(plugin))
 
 
 def _text(plugin: Plugin, status: Mapping[str, object], field: str) -> str | None:
@@ -316,4 +317,9 @@ def _said(ended: Ended) -> str:
 
 
 def _refused(plugin: Plugin, what: str) -> NotAllowed:
-    return NotAllowed(f"{plugin.label} {what}; {_NOBODY_KNOWS}")
+    return NotAllowed(f"{plugin.label} {what}; {_by_hand(plugin)}")
+
+
+def _by_hand(plugin: Plugin) -> str:
+    """What to do next: at a terminal it may ask for what it needs. Arguments may be secret."""
+    return f"try it by hand: {printable(plugin.path, longest=200)}"

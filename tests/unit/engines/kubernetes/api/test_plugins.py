@@ -217,7 +217,7 @@ def test_one_that_hangs_has_its_time(make: Make) -> None:
 
 def test_one_that_is_not_there_says_how_to_have_it(make: Make) -> None:
     plugin = make(":", command="nonesuch-tool", installHint="see\nhttps://nonesuch")
-    with pytest.raises(NotAllowed, match=r'"nonesuch-tool", which can\'t be found: see\\nhttps'):
+    with pytest.raises(NotAllowed, match=r'"nonesuch-tool", which can\'t be found; see\\nhttps'):
         ask(plugin)
 
 
