@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding, failure
+from leasectl.doctor.kubernetes_objects import objects
 from leasectl.doctor.memberships import agreement_of
 from leasectl.doctor.server_claims import agreement
-from leasectl.engines.facts import NO_SETTINGS
 from leasectl.engines.kubernetes.api.address import parse_kubernetes_url
 from leasectl.engines.kubernetes.api.choice import ClusterChoice, choose, parse_choice
 from leasectl.engines.kubernetes.api.opening import open_api
@@ -19,25 +18,15 @@ from leasectl.engines.kubernetes.api.standing import (
     what_we_may_not,
     who_we_are,
 )
-from leasectl.engines.kubernetes.bodies import new_pool
-from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import (
-    PLACE,
-    PoolObject,
     ResourceObject,
-    TicketObject,
-    Unreadable,
 )
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
-from leasectl.engines.kubernetes.reading import annotations_of, identity_of, parse_object
-from leasectl.engines.kubernetes.recognition import is_made_by
-from leasectl.engines.kubernetes.store import Store
+from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.errors import LeaseError, NotAllowed
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
 from leasectl.system.clock import Clock
-from leasectl.text.printable import printable
-from leasectl.text.wording import counted, listed
 
 DEADLINE_SECONDS = 3.0
 
@@ -124,86 +113,6 @@ def rights(api: Api, namespace: str) -> Finding:
     if all(map(is_of_events, missing)):
         return Finding(WARN, f"{what}: leases are had, and nothing is told of them", advice)
     return Finding(FAIL, what, advice, exit_code=NotAllowed.exit_code)
-
-
-class _Found(NamedTuple):
-    """What is in a namespace, and what of it nobody of ours has left so.
-
-    Args:
-        what: How much there is, in words.
-        damaged: What can't be read, by its object.
-        held_by_others: Resources whose holder isn't of leasectl.
-        ending: Pools that somebody has begun to delete.
-        orphaned: Pools that aren't there, and have resources.
-    """
-
-    what: str
-    damaged: tuple[str, ...]
-    held_by_others: tuple[str, ...]
-    ending: tuple[str, ...]
-    orphaned: tuple[str, ...]
-
-
-def objects(store: Store) -> Finding:
-    """Is all there and as we wrote it, whatever was edited or deleted by hand?"""
-    found = _found(store)
-    if not any(found[1:]):
-        return Finding(OK, found.what)
-    parts, advice = [], ""
-    if found.held_by_others:
-        parts.append(f"held by what isn't leasectl: {listed(found.held_by_others)}")
-        advice = "nobody gets them before that ends; see with: kubectl get leases"
-    if found.ending:
-        parts.append(f"somebody is deleting, or was killed at it: pool {listed(found.ending)}")
-        advice = "if it stays so: leasectl pool create TYPE --names A ends that, then delete it"
-    if found.damaged:
-        parts.append(f"edited, and of no use any more: {listed(found.damaged)}")
-        where = f"-n {store.collection.namespace}"
-        advice = f"look with: kubectl get lease {where} -o yaml NAME, mend or delete it"
-    if not found.orphaned:
-        return Finding(WARN, "; ".join(parts), advice)
-    parts.append(f"deleted, with resources left: pool {listed(found.orphaned)}")
-    return Finding(
-        WARN,
-        "; ".join(parts),
-        f"{advice}; and run: leasectl doctor --fix" if advice else "run: leasectl doctor --fix",
-        mend=lambda: _make_again(store, found.orphaned),
-    )
-
-
-def _make_again(store: Store, types: tuple[str, ...]) -> str:
-    for each in types:
-        body = new_pool(each, NO_SETTINGS)
-        store.create(body, is_made_by(body))
-    return f"made again, without pace and ageing: pool {listed(types)}"
-
-
-def _found(store: Store) -> _Found:
-    items = store.all().items
-    found = list(map(parse_object, items))
-    pools = [each for each in found if isinstance(each, PoolObject)]
-    resources = [each for each in found if isinstance(each, ResourceObject)]
-    tickets = [each for each in found if isinstance(each, TicketObject)]
-    damaged = [each.id.name for each in tickets if _is_edited(each)]
-    damaged += [f"{each.id.name} ({each.why})" for each in found if isinstance(each, Unreadable)]
-    held = [each for each in resources if each.claim is not None]
-    there = {identity_of(each).name for each in items}  # a pool that can't be read is there, too
-    in_pools = {each.member.pool for each in resources if each.member.pool is not None}
-    others = [each.name for each in held if each.claim is not None and not each.claim.claim_key]
-    what = f"{counted(len(pools), 'pool')}, {len(held)} held, {len(tickets)} waiting"
-    return _Found(
-        what,
-        tuple(printable(each, longest=300) for each in damaged),
-        tuple(others),
-        tuple(each.type for each in pools if each.deleting),
-        tuple(sorted(each for each in in_pools if object_of_pool(each) not in there)),
-    )
-
-
-def _is_edited(ticket: TicketObject) -> bool:
-    """Tell whether somebody else has written a ticket, as far as that shows."""
-    place = annotations_of(ticket.raw).get(PLACE)
-    return not ticket.claim_key or (place is not None and str(ticket.place) != place)
 
 
 def claims(service: Service, opened: Opened, state_id: str) -> Finding:

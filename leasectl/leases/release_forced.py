@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of
 from leasectl.engines.facts import Resource
-from leasectl.errors import InvalidRequest, NotFound, NotSupported
+from leasectl.errors import InvalidRequest, NotAllowed, NotFound, NotSupported
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Process
 from leasectl.state.amendments import explain_loss
@@ -66,6 +66,7 @@ def release_by_force(service: Service, names: Sequence[str], *, reason: str) -> 
 
     Raises:
         NotFound: No such resource; then none is released.
+        NotAllowed: Who holds one didn't get it from leasectl; likewise.
         NotSupported: The backend has no pools of its own.
     """
     if not kind_of(service.backend_url).has_pools:
@@ -88,6 +89,14 @@ def _resources(service: Service, names: Sequence[str]) -> list[Resource]:
     for name in names:
         if name not in found:
             raise NotFound(f'no resource "{printable(name)}"; list them with: leasectl status')
+    for name in names:
+        lease = found[name].lease
+        if lease is not None and found[name].claim_key is None:
+            holder = printable(lease.holder_identity, longest=1000)
+            raise NotAllowed(
+                f'{name} is held by "{holder}", who didn\'t get it from leasectl, and has to '
+                "give it up there; see where with: leasectl doctor"
+            )
     return [found[name] for name in dict.fromkeys(names)]
 
 

@@ -4,8 +4,8 @@ A resource, a ticket and a pool is an object each: `names` says what it is calle
 says, `reading` how that is read, by its `fields`, `bodies` and `resource_bodies` how it is written,
 and `store` writes it, guarded by what was seen, so that nothing that somebody else has changed is
 written over, and nothing that was deleted comes back; `recognition` tells after a lost answer
-whether it was written. Whatever is asked of a cluster goes through `api`, which knows where it is
-and who we are there.
+whether it was written, and `edited` what hands have made of it. Whatever is asked of a cluster goes
+through `api`, which knows where it is and who we are there.
 
 An acquisition through the `engine`: a list is a `view` of the pool; by that `turns` says whose turn
 it is, and for what. Where nobody waits, `claims` makes a claim at once; else its process puts a

@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from leasectl.engines import refusals
+from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import PoolObject, ResourceObject
 from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.kubernetes.store import Store
+from leasectl.errors import NotFound
+from leasectl.text.wording import counted
 
 
 def pool_types(store: Store) -> list[str]:
     """The types of all pools, sorted."""
     found = map(parse_object, store.all("pool").items)
     return sorted(each.type for each in found if isinstance(each, PoolObject) and not each.deleting)
+
+
+def no_pool(store: Store, pool_type: str) -> NotFound:
+    """There is no pool of a type that grants: never was, or somebody has deleted or edited it."""
+    view, name = store.pool(pool_type), object_of_pool(pool_type)
+    raw = store.get(name)
+    if raw is not None and not isinstance(parse_object(raw), PoolObject):
+        was = f'Lease "{name}" was edited'
+    elif raw is None and view.resources:
+        was = f'Lease "{name}" was deleted'
+    else:
+        return refusals.no_pool(pool_type, pool_types(store))
+    there = counted(len(view.resources), "resource")
+    return NotFound(f'no pool "{pool_type}", but {there} of it: {was}; see: leasectl doctor')
 
 
 def resource_names(store: Store, begin: str, types: Collection[str]) -> list[str]:

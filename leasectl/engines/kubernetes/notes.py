@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leasectl.engines import refusals
 from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.listing import pool_types
+from leasectl.engines.kubernetes.listing import no_pool
 from leasectl.engines.kubernetes.notes_at import notes_in
 from leasectl.engines.kubernetes.objects import NOTE, Json, ResourceObject
 from leasectl.engines.kubernetes.reading import annotations_of
@@ -40,7 +39,7 @@ class KubernetesNotes:
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         view = self._store.pool(pool_type)
         if not view.is_there:
-            raise refusals.no_pool(pool_type, pool_types(self._store))
+            raise no_pool(self._store, pool_type)
         held = [each for each in view.resources.values() if not self._claims.is_over(each)]
         return notes_in(sorted(held, key=lambda each: each.name))
 

@@ -23,7 +23,7 @@ from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.kubernetes import bodies, resource_bodies
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.forced_ends import ForcedEnds
-from leasectl.engines.kubernetes.listing import pool_types
+from leasectl.engines.kubernetes.listing import no_pool
 from leasectl.engines.kubernetes.members import Known, KubernetesMembers
 from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import Json, PoolObject, ResourceObject
@@ -248,14 +248,14 @@ class KubernetesPools:
         """A pool with nothing in it that is over."""
         view = self._store.pool(pool_type)
         if not view.is_there:
-            raise refusals.no_pool(pool_type, pool_types(self._store))
+            raise no_pool(self._store, pool_type)
         return self._shown.reaped(view)
 
     def _pool(self, pool_type: str) -> PoolObject:
         raw = self._store.get(object_of_pool(pool_type))
         found = None if raw is None else parse_object(raw)
         if not isinstance(found, PoolObject) or found.deleting:
-            raise refusals.no_pool(pool_type, pool_types(self._store))
+            raise no_pool(self._store, pool_type)
         return found
 
 

@@ -139,7 +139,7 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
 def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
     spec = mapping(raw.get("spec"))
     if CLAIM not in notes:
-        return _foreign_claim(spec) if spec.get("holderIdentity") else None
+        return _foreign_claim(raw, spec) if spec.get("holderIdentity") else None
     record = json.loads(notes[CLAIM])
     renewed = read_text(record["renewed"])
     ended = safe_text(read_text(notes[ENDED])) if ENDED in notes else ""
@@ -164,12 +164,14 @@ def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
     )
 
 
-def _foreign_claim(spec: Json) -> Claim:
+def _foreign_claim(raw: Json, spec: Json) -> Claim:
     """What somebody holds who isn't of ours, by what the API says of that."""
     ttl = spec.get("leaseDurationSeconds")
     renewed = spec.get("renewTime") or spec.get("acquireTime")
-    when = 0.0 if renewed is None else parse_time(renewed)
-    acquired = spec.get("acquireTime")
+    made = mapping(raw.get("metadata")).get("creationTimestamp")
+    since = spec.get("acquireTime") or renewed or made
+    acquired = 0.0 if since is None else parse_time(since)
+    when = acquired if renewed is None else parse_time(renewed)
     return Claim(
         claim_key="",
         ticket="",
@@ -177,7 +179,7 @@ def _foreign_claim(spec: Json) -> Claim:
         grant=0,
         fence=0,
         holder_identity=safe_text(read_text(spec["holderIdentity"])),
-        acquire_time=when if acquired is None else parse_time(acquired),
+        acquire_time=acquired,
         renew_time=when,
         renewed=str(renewed),
         ttl_seconds=None if ttl is None else read_positive(ttl),

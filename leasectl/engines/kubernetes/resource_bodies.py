@@ -69,7 +69,7 @@ def claimed(resource: ResourceObject, claim: Claim) -> Body:
     )
     spec["acquireTime"] = micro_time(claim.acquire_time)
     spec["leaseTransitions"] = claim.transitions
-    return _with_claim(body, claim)
+    return with_claim_shown(body, claim)
 
 
 def renewed(resource: ResourceObject, claim: Claim) -> Body:
@@ -77,7 +77,7 @@ def renewed(resource: ResourceObject, claim: Claim) -> Body:
     body = as_seen(resource.raw)
     body["metadata"]["annotations"][CLAIM] = _claim_record(claim)
     body["metadata"]["labels"][CLAIM_LABEL] = names.label_of_claim(claim.claim_key)
-    return _with_claim(body, claim)
+    return with_claim_shown(body, claim)
 
 
 def ended(resource: ResourceObject, reason: str) -> Body:
@@ -130,7 +130,8 @@ def released(resource: ResourceObject, member: Member, *, is_had: bool = True) -
     return _with_member(body, member, resource, 0.0)
 
 
-def _with_claim(body: Body, claim: Claim) -> Body:
+def with_claim_shown(body: Body, claim: Claim) -> Body:
+    """The same, with what its claim is to those who read the API's own fields."""
     spec = body["spec"]
     spec["holderIdentity"] = claim.holder_identity
     spec["renewTime"] = claim.renewed

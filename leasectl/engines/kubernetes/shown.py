@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leasectl.engines import refusals
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.listing import pool_types
+from leasectl.engines.kubernetes.listing import no_pool
 from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type
 from leasectl.engines.kubernetes.objects import (
     POOL,
@@ -55,7 +54,7 @@ class ShownPools:
         else:
             views = [self._store.pool(pool_type)]
             if not views[0].is_there:
-                raise refusals.no_pool(pool_type, pool_types(self._store))
+                raise no_pool(self._store, pool_type)
             raw = self._store.get(OBJECT_OF_BELONGING)
             belonging = _belonging(() if raw is None else (raw,))
         return tuple(self._shown(self.reaped(view), belonging) for view in views)

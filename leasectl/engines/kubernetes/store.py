@@ -29,10 +29,8 @@ from leasectl.engines.kubernetes.objects import (
     Kind,
     ResourceObject,
 )
-from leasectl.engines.kubernetes.reading import identity_of, kind_of, parse_object
+from leasectl.engines.kubernetes.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.errors import NotAllowed
-from leasectl.text.printable import printable
 
 # No claim key of this state directory begins with it.
 _ELSEWHERE = "@"
@@ -117,6 +115,10 @@ class Store:
         label = names.label_of_claim(self.with_state_id(claim_key))
         return self._list(f"{CLAIM_LABEL}={label},{KIND}={kind}")
 
+    def everything(self) -> Seen:
+        """All Leases of the namespace, whosever they are."""
+        return self._list("")
+
     def get(self, name: str) -> Json | None:
         """One object as it is now; None where there is none."""
         try:
@@ -164,19 +166,22 @@ class Store:
 
         Raises:
             NotAllowed: There is one of that name that isn't of leasectl.
+            CorruptState: There is one that was, before somebody edited it.
         """
         name = body["metadata"]["name"]
         try:
             return Written(self._api.create(self.collection, body, is_repeatable=True))
         except AlreadyExists:
             found = self.get(name)
-            if found is not None and not kind_of(found):
-                raise NotAllowed(
-                    f'Lease "{printable(name, longest=253)}" in namespace '
-                    f'"{self.collection.namespace}" isn\'t of leasectl; nothing of that name can '
-                    "be made while it is there"
-                ) from None
+            self._check_ours(found)
             return Written(found if found is not None and is_ours(found) else None, found)
+
+    def _check_ours(self, raw: Json | None) -> None:
+        from leasectl.engines.kubernetes.edited import why_taken
+
+        why = None if raw is None else why_taken(raw, self.collection.namespace)
+        if why is not None:
+            raise why
 
     def change(self, body: Body, is_ours: Callable[[Json], bool]) -> Written:
         """Write an object, if it is still as it was seen.

@@ -161,6 +161,50 @@ class TestWhatWasEdited:
         assert (shown["held"], shown["free"]) == (1, 1)
         cluster.ok("release", "--handle", handle)
 
+    def test_labels_and_fields_are_written_again_with_fix_as_the_annotations_say(
+        self, cluster: Cli, namespace: Namespace
+    ) -> None:
+        handle = cluster.ok("acquire", "-t", "T", "--ttl", "1h").rstrip("\n")
+        names = namespace.lease_names()
+        before = {name: namespace.lease(name) for name in names}
+        for name in names:  # as whoever applies a manifest without them
+            raw = namespace.lease(name)
+            raw["metadata"]["labels"] = {"app": "mine"}
+            raw["spec"] = {}
+            namespace.administrator.ok("PUT", f"{namespace.leases}/{name}", raw)
+        found = objects(cluster)
+        assert found["what"] == f"labels or fields edited, which don't count: {', '.join(names)}"
+        assert cluster("acquire", "-t", "T", "-w", "0").code == 66
+        fixed = objects(cluster, "--fix")
+        assert fixed["fixed"] == f"written again: {', '.join(names)}"
+        for name in names:
+            lease = namespace.lease(name)
+            assert lease["metadata"]["labels"] == {
+                **before[name]["metadata"]["labels"],
+                "app": "mine",
+            }
+            assert lease["spec"].get("holderIdentity") == before[name]["spec"].get("holderIdentity")
+        assert cluster.ok("release", "--handle", handle) == "T--00\n"
+        assert objects(cluster)["status"] == "ok"
+
+    def test_what_is_not_ours_is_not_touched(self, cluster: Cli, namespace: Namespace) -> None:
+        # Some are called as ours are.
+        for name in ("other", "t--02", "leasectl-pool-other", "leasectl-belonging"):
+            namespace.administrator.ok(
+                "POST",
+                namespace.leases,
+                {"metadata": {"name": name}, "spec": {"holderIdentity": "somebody"}},
+            )
+        before = [namespace.lease(name) for name in namespace.lease_names()]
+        assert objects(cluster, "--fix")["what"] == "1 pool, 0 held, 0 waiting"
+        refused = cluster("pool", "create", "other", "--count", "1")
+        assert refused.code == 77
+        assert 'Lease "leasectl-pool-other" in namespace ' in refused.err
+        cluster.ok("release", "--handle", cluster.ok("acquire", "-t", "T").rstrip("\n"))
+        cluster.ok("pool", "delete", "T")
+        after = [namespace.lease(name) for name in namespace.lease_names()]
+        assert [each for each in before if "labels" not in each["metadata"]] == after
+
     def test_what_others_hold_and_what_is_being_deleted_is_named(
         self, cluster: Cli, namespace: Namespace
     ) -> None:
@@ -177,6 +221,10 @@ class TestWhatWasEdited:
         assert objects(cluster)["what"] == (
             "held by what isn't leasectl: T--00; somebody is deleting, or was killed at it: pool T"
         )
+        edit(namespace, pool, deleting=None)
+        refused = cluster("release", "--names", "T--00", "--force")
+        assert (refused.code, refused.err.count("\n")) == (77, 1)
+        assert 'T--00 is held by "somebody", who didn\'t get it from leasectl' in refused.err
 
 
 def test_a_claim_that_no_record_knows_is_given_back_with_fix(cluster: Cli) -> None:

@@ -26,11 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 
-from leasectl.engines import refusals
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.listing import pool_types
+from leasectl.engines.kubernetes.listing import no_pool
 from leasectl.engines.kubernetes.objects import Identity, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.observed import Looked, Observed
 from leasectl.engines.kubernetes.standing import standing_of
@@ -180,7 +179,7 @@ class KubernetesWaiter:
 
     def _check_there(self, view: PoolView) -> None:
         if not view.is_there:
-            raise refusals.no_pool(view.pool_type, pool_types(self._store))
+            raise no_pool(self._store, view.pool_type)
 
     def _has_all(self, view: PoolView) -> bool:
         """Tell whether nobody waits and there is enough."""
