@@ -38,7 +38,7 @@ from leasectl.engines.kubernetes.objects import Claim, Json, ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.kubernetes.recognition import (
-    is_free,
+    is_freed_by,
     is_made_as,
     is_made_by,
     is_same,
@@ -312,7 +312,7 @@ class Claims:
         if not member.is_known:  # it leaves its pool, and nothing else is said of it
             return self._store.delete(resource.id, as_seen=True)
         body = released(resource, member, is_had=is_had)
-        return self._store.change(body, is_free).raw is not None
+        return self._store.change(body, is_freed_by(body)).raw is not None
 
     def end_life(self, resource: ResourceObject) -> bool:
         """Have a name leave its pool whose time there is over, or as soon as nobody holds it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Callable
 
 from leasectl.engines.kubernetes.bodies import Body
-from leasectl.engines.kubernetes.objects import BY, MEMBER, TYPE, Claim, Json, ResourceObject
+from leasectl.engines.kubernetes.objects import BY, FREED, MEMBER, TYPE, Claim, Json, ResourceObject
 from leasectl.engines.kubernetes.reading import annotations_of, parse_object
 
 
@@ -29,10 +29,13 @@ def is_same(claim: Claim, other: Claim) -> bool:
     return (claim.claim_key, claim.fence) == (other.claim_key, other.fence)
 
 
-def is_free(raw: Json) -> bool:
-    """Tell whether a resource is there and nobody holds it."""
-    resource = resource_in(raw)
-    return resource is not None and resource.claim is None
+def is_freed_by(body: Body) -> Callable[[Json], bool]:
+    """What tells whether a claim was ended by this, and not by anybody else who meant to.
+
+    Unknown is what somebody has claimed and freed again since.
+    """
+    mark = body["metadata"]["annotations"][FREED]
+    return lambda raw: annotations_of(raw).get(FREED) == mark
 
 
 def is_made_as(body: Body) -> Callable[[Json], bool]:

@@ -19,6 +19,7 @@ from leasectl.engines.kubernetes.objects import (
     CLAIM,
     CLAIM_LABEL,
     ENDED,
+    FREED,
     LAST,
     MEMBER,
     NAME,
@@ -125,6 +126,8 @@ def released(resource: ResourceObject, member: Member, *, is_had: bool = True) -
     meta["labels"].pop(CLAIM_LABEL, None)
     for gone in (CLAIM, ENDED, NOTE):
         meta["annotations"].pop(gone, None)
+    # A word by which who has freed it knows that it was he, also when it is claimed again.
+    meta["annotations"][FREED] = secrets.token_hex(4)
     for gone in ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime"):
         spec.pop(gone, None)
     return _with_member(body, member, resource, 0.0)

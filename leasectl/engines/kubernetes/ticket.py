@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 
+from leasectl.engines.kubernetes.api.refusals import NotPermitted
 from leasectl.engines.kubernetes.bodies import Body, new_ticket
 from leasectl.engines.kubernetes.names import new_ticket_object
 from leasectl.engines.kubernetes.objects import Identity, Json, TicketObject
@@ -15,7 +16,7 @@ from leasectl.engines.kubernetes.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.matching import want_of
 from leasectl.engines.ranking import effective_priority, next_rise
-from leasectl.errors import AccessRefused, InvalidRequest
+from leasectl.errors import AccessRefused, InvalidRequest, LeaseError, NotAllowed
 from leasectl.model import Claimant, Request
 from leasectl.system.clock import Clock
 
@@ -54,6 +55,7 @@ class OwnTicket:
         is_unsure: A claim of it was sent, and nobody has said what became of it.
         claim_sent_at: When that claim, or the last one, was sent, on the elapsed clock.
         refusal: Why it may not be renewed any more; None while it may.
+        unwatched: Why its waiter may not follow what happens, and never could; None where it may.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class OwnTicket:
         self.is_unsure = False
         self.claim_sent_at = 0.0
         self.refusal: AccessRefused | None = None
+        self.unwatched: NotAllowed | None = None
+        self._was_watched = False
         self.has_paid = False  # the pool's pace has let it through already
         self._clock = clock
         self._made_at = clock.elapsed()
@@ -149,6 +153,21 @@ class OwnTicket:
         """Which object to take away; of one that nobody has told us of only the name is known."""
         own = self._object
         return Identity(self.object_name, "", 0) if own is None else own.id
+
+    # Its waiter's watch
+
+    def note_watched(self) -> None:
+        """Its waiter follows what happens."""
+        self._was_watched, self.unwatched = True, None
+
+    def note_unwatched(self, reason: LeaseError) -> None:
+        """Its waiter can't follow what happens.
+
+        Rights that were there and are gone may come again; those that were never there don't come
+        by themselves.
+        """
+        if not self._was_watched and isinstance(reason.__cause__, NotPermitted):
+            self.unwatched = NotAllowed(str(reason))
 
     # Its place
 

@@ -60,6 +60,7 @@ class PoolWatch:
         # Under the lock of _changed:
         self._view = view
         self._is_current = True
+        self._has_begun = False
         self._is_closed = False
         self._sleepers: set[Sleeper] = set()
         self._watch: Watch | None = None
@@ -110,6 +111,8 @@ class PoolWatch:
         with self._changed:
             if sleeper not in self._sleepers:
                 self._sleepers.add(sleeper)
+                if self._has_begun:
+                    sleeper.ticket.note_watched()
                 self._judge()
 
     def remove(self, sleeper: Sleeper) -> bool:
@@ -184,7 +187,10 @@ class PoolWatch:
             except WatchEnded as ended:
                 self._pause(ended.retry_after_seconds or _LEAST_SECONDS)
                 self._list()
-            except LeaseError:
+            except LeaseError as reason:
+                with self._changed:
+                    for sleeper in self._sleepers:
+                        sleeper.ticket.note_unwatched(reason)
                 self._lose()
                 self._pause(_ASK_AGAIN_SECONDS)
                 self._list()
@@ -197,7 +203,9 @@ class PoolWatch:
                 return
         with watch as events:
             with self._changed:
-                self._is_current = True
+                self._is_current = self._has_begun = True
+                for sleeper in self._sleepers:
+                    sleeper.ticket.note_watched()
             for event in events:
                 with self._changed:
                     self._take(event)

@@ -11,7 +11,6 @@ look after ten minutes.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent
@@ -24,6 +23,9 @@ from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
 
 _LONGEST_SECONDS = 600.0
+# One watch after the other that ends at once isn't begun again in a spin.
+_LEAST_SECONDS = 0.2
+_ASK_AGAIN_SECONDS = 1.0
 
 
 class TicketWatch:
@@ -60,7 +62,7 @@ class TicketWatch:
         self._sleeper = sleeper
         self._clock = clock
         self._heard_at = clock.elapsed()
-        self._is_closed = False
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._watches: list[Watch] = []  # under the lock
         self._look_at = clock.elapsed() + _LONGEST_SECONDS
@@ -84,7 +86,7 @@ class TicketWatch:
     def close(self) -> None:
         """End the threads, and their watches."""
         with self._lock:
-            self._is_closed = True
+            self._closing.set()
             watches = list(self._watches)
         for watch in watches:
             watch.cut()
@@ -94,13 +96,21 @@ class TicketWatch:
     def _run(self, name: str, version: int) -> None:
         watch = self._store.watch_object(name, version)
         with self._lock:
-            if self._is_closed:
+            if self._closing.is_set():
                 return
             self._watches.append(watch)
-        with contextlib.suppress(WatchEnded, LeaseError), watch as events:
-            for event in events:
-                self._take(name, event)
-        if not self._is_closed:  # it may have missed something, and lists again
+        try:
+            with watch as events:
+                self._sleeper.ticket.note_watched()
+                for event in events:
+                    self._take(name, event)
+        except WatchEnded as ended:
+            self._closing.wait(ended.retry_after_seconds or _LEAST_SECONDS)
+        except LeaseError as reason:
+            self._sleeper.ticket.note_unwatched(reason)
+            self._wake()  # to find out what else it may not
+            self._closing.wait(_ASK_AGAIN_SECONDS)
+        if not self._closing.is_set():  # it may have missed something, and lists again
             self.is_over = True
             self._wake()
 
@@ -128,7 +138,7 @@ class TicketWatch:
             self._pool = found
 
     def _wake(self) -> None:
-        if not self._is_closed:
+        if not self._closing.is_set():
             self._sleeper.wake()
 
 

@@ -207,12 +207,21 @@ class KubernetesWaiter:
     def _look(self) -> PoolView:
         """The pool as a watch keeps it up to date, from its own ticket on; else as it is."""
         if self.ticket.refusal is not None:  # a watch goes on for who may do nothing else any more
+            self.ticket.unwatched = None
             raise self.ticket.refusal.with_traceback(None)
         pool_watch = self._session.pool_watch(self.ticket.request.type)
         own, view = self.ticket.object, None
         if pool_watch is not None and not self.ticket.is_overdue:
             view = pool_watch.view_since(0 if own is None else own.place, _HEAR_SECONDS)
-        return self._store.pool(self.ticket.request.type) if view is None else view
+        return self._list() if view is None else view
+
+    def _list(self) -> PoolView:
+        """The pool as it is; refuses to wait where that may be asked and a watch may not."""
+        unwatched, self.ticket.unwatched = self.ticket.unwatched, None
+        view = self._store.pool(self.ticket.request.type)
+        if unwatched is not None:
+            raise unwatched
+        return view
 
     def _queue_seen(self) -> PoolView | None:
         """The pool as a watch keeps it up to date, where somebody waits in it for sure.
@@ -266,7 +275,8 @@ class KubernetesWaiter:
         own, self._view = self.ticket, view
         self._check_still_there(view)
         looked = self._observed_in(view)
-        self._reap(view, looked)
+        if not self._reap(view, looked):
+            return None
         turn, self.verdict = self._turn(view, looked), verdict_of(own, view, looked.over)
         self._far_behind = None
         if not turn.is_met:
@@ -314,19 +324,22 @@ class KubernetesWaiter:
         begin_taking_away(own, left, self._store, self._session, self._clock)
         return Outlook(leases)
 
-    def _reap(self, view: PoolView, looked: Looked) -> None:
-        """Take away the dead that are before it, all at once."""
+    def _reap(self, view: PoolView, looked: Looked) -> bool:
+        """Take away the dead that are before it, all at once; returns whether all were dead."""
         own = self.ticket.as_seen(view)
         for name in looked.over.tickets:
-            ticket = view.tickets[name]
-            if name != own.id.name and self._store.delete(ticket.id, as_seen=True):
-                del view.tickets[name]
+            if name == own.id.name:
+                continue
+            if not self._store.delete(view.tickets[name].id, as_seen=True):
+                return False  # it was renewed at the last moment, and keeps its place
+            del view.tickets[name]
         for name in looked.over.claims:
             resource = view.resources[name]
             if not resource.member.takes_holders:  # nobody else would come to take it
                 self._claims.end_over(resource)
         for name in looked.over.lives - looked.over.claims:
             self._claims.end_life(view.resources[name])
+        return True
 
     def _overdue(self) -> TicketExpired:
         return TicketExpired(

@@ -17,7 +17,7 @@ from leasectl.engines.kubernetes.api.opening import open_api
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.waiting import waiter
 from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
-from leasectl.errors import AccessRefused, Cancelled
+from leasectl.errors import AccessRefused, Cancelled, NotAllowed
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
 from tests.kit.journal import NoJournal
@@ -131,9 +131,27 @@ def test_who_may_not_renew_any_more_is_told_and_gives_up_with_its_place(
     namespace.account.forbid()
     eventually(lambda: ends)
     assert isinstance(ends[0], AccessRefused)
-    assert (ends[0].exit_code, "may not update leases" in str(ends[0])) == (77, True)
+    assert (ends[0].exit_code, "may not update leases" in str(ends[0])) == (77, True), ends
     (warning,) = processes.warnings
     assert warning.startswith("waiting on, as the place in the queue should last: ")
+
+
+def test_who_may_not_watch_is_told_at_once_what_is_missing(
+    processes: Processes, namespace: Namespace
+) -> None:
+    processes.acquire("holder")
+    leases, events = LEAST_RULES
+    verbs = [verb for verb in leases["verbs"] if verb != "watch"]
+    namespace.account.permit(({**leases, "verbs": verbs}, events))
+    processes.put_dead("before")
+    ends = processes.begin("waiter")
+    eventually(lambda: ends, timeout=5)
+    assert isinstance(ends[0], NotAllowed)
+    said = str(ends[0])
+    assert f'may not watch leases.coordination.k8s.io in namespace "{namespace.name}"' in said
+    assert "leasectl kubernetes manifest" in said
+    assert processes.warnings == []
+    eventually(lambda: processes.waiting() == 1, what="only the dead one still waits")
 
 
 def test_who_may_again_in_time_has_lost_nothing(processes: Processes, namespace: Namespace) -> None:
