@@ -133,8 +133,14 @@ class Hold(NamedTuple):
     event: Event
 
 
-def violations(history: Iterable[Event], *, capacity: int) -> list[str]:
-    """Say what in a history breaks exclusion, the order of fences, or the order of grants."""
+def violations(history: Iterable[Event], *, capacity: int, counts_grants: bool = True) -> list[str]:
+    """Say what in a history breaks exclusion, the order of fences, or the order of grants.
+
+    Args:
+        history: All events.
+        capacity: How many resources there are.
+        counts_grants: Each grant has a number of its own; else two at once may have the same.
+    """
     events = sorted(history)
     holds = uses(events)
     return [
@@ -142,6 +148,7 @@ def violations(history: Iterable[Event], *, capacity: int) -> list[str]:
         *_too_many(holds, capacity),
         *_shrinking_fences(holds),
         *_out_of_order(events),
+        *(_same_numbers(events) if counts_grants else ()),
         *_incomplete(events),
         *_released_twice(events),
         *_released_by_nobody(events),
@@ -224,10 +231,6 @@ def _shrinking_fences(holds: Sequence[Hold]) -> Iterator[str]:
 def _out_of_order(events: Sequence[Event]) -> Iterator[str]:
     """Grants that a ticket got before a better one that could have used what it took."""
     grants = _grants(events)
-    by_number = sorted(grants, key=lambda each: (each.grant, each.ticket))
-    for one, other in zip(by_number, by_number[1:]):
-        if one.grant == other.grant:
-            yield f"tickets {one.ticket} and {other.ticket} both have grant {one.grant}"
     stops = _stops(events)
     first: dict[str, int] = {}  # the lowest grant of a worse ticket, by resource
     for better in sorted(grants, reverse=True):
@@ -241,6 +244,13 @@ def _out_of_order(events: Sequence[Event]) -> Iterator[str]:
                     )
         for name in better.names:
             first[name] = min(better.grant, first.get(name, better.grant))
+
+
+def _same_numbers(events: Sequence[Event]) -> Iterator[str]:
+    by_number = sorted(_grants(events), key=lambda each: (each.grant, each.ticket))
+    for one, other in zip(by_number, by_number[1:]):
+        if one.grant == other.grant:
+            yield f"tickets {one.ticket} and {other.ticket} both have grant {one.grant}"
 
 
 class _Grant(NamedTuple):

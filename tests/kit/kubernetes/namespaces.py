@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from tests.kit.kubernetes.accounts import Account
 from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.audit import Asked, asked_in
+from tests.kit.kubernetes.control_plane import ControlPlane
 from tests.kit.kubernetes.rights import LEAST_RULES, Rules
 from tests.kit.kubernetes.servers import Kubernetes
 from tests.kit.relay import Relay, Tls, relay
@@ -58,16 +59,21 @@ class Namespace:
 
     def relay(self, number: int = 0) -> AbstractContextManager[Relay]:
         """What a client can be made to talk to instead of one of the servers, with a token."""
-        plane = self._kubernetes.own
+        plane = self.servers
         tls = Tls(plane.certificates.server, plane.certificates.ca.file)
         return relay(plane.endpoints[number], tls)
+
+    @property
+    def servers(self) -> ControlPlane:
+        """The servers that have it; the test is skipped if they are somebody else's."""
+        return self._kubernetes.own
 
     def asked(self) -> list[Asked]:
         """What clients have asked of it so far, server by server.
 
         A request is in it a moment after its answer has come.
         """
-        plane = self._kubernetes.own
+        plane = self.servers
         logs = [plane.audit_log(number) for number in range(len(plane.endpoints))]
         return [asked for log in logs for asked in asked_in(log, self.name)]
 

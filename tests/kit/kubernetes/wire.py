@@ -32,7 +32,7 @@ class Wire:
         _beside(self._accept)
 
     def close(self) -> None:
-        for each in (self._listener, *self._open):
+        for each in (self._listener, *list(self._open)):
             _shut(each)
         self._listener.close()
 
@@ -40,26 +40,37 @@ class Wire:
         while True:
             server, _ = self._listener.accept()
             with contextlib.suppress(ConnectionRefusedError):
-                self._connect(server, socket.create_connection(self._etcd))
+                _beside(self._connect, server, socket.create_connection(self._etcd))
 
     def _connect(self, server: socket.socket, etcd: socket.socket) -> None:
         for end in (server, etcd):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open.add(end)
         said: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
-        _beside(self._pass_on, server, etcd)
-        _beside(self._hear, etcd, said)
-        _beside(self._tell, said, server)
+        ways = [
+            _beside(self._pass_on, server, etcd),
+            _beside(self._hear, etcd, said),
+            _beside(self._tell, said, server),
+        ]
+        for way in ways:
+            way.join()
+        for end in (server, etcd):  # a server that starts again and again makes hundreds
+            self._open.discard(end)
+            end.close()
 
     def _pass_on(self, server: socket.socket, etcd: socket.socket) -> None:
-        while data := server.recv(65536):
-            etcd.sendall(data)
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                etcd.sendall(data)
         _shut(etcd)
 
     def _hear(self, etcd: socket.socket, said: queue.SimpleQueue[tuple[float, bytes]]) -> None:
         data = b"."
         while data:
-            data = etcd.recv(65536)
+            try:
+                data = etcd.recv(65536)
+            except OSError:
+                data = b""
             said.put((time.monotonic() + self.late_seconds, data))
 
     def _tell(self, said: queue.SimpleQueue[tuple[float, bytes]], server: socket.socket) -> None:
@@ -68,16 +79,19 @@ class Wire:
             time.sleep(max(0.0, due - time.monotonic()))
             if not data:
                 break
-            server.sendall(data)
+            with contextlib.suppress(OSError):  # the last of it ends both
+                server.sendall(data)
         _shut(server)
 
 
-def _beside(work: Callable[..., None], *arguments: object) -> None:
+def _beside(work: Callable[..., None], *arguments: object) -> threading.Thread:
     def run() -> None:
         with contextlib.suppress(OSError):
             work(*arguments)
 
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
 
 
 def _shut(end: socket.socket) -> None:

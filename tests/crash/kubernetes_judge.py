@@ -1,0 +1,190 @@
+"""What the history of a campaign on Kubernetes must show, beside what `tests.kit.history` checks.
+
+Free is what nobody uses, by the holders' own log: from when somebody has stopped using it, or has
+died, whether the cluster knows of that or not. Who was stopped, or had no server that answers,
+isn't counted among those who wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tests.kit.history import Event, Hold, participant_of, uses, violations
+from tests.kit.kubernetes.audit import Asked
+
+
+class Counts(NamedTuple):
+    """How much a history has to tell.
+
+    Args:
+        grants: Acquisitions that were granted.
+        by_run: Of those, to commands.
+        losses: Acquisitions whose holder stopped because it couldn't renew them, or had lost them.
+        gave_up: Acquisitions that ended without a grant, by the error.
+        not_released: Releases of which nobody knows, by the error.
+        killed: Participants.
+        longest_gap: Seconds without a grant while something was free and somebody could have it.
+        median_gap: Half of the grants come after so many milliseconds or less.
+    """
+
+    grants: int
+    by_run: int
+    losses: int
+    gave_up: dict[str, int]
+    not_released: dict[str, int]
+    killed: int
+    longest_gap: float
+    median_gap: float
+
+
+def count(history: Iterable[Event], *, names: Sequence[str], most: int) -> Counts:
+    """Count what happened.
+
+    Args:
+        history: All of it.
+        names: The pool's resources.
+        most: That anybody asks for at once.
+    """
+    events = sorted(history)
+    granted = {e.handle: e.at for e in events if e.kind == "granted"}
+    times = sorted(granted.values())
+    gaps = sorted(later - earlier for earlier, later in zip(times, times[1:]))
+    return Counts(
+        grants=len(granted),
+        by_run=sum("/run-" in handle for handle in granted),
+        losses=len({e.handle for e in events if e.kind == "lost"}),
+        gave_up=_by_name(events, "gave-up"),
+        not_released=_by_name(events, "not-released"),
+        killed=sum(e.kind == "died" and e.name == "killed" for e in events),
+        longest_gap=max((gap.seconds for gap in gaps_in(events, names, most)), default=0.0),
+        median_gap=round(gaps[len(gaps) // 2] / 1e6, 1) if gaps else 0.0,
+    )
+
+
+def all_violations(
+    history: Iterable[Event],
+    asked: Sequence[Asked],
+    paths: Sequence[str],
+    *,
+    names: Sequence[str],
+    most: int,
+    longest_gap: float,
+) -> list[str]:
+    """Say what breaks a guarantee.
+
+    Args:
+        history: Of the participants, and of who made the faults.
+        asked: What the servers were asked.
+        paths: What was asked for by way of relays.
+        names: The pool's resources.
+        most: That anybody asks for at once.
+        longest_gap: So many seconds nothing may be granted that somebody could have.
+    """
+    events = sorted(history)
+    gaps = [gap for gap in gaps_in(events, names, most) if gap.seconds > longest_gap]
+    return [
+        *violations(events, capacity=len(names), counts_grants=False),
+        *_expired_early(events),
+        *(f"{e.handle} {e.name}" for e in events if e.kind == "failed"),
+        *(f"{gap.seconds:.1f}s without a grant, until {gap.until}" for gap in gaps),
+        *_made_anew(asked),
+        *_stale(paths),
+    ]
+
+
+def _by_name(events: Iterable[Event], kind: str) -> dict[str, int]:
+    return dict(sorted(Counter(e.name for e in events if e.kind == kind).items()))
+
+
+def _expired_early(events: Sequence[Event]) -> Iterator[str]:
+    expired = {(e.handle, e.name): e.at for e in events if e.kind == "expired"}
+    for _, end, use in uses(events):
+        at = expired.get((use.handle, use.name))
+        if at is not None and end is not None and at < end:
+            yield f"{use.name} of {use.handle} expired while its holder believed in it"
+
+
+def _made_anew(asked: Iterable[Asked]) -> Iterator[str]:
+    for each in asked:
+        if each.verb == "update" and each.code == 201:
+            yield f"a PUT has made {each.resource} {each.name}, which was gone"
+
+
+def _stale(paths: Iterable[str]) -> list[str]:
+    stale = sum("resourceVersion=0" in path and "watch=1" not in path for path in paths)
+    return [f"{stale} reads of what may be long past"] if stale else []
+
+
+class Gap(NamedTuple):
+    """A time without a grant, in which there might have been one."""
+
+    seconds: float
+    until: int
+
+
+class _Change(NamedTuple):
+    """What changes at a time: who holds, who waits, who is disturbed."""
+
+    at: int
+    what: str
+    who: str
+    by: int
+
+
+def gaps_in(events: Sequence[Event], names: Sequence[str], most: int) -> Iterator[Gap]:
+    """Times without a grant, while so much was free that whoever was next could have had it.
+
+    Args:
+        events: In their order.
+        names: The pool's resources.
+        most: That anybody asks for at once.
+    """
+    held: Counter[str] = Counter()
+    disturbed: Counter[str] = Counter()
+    waiting: dict[str, str] = {}  # what each wants
+    wanted = {e.handle: e.name for e in events if e.kind == "asked"}
+    since: int | None = None
+    for change in sorted(_changes(events, uses(events))):
+        was_possible = since is not None
+        if change.what == "held":
+            held[change.who] += change.by
+        elif change.what == "disturbed":
+            disturbed[change.who] += change.by
+        elif change.by > 0:
+            waiting[change.who] = wanted[change.who]
+        else:
+            waiting.pop(change.who, None)
+        free = {name for name in names if held[name] <= 0}
+        is_possible = len(free) >= most and any(
+            (want == "-" or want in free) and not _is_disturbed(handle, disturbed)
+            for handle, want in waiting.items()
+        )
+        is_grant = change.what == "held" and change.by > 0
+        if was_possible and since is not None and (is_grant or not is_possible):
+            yield Gap((change.at - since) / 1e9, change.at)
+            since = None
+        if is_possible and since is None:
+            since = change.at
+
+
+def _is_disturbed(handle: str, disturbed: Counter[str]) -> bool:
+    return disturbed[handle.partition("/")[0]] > 0 or disturbed[participant_of(handle)] > 0
+
+
+def _changes(events: Sequence[Event], holds: Sequence[Hold]) -> Iterator[_Change]:
+    for hold in holds:
+        yield _Change(hold.start, "held", hold.event.name, 1)
+        if hold.end is not None:
+            yield _Change(hold.end, "held", hold.event.name, -1)
+    died = {e.handle: e.at for e in events if e.kind == "died"}
+    for e in events:
+        if e.kind == "asked":
+            yield _Change(e.at, "waits", e.handle, 1)
+            if participant_of(e.handle) in died:
+                yield _Change(died[participant_of(e.handle)], "waits", e.handle, -1)
+        elif e.kind in ("granted", "gave-up"):
+            yield _Change(e.at, "waits", e.handle, -1)
+        elif e.kind in ("disturbed", "calm"):
+            yield _Change(e.at, "disturbed", e.handle, 1 if e.kind == "disturbed" else -1)
