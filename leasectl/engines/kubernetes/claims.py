@@ -17,7 +17,7 @@ that is in the record of its handle: whoever recovers that, the keeper or the ne
 it; and with a ttl, which requests have here unless somebody says otherwise, it is over by itself.
 Until then it looks like any claim. Killed after the last one and before its ticket has gone, it
 leaves a ticket that nobody heeds, since it has become a claim (`turns.served_in`): the resource
-remembers that until somebody else has it, who takes that ticket away.
+remembers that as long as it is there, and whoever has it next takes that ticket away.
 
 Fences. A fence is 1000 times the resourceVersion of the view that the claim was made by, and the
 number of the resource in it. That view shows the claim before, if only by its release, and so is
@@ -34,19 +34,21 @@ from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.bodies import micro_time
 from leasectl.engines.kubernetes.fields import parse_time
 from leasectl.engines.kubernetes.names import object_of_resource
-from leasectl.engines.kubernetes.objects import Claim, Json, ResourceObject
+from leasectl.engines.kubernetes.objects import Claim, ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.kubernetes.recognition import (
     is_freed_by,
     is_made_as,
     is_made_by,
+    is_of,
     is_same,
     resource_in,
 )
 from leasectl.engines.kubernetes.resource_bodies import claimed, released, with_member
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.turns import served_in
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.membership import after_lifetime, after_release
 from leasectl.errors import BackendUnreachable
@@ -172,6 +174,7 @@ class Claims:
         now = parse_time(renewed)  # as everybody reads it
         identity, place = claimant.holder_identity, own.as_seen(view).place
         base = view.version * FENCES_PER_VERSION + first
+        served = served_in(view) if view.tickets else set()
         fences = [max(base + n, each.fence + 1) for n, each in enumerate(chosen)]
         return [
             Claim(
@@ -189,16 +192,13 @@ class Claims:
                 labels=claimant.request.labels,
                 holder_pid=claimant.holder_pid,
                 release_after_seconds=claimant.request.release_after_seconds,
+                left=tuple(sorted(served.intersection(each.had_by))),
             )
             for each, fence in zip(chosen, fences)
         ]
 
     def _write_claim(self, resource: ResourceObject, claim: Claim) -> ResourceObject | None:
-        def is_ours(raw: Json) -> bool:
-            there = resource_in(raw)
-            return there is not None and there.claim is not None and is_same(there.claim, claim)
-
-        return resource_in(self._store.change(claimed(resource, claim), is_ours).raw)
+        return resource_in(self._store.change(claimed(resource, claim), is_of(claim)).raw)
 
     # Finding them
 

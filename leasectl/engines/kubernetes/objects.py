@@ -80,6 +80,7 @@ class Claim(NamedTuple):
         release_after_seconds: Likewise.
         ended: Who has ended it by force, and why, while it is kept for its holder; else empty.
         note: What is noted at it; None for nothing.
+        left: Tickets that had become claims before it, and were still there.
     """
 
     claim_key: str
@@ -98,6 +99,7 @@ class Claim(NamedTuple):
     release_after_seconds: float | None = None
     ended: str = ""
     note: str | None = None
+    left: tuple[str, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -130,7 +132,7 @@ class ResourceObject(NamedTuple):
         claim: Who holds it; None for nobody.
         fence: Of its last claim; 0 for none so far.
         last_holder: Who had that; None likewise.
-        last_ticket: The ticket that had become that, of one that was given back; empty for none.
+        last_tickets: Of one that was given back, as `had_by`.
         transitions: How often it went from one holder to another by then.
         grace_seconds: So long after it came to the default pool nobody gets it; None for at once.
         came: What is different each time that it comes there.
@@ -147,16 +149,17 @@ class ResourceObject(NamedTuple):
     grace_seconds: float | None = None
     came: str = ""
     joined: str = ""
-    last_ticket: str = ""
+    last_tickets: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         return self.member.name
 
     @property
-    def had_by(self) -> str:
-        """The ticket that has become its claim, or the last one; empty for none."""
-        return self.claim.ticket if self.claim is not None else self.last_ticket
+    def had_by(self) -> tuple[str, ...]:
+        """The ticket that has become its claim, or the last one, and those left before that."""
+        claim = self.claim
+        return self.last_tickets if claim is None else (claim.ticket, *claim.left)
 
 
 class TicketObject(NamedTuple):

@@ -132,7 +132,7 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
         grace_seconds=read_optional(read_positive, grace),
         came=read_text(came),
         joined=read_text(said.get("life", "")),
-        last_ticket=read_text(last.get("ticket", "")),
+        last_tickets=tuple(map(read_text, last.get("tickets", ()))),
     )
 
 
@@ -161,6 +161,7 @@ def _read_claim(raw: Json, notes: Mapping[str, Any]) -> Claim | None:
         release_after_seconds=read_optional(read_number, record.get("release_after")),
         ended=ended or ("by hand" if ENDED in notes else ""),
         note=_read_note(notes, fence),
+        left=tuple(map(read_text, record.get("left", ()))),
     )
 
 

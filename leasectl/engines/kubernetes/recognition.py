@@ -42,3 +42,13 @@ def is_made_as(body: Body) -> Callable[[Json], bool]:
     """What tells whether the same is said of a name, by whoever did."""
     said = body["metadata"]["annotations"]
     return lambda raw: all(annotations_of(raw).get(key) == said.get(key) for key in (MEMBER, TYPE))
+
+
+def is_of(claim: Claim) -> Callable[[Json], bool]:
+    """What tells whether a resource is held by a claim."""
+
+    def is_ours(raw: Json) -> bool:
+        there = resource_in(raw)
+        return there is not None and there.claim is not None and is_same(there.claim, claim)
+
+    return is_ours

@@ -114,13 +114,13 @@ def released(resource: ResourceObject, member: Member, *, is_had: bool = True) -
     """
     body = as_seen(resource.raw)
     meta, spec = body["metadata"], body["spec"]
-    if is_had and resource.claim is not None and resource.claim.ticket:
+    if resource.claim is not None:
         meta["annotations"][LAST] = json.dumps(
             {
                 "fence": resource.fence,
                 "holder": resource.last_holder,
                 "transitions": resource.transitions,
-                "ticket": resource.claim.ticket,
+                "tickets": resource.had_by if is_had else resource.claim.left,
             }
         )
     meta["labels"].pop(CLAIM_LABEL, None)
@@ -161,6 +161,8 @@ def _claim_record(claim: Claim) -> str:
     }
     if claim.holder_pid is not None:
         record["pid"] = claim.holder_pid
+    if claim.left:
+        record["left"] = claim.left
     if claim.release_after_seconds is not None:
         record["release_after"] = claim.release_after_seconds
     return json.dumps(record)

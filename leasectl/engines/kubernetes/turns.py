@@ -135,6 +135,15 @@ def turn_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> 
     return Turn(is_met=True, others=tuple(met), free=_left(ticket.want, met, free))
 
 
+def ahead_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> list[TicketObject]:
+    """The better ones that could use all that it could, the best first.
+
+    As long as any of them waits, it isn't its turn.
+    """
+    met = met_of(better_than(ticket, view, over), view)
+    return [each for each in met if _keeps_all(each.want, ticket.want, view)]
+
+
 def position_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> int:
     """Its position among those that could use what it could; 1 when nobody better could."""
     met = met_of(better_than(ticket, view, over), view)
@@ -152,7 +161,7 @@ def unmet_in(view: PoolView, tickets: Iterable[TicketObject]) -> frozenset[str]:
 
 def served_in(view: PoolView) -> set[str]:
     """Tickets that have become a whole claim, also one that was given back since."""
-    made = Counter(each.had_by for each in view.resources.values())
+    made = Counter(name for each in view.resources.values() for name in each.had_by)
     return {name for name, each in view.tickets.items() if 0 < each.count <= made[name]}
 
 

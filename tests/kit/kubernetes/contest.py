@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leasectl.model import Request
+from leasectl.system import afterwards
 from tests.kit.forking import ending, fork
 from tests.kit.history import Event, Recorder, read_history, violations
 from tests.kit.kubernetes.access import Access
@@ -79,6 +80,7 @@ def contest(
             recorder.write("granted", claim_key, leases)
             recorder.write("releasing", claim_key, leases)
             own.engine.free(claim_key, [lease.name for lease in leases])
+        afterwards.finish()  # as a command does
 
     with floor(kubeconfig) as once:
         stop_read, stop_write = os.pipe()

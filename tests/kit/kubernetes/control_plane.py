@@ -99,6 +99,10 @@ class ControlPlane:
             namespace="default",
         )
 
+    def pid(self, number: int = 0) -> int:
+        """The process of a server."""
+        return self._processes[number].pid
+
     def signal(self, number: int, signum: int) -> None:
         self._processes[number].send_signal(signum)
 

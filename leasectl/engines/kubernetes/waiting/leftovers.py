@@ -1,8 +1,8 @@
 """Tickets that have become claims: heeded by nobody any more, they are taken away off the road.
 
 Nobody waits for that. Killed before it is done, a process leaves its ticket, of which the resource
-remembers that it has had what it waited for; whoever has the resource next takes that ticket away,
-too. What is left in spite of that, because both were killed there, is over with its ttl.
+remembers that it has had what it waited for, as long as it is there. Whoever has the resource next
+takes it away, too, and if nobody does it is over with its ttl.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def left_at(chosen: Sequence[ResourceObject], view: PoolView) -> list[Identity]:
     """The tickets of those who had some resources before, and haven't taken them away yet."""
     if not view.tickets:
         return []
-    left = {each.had_by for each in chosen} & served_in(view)
+    left = {name for each in chosen for name in each.had_by} & served_in(view)
     return [view.tickets[name].id for name in left]
 
 

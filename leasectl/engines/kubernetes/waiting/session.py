@@ -63,7 +63,7 @@ class WaitSession:
         Args:
             sleeper: Who.
             view: What it has seen.
-            before: If it is far behind: the ticket before its own, which is enough to follow.
+            before: If it is far behind: a ticket before its own, which is enough to follow.
         """
         with self._lock:
             if self._wakeup is None:

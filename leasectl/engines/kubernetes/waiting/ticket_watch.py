@@ -1,4 +1,7 @@
-"""Who is far behind follows three objects only: its ticket, the one before it, and its pool.
+"""Who is far behind follows three objects only: its ticket, one before it, and its pool.
+
+That one is so many places before it that whoever follows is one of the few next when it has gone,
+and follows the pool from then on, long before it is its turn.
 
 A server finds those who watch an object by its name at once, however many they are; those who watch
 by a label it has to ask one by one. So a thousand who wait cost a write what one does, and all but
@@ -35,7 +38,7 @@ class TicketWatch:
         store: Where the tickets are.
         observed: What was seen of others' lives.
         sleeper: Whom to wake.
-        before: The ticket before its own.
+        before: A ticket before its own.
         pool: As it was seen.
         version: Of the list that has shown that.
         clock: Where times come from.

@@ -37,9 +37,9 @@ from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.turns import (
     Turn,
+    ahead_of,
     in_order,
     members_of,
-    position_of,
     turn_of,
 )
 from leasectl.engines.kubernetes.view import PoolView
@@ -100,7 +100,7 @@ class KubernetesWaiter:
         self._wakeup: Wakeup | None = None
         self._view: PoolView | None = None  # what it has seen last
         self._is_fast = False  # and that it may claim by that, without a ticket
-        self._far_behind: TicketObject | None = None  # the ticket before it, if it is that
+        self._far_behind: TicketObject | None = None  # if so, a ticket before it, as it follows
 
     @property
     def has_place(self) -> bool:
@@ -190,13 +190,14 @@ class KubernetesWaiter:
     def _follow_only(self, turn: Turn, view: PoolView, looked: Looked) -> TicketObject | None:
         """The ticket whose end is all that it has to hear of, where many are before it.
 
-        Not where they count with more in time: then it has to hear how the pool grants.
+        So many places before it, that it is one of those who are next when that has gone. Not where
+        they count with more in time: then it has to hear how the pool grants.
         """
         ages = view.pool is not None and view.pool.settings.aging_seconds > 0
         if turn.before is None or ages:
             return None
-        position = position_of(self.ticket.as_seen(view), view, looked.over)
-        return turn.before if position > FEW_NEXT else None
+        ahead, places = ahead_of(self.ticket.as_seen(view), view, looked.over), max(FEW_NEXT, 1)
+        return ahead[-places] if len(ahead) >= places else None
 
     def _observed_in(self, view: PoolView) -> Looked:
         return self._observed.look(view)

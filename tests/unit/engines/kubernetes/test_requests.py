@@ -275,7 +275,7 @@ class TestATicketThatIsLeft:
         waiter.claim()
         first.engine.free("k/0")
         asked = len(world.api.asked)
-        remembered: list[str] = []
+        remembered: list[tuple[str, ...]] = []
 
         def interfere(at: int) -> None:
             verbs = [verb for verb, _ in world.api.asked[asked:]]
@@ -290,7 +290,21 @@ class TestATicketThatIsLeft:
 
         world.api.before = interfere
         assert waiter.claim().leases is not None
-        assert remembered == [""]
+        assert remembered == [()]
+
+    def test_it_is_remembered_until_it_goes_whoever_is_killed(
+        self, world: World, left: Process, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        left.engine.free("k/1", ["a", "b"])
+        with monkeypatch.context() as patch:
+            patch.setattr(afterwards, "begin", lambda work: None)
+            for number in range(2, 5):  # by whoever has the next
+                leases = world.process().acquire(f"k/{number}", TWO)
+                left.engine.free(f"k/{number}", [each.name for each in leases])
+                assert world.is_clean()
+            assert self.tickets(world) == 1
+        world.process().acquire("k/5", Request("T", count=3))
+        assert self.tickets(world) == 0
 
 
 class TestAForeignHand:

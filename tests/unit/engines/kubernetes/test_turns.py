@@ -15,6 +15,7 @@ from leasectl.engines.kubernetes.objects import (
 from leasectl.engines.kubernetes.turns import (
     NOTHING_OVER,
     Over,
+    ahead_of,
     free_in,
     in_order,
     position_of,
@@ -177,3 +178,20 @@ def test_the_position_is_told_among_those_that_compete() -> None:
     tickets = [ticket(1, Want("a")), ticket(2, Want("c")), ticket(3, Want("a")), ticket(4)]
     view = view_of([resource(name, held=True) for name in "abcd"], tickets)
     assert [position_of(each, view) for each in tickets] == [1, 1, 2, 4]
+
+
+def test_as_long_as_one_that_is_ahead_waits_it_is_not_ones_turn() -> None:
+    rng = random.Random(3)
+    for _ in range(300):
+        resources = [resource(name, held=rng.random() < 0.5) for name in "abcd"]
+        tickets = [ticket(place, rng.choice(WANTS), rng.randint(1, 2)) for place in range(1, 9)]
+        for own in tickets:
+            for one in ahead_of(own, view_of(resources, tickets)):
+                turn = turn_of(own, view_of(resources, [one, own]))
+                assert turn.before == one or not turn.is_met
+
+
+def test_of_those_who_want_anything_all_are_ahead_of_who_comes_later() -> None:
+    tickets = [ticket(place) for place in (4, 2, 9, 7)]
+    view = view_of([resource("a", held=True)], tickets)
+    assert [each.place for each in ahead_of(tickets[2], view)] == [2, 4, 7]
