@@ -86,6 +86,8 @@ class Faults:
                 time.sleep(0.02)
         finally:
             self._undo(float("inf"))
+            if self._servers is not None:
+                self._servers.wait()
             self._crew.set_token(self._account.token())
 
     def lose_answers(self, share: float) -> None:

@@ -82,7 +82,7 @@ def all_violations(
         most: That anybody asks for at once.
         longest_gap: So many seconds nothing may be granted that somebody could have.
     """
-    events = sorted(history)
+    events = _without_late_releases(sorted(history))
     gaps = [gap for gap in gaps_in(events, names, most) if gap.seconds > longest_gap]
     return [
         *violations(events, capacity=len(names), counts_grants=False),
@@ -92,6 +92,15 @@ def all_violations(
         *_made_anew(asked),
         *_stale(paths),
     ]
+
+
+def _without_late_releases(events: Sequence[Event]) -> list[Event]:
+    """Of what was over when it was released somebody has told, or was killed before he could."""
+    until: dict[str, int] = {}
+    for e in events:
+        if e.kind in ("granted", "renewed"):
+            until[e.handle] = max(e.until, until.get(e.handle, 0))
+    return [e for e in events if e.kind != "unreleased" or e.at < until.get(e.handle, 0)]
 
 
 def _by_name(events: Iterable[Event], kind: str) -> dict[str, int]:

@@ -15,6 +15,8 @@ from typing import Any, Callable
 import httpx
 
 from leasectl.backends.contract import Patience
+from leasectl.http.exchange import Client
+from leasectl.http.messages import Answer, Call
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
@@ -195,6 +197,23 @@ def kill_at_request(number: int, *, after: bool) -> None:
         return response
 
     httpx.Client.send = counted  # type: ignore[method-assign,assignment]
+
+
+def kill_at_ask(number: int, *, after: bool) -> None:
+    """The same of requests by `leasectl.http`, as Kubernetes is asked."""
+    ask = Client.ask
+    numbers = itertools.count(1)
+
+    def counted(client: Client, call: Call, **options: Any) -> Answer:
+        is_it = next(numbers) == number
+        if is_it and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = ask(client, call, **options)
+        if is_it:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    Client.ask = counted  # type: ignore[method-assign,assignment]
 
 
 def lose_answer(number: int, *, seconds: float, mark: Path) -> None:

@@ -27,7 +27,7 @@ class Asked(NamedTuple):
         resource: Such as `leases`; with a subresource `pods/eviction`.
         name: Of the object; empty for a list and a create.
         code: The answer's status.
-        user: Who asked.
+        user: Who asked; empty where the server doesn't know that.
     """
 
     verb: str
@@ -68,5 +68,5 @@ def _asked(event: dict[str, dict[str, str]]) -> Asked:
         resource,
         about.get("name", ""),
         int(event["responseStatus"]["code"]),
-        event["user"]["username"],
+        event["user"].get("username", ""),
     )
