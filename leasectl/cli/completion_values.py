@@ -152,7 +152,7 @@ def _server(ctx: click.Context) -> Sides | None:
     from leasectl.system.clock import Clock
 
     url = choose_backend(ctx.params.get("backend")).url
-    return open_to_look(url, settings(), seconds=_SERVER_SECONDS, clock=Clock())
+    return open_to_look(url, settings(url), seconds=_SERVER_SECONDS, clock=Clock())
 
 
 def known_types(backend: str | None = None) -> Sequence[str]:
@@ -201,7 +201,7 @@ def known_names(
             found = [name for name, pool_type in rows if not types or pool_type in types]
         else:
             found = resource_names(
-                url, settings(), begin, types, seconds=_SERVER_SECONDS, clock=Clock()
+                url, settings(url), begin, types, seconds=_SERVER_SECONDS, clock=Clock()
             )
     return [each for each in found if each.startswith(begin) and not is_reserved(each)]
 

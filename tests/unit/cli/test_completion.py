@@ -121,18 +121,32 @@ def test_what_work_is_done_under_is_no_name(cli: Cli) -> None:
     assert running.finish().code == 0
 
 
+def offers_of_names_on_a_server(cli: Cli) -> None:
+    """That those are offered that are in the pool that is meant, of the backend that is chosen."""
+    cli.ok("pool", "create", "T", "--names", "host-1,host-2,rack-1")
+    cli.ok("pool", "create", "U", "--names", "host-3", "--property", "rack=a")
+    assert offered(cli, "pool", "of", "h") == ["host-1", "host-2", "host-3"]
+    assert offered(cli, "pool", "move", "--names", "host-3,h") == ["host-3,host-1", "host-3,host-2"]
+    assert offered(cli, "pool", "leave", "T", "--name", "") == ["host-1", "host-2", "rack-1"]
+    assert offered(cli, "acquire", "-t", "U", "--name", "h") == ["host-3"]
+    assert offered(cli, "reclaim", "U", "--excess", "1", "--group-by", "r") == ["rack"]
+    assert offered(cli, "acquire", "--backend", "local:", "T", "--name", "") == ["here-1"]
+
+
 def test_names_in_etcd_are_offered_of_the_pool_that_is_meant(
     cli: Cli, etcd: EtcdServer, prefix: str
 ) -> None:
     cli.pool("T", "here-1")
     cli.env["LEASECTL_BACKEND"] = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
-    cli.ok("pool", "create", "T", "--names", "host-1,host-2,rack-1")
-    cli.ok("pool", "create", "U", "--names", "host-3")
-    assert offered(cli, "pool", "of", "h") == ["host-1", "host-2", "host-3"]
-    assert offered(cli, "pool", "move", "--names", "host-3,h") == ["host-3,host-1", "host-3,host-2"]
-    assert offered(cli, "pool", "leave", "T", "--name", "") == ["host-1", "host-2", "rack-1"]
-    assert offered(cli, "acquire", "-t", "U", "--name", "h") == ["host-3"]
-    assert offered(cli, "acquire", "--backend", "local:", "T", "--name", "") == ["here-1"]
+    offers_of_names_on_a_server(cli)
+
+
+def test_names_in_kubernetes_are_offered_of_the_pool_that_is_meant(
+    cli: Cli, kubeconfig: Path
+) -> None:
+    cli.pool("T", "here-1")
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+    offers_of_names_on_a_server(cli)
 
 
 def offers_of_works_and_properties(cli: Cli) -> None:
