@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.forking import nothing_runs_on as nothing_runs_on
+from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.hosts import hosts as hosts
 from tests.kit.marks import marked_below, once_below
 from tests.kit.sizes import EVERY_KILL

@@ -8,20 +8,10 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Callable
 
-import pytest
-
 _running: set[int] = set()
-
-
-@pytest.fixture(autouse=True)
-def nothing_runs_on() -> Iterator[None]:
-    """Of a test that failed half-way, no process is left, wherever this name is imported."""
-    yield
-    end_all()
 
 
 def end_all() -> None:

@@ -144,6 +144,11 @@ def ahead_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) ->
     return [each for each in met if _keeps_all(each.want, ticket.want, view)]
 
 
+def is_before(one: TicketObject, other: TicketObject, view: PoolView) -> bool:
+    """Tell whether one is better than another, in the pool that they are in."""
+    return _rank(one, view) < _rank(other, view)
+
+
 def position_of(ticket: TicketObject, view: PoolView, over: Over = NOTHING_OVER) -> int:
     """Its position among those that could use what it could; 1 when nobody better could."""
     met = met_of(better_than(ticket, view, over), view)

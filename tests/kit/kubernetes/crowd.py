@@ -15,14 +15,15 @@ from typing import NamedTuple
 
 from leasectl.model import Request
 from leasectl.system import afterwards
-from tests.kit.forking import ending, fork
+from tests.kit.forking import end_all, ending, fork
 from tests.kit.history import Recorder, read_history, violations
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.support import eventually
 
 # So many begin at once: as many as a server lets in without keeping any waiting for long.
 _AT_ONCE = 20
+# For their watches to be there, and for the server to have forgotten what it took to come.
+_SETTLING_SECONDS = 2.0
 
 
 class Crowd(NamedTuple):
@@ -88,23 +89,26 @@ def crowd(
         own.engine.free("waiter", [lease.name for lease in leases])
         afterwards.finish()  # as a command does
 
-    pids = []
-    for number in range(waiters):
-        pids.append(fork(lambda n=number: wait(n)))  # type: ignore[misc]
-        if len(pids) % _AT_ONCE == 0 or len(pids) == waiters:
-            eventually(lambda: len(holder.queue()) == len(pids), timeout=60, what="they wait")
-    time.sleep(2)  # for their watches to be there
-    memory = server.memory_kib() - memory
-    asked, took, start = server.requests(), server.seconds(), time.monotonic()
-    time.sleep(idle_seconds)
-    idle = time.monotonic() - start
-    took = server.seconds() - took
-    asked = server.requests() - asked
-    write_ms = server.write_ms("r1")
-    before, start = server.requests(), time.monotonic()
-    holder.engine.free("holder", [lease.name for lease in first])
-    assert [ending(pid, timeout=300.0) for pid in pids] == [0] * waiters
-    served = time.monotonic() - start
+    made = server.requests()["create"]
+    pids: list[int] = []
+    try:
+        for number in range(waiters):
+            pids.append(fork(lambda n=number: wait(n)))  # type: ignore[misc]
+            if len(pids) % _AT_ONCE == 0 or len(pids) == waiters:
+                server.until_asked("create", made + len(pids))
+        time.sleep(_SETTLING_SECONDS)
+        memory = server.memory_kib() - memory
+        asked, took, start = server.requests(), server.seconds(), time.monotonic()
+        time.sleep(idle_seconds)
+        idle = time.monotonic() - start
+        took, asked = server.seconds() - took, server.requests() - asked
+        write_ms = server.write_ms("r1")
+        before, start = server.requests(), time.monotonic()
+        holder.engine.free("holder", [lease.name for lease in first])
+        assert [ending(pid, timeout=300.0) for pid in pids] == [0] * waiters
+        served = time.monotonic() - start
+    finally:
+        end_all()
     return Crowd(
         waiters,
         memory / waiters,
@@ -138,6 +142,13 @@ class _Server:
     def requests(self) -> Counter[str]:
         """What clients have asked so far, by verb."""
         return Counter(each.verb for each in self._namespace.asked())
+
+    def until_asked(self, verb: str, times: int) -> None:
+        """Wait until clients have asked for something so often; it costs the server nothing."""
+        deadline = time.monotonic() + 120
+        while self.requests()[verb] < times:
+            assert time.monotonic() < deadline, f"fewer than {times} have asked to {verb}"
+            time.sleep(0.5)
 
     def write_ms(self, name: str, times: int = 100) -> float:
         """Of a core, that a write of an object takes it."""

@@ -8,8 +8,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import pytest
+from unittest import SkipTest
 
 from tests.kit.kubernetes.api import Api
 from tests.kit.kubernetes.assets import Programs, find_programs, how_to_have_one
@@ -31,7 +30,9 @@ class Kubernetes(NamedTuple):
     @property
     def own(self) -> ControlPlane:
         """The servers themselves; the test is skipped if they are somebody else's."""
-        return self.control_plane or pytest.skip("needs an API server of its own")
+        if self.control_plane is None:
+            raise SkipTest("needs an API server of its own")
+        return self.control_plane
 
     @property
     def signing_key(self) -> str | None:
@@ -41,7 +42,10 @@ class Kubernetes(NamedTuple):
 
 def programs_or_skip() -> Programs:
     """The programs of a control plane; if they are missing, the test is skipped."""
-    return find_programs() or pytest.skip(how_to_have_one())
+    programs = find_programs()
+    if programs is None:
+        raise SkipTest(how_to_have_one())
+    return programs
 
 
 @contextlib.contextmanager

@@ -21,8 +21,8 @@ from leasectl.system.clock import Clock
 from leasectl.system.process import identify
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
+from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.forking import ending, fork
-from tests.kit.forking import nothing_runs_on as nothing_runs_on
 from tests.kit.support import Cli, Started, eventually, stop
 
 

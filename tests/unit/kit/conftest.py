@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.forking import nothing_runs_on as nothing_runs_on
+from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.marks import once_below
 
 # They test the tests, not what runs on every Python.

@@ -15,6 +15,7 @@ from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.reading import identity_of
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.turns import is_before
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.kubernetes.waiting.verdict import Verdict, verdict_of
 from leasectl.errors import LeaseError
@@ -173,10 +174,22 @@ class PoolWatch:
             self._observed.note(after)  # which makes nothing due sooner
             self._changed.notify_all()
             return
+        if isinstance(after, TicketObject) and before is None and self._is_last(after):
+            self._observed.note(after)
+            self._changed.notify_all()
+            return
         if isinstance(after, PoolObject) and before != after:
             self._has_new_settings = True
             self._due_changed()
         self._judge()
+
+    def _is_last(self, new: TicketObject) -> bool:
+        """Tell whether a ticket changes nothing for anybody here, nor is the next that is over."""
+        end = self._observed.since(new.id.uid, new.mark, new.id.version) + new.ttl_seconds
+        if self._next_at is None or end < self._next_at:
+            return False
+        others = (each.ticket.as_seen(self._view) for each in self._sleepers)
+        return all(is_before(each, new, self._view) for each in others)
 
     # The thread
 

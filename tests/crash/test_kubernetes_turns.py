@@ -1,0 +1,49 @@
+"""Processes that pass resources on to each other at a real API server, and a crowd that waits.
+
+What is counted is judged at any size. What takes time is judged where the machine has nothing else
+to do: LEASECTL_TEST_FULL_SIZE=1, which has minutes of it and five hundred who wait.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.kubernetes.contest import contest
+from tests.kit.kubernetes.crowd import crowd
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.sizes import FULL_SIZE
+
+SECONDS = 60.0 if FULL_SIZE else 1.5
+WAITERS = 500 if FULL_SIZE else 24  # more than those who are next
+
+
+@pytest.mark.parametrize(("resources", "times_floor"), [(1, 1.7), (4, 4.0)])
+def test_resources_are_passed_on_in_order_with_four_requests_each(
+    namespace: Namespace, tmp_path: Path, resources: int, times_floor: float
+) -> None:
+    found = contest(namespace, tmp_path, processes=8, resources=resources, seconds=SECONDS)
+    print(found)
+    assert found.wrong == []
+    assert found.grants > 8 * SECONDS
+    # A ticket, its claim, its end, and the release; a list and a watch for who comes first.
+    assert sum(found.requests.values()) < 4.1 * found.grants + 8 * 4
+    if FULL_SIZE:
+        assert found.times_floor <= times_floor
+
+
+def test_a_crowd_asks_for_nothing_but_renewals_and_is_served_in_order(
+    namespace: Namespace, tmp_path: Path
+) -> None:
+    idle_seconds = 60.0 if FULL_SIZE else 1.0
+    found = crowd(namespace, tmp_path, waiters=WAITERS, ttl_seconds=60.0, idle_seconds=idle_seconds)
+    print(found)
+    assert found.wrong == []
+    assert found.idle_requests.keys() <= {"update"}
+    # Each lists once more, when it is one of the next, and follows the pool from then on.
+    assert found.requests["update"] < 2.2
+    assert found.requests.get("list", 0) < 1.1
+    assert found.requests.get("watch", 0) < 1.1
+    if FULL_SIZE:
+        assert found.idle_requests["update"] <= 3.1
