@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from leasectl import __version__  # noqa: E402
-from leasectl.cli.app import ENVIRONMENT, TOLD  # noqa: E402
-from leasectl.cli.app import command as root  # noqa: E402
 from leasectl.cli.command import Command  # noqa: E402
+from leasectl.cli.root import ENVIRONMENT, TOLD  # noqa: E402
+from leasectl.cli.root import command as root  # noqa: E402
 from leasectl.errors import EXIT_CODES  # noqa: E402
 
 # click's mark for a paragraph whose lines stay as they are.

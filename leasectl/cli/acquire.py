@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from leasectl.cli import options
-from leasectl.cli.command import ENDING, OUTPUT, as_json_only, new_command, option
 from leasectl.cli.context import check_request, open_service, process_named_by
+from leasectl.cli.described import ENDING, OUTPUT, OneOf, as_json_only, option, plain_command
 from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
 from leasectl.cli.output import note
 from leasectl.cli.waiting import (
@@ -33,7 +31,7 @@ Example:
 """
 
 
-@new_command(epilog=EXAMPLE, options_metavar="TYPE [OPTIONS]")
+@plain_command(epilog=EXAMPLE, options_metavar="TYPE [OPTIONS]")
 @options.request_options
 @options.wait
 @options.conflict_exit_code
@@ -43,7 +41,7 @@ Example:
 @option(
     "--scope",
     group=ENDING,
-    type=click.Choice(["step", "test"]),
+    type=OneOf("step", "test"),
     default="step",
     show_default=True,
     help="test: the lease outlives the step; its names are also listed in $SHARED_DIR/leases.",
@@ -61,7 +59,7 @@ Example:
 @option(
     "--output",
     group=OUTPUT,
-    type=click.Choice(["handle", "names", "csv", "json", "env"]),
+    type=OneOf("handle", "names", "csv", "json", "env"),
     default="handle",
     show_default=True,
     metavar="FORM",

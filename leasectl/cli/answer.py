@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command, option
+from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 from leasectl.cli.held_handles import complete_held_names, held_handles
 from leasectl.cli.output import emit_json, emit_lines, note
 from leasectl.errors import InvalidRequest

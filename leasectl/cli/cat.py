@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-import click
-
 from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
-from leasectl.cli.command import as_json_only, new_handle_command, option
 from leasectl.cli.context import open_service
+from leasectl.cli.described import OneOf, as_json_only, option, plain_handle_command
 from leasectl.cli.handle_output import print_handle_json
 from leasectl.cli.output import emit, emit_lines
 from leasectl.errors import InvalidRequest, NotFound
@@ -27,12 +25,12 @@ Examples:
 """
 
 
-@new_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @option(
     "--format",
     "form",
-    type=click.Choice(["plain", "csv", "json"]),
+    type=OneOf("plain", "csv", "json"),
     default="plain",
     show_default=True,
     help="plain: a name a line; csv: one line; json: all that is known of the handle.",

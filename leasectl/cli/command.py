@@ -6,30 +6,30 @@ without its option. Options are shown in groups.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any, Callable, Literal, TypeVar
+from typing import Any, Callable
 
 import click
 
+from leasectl.cli.described import (
+    ATTEMPTS,
+    ENDING,
+    OTHERS,
+    OUTPUT,
+    POLICIES,
+    SIMULATED,
+    SOUGHT,
+    WAITING,
+    WHAT,
+    Between,
+    OneOf,
+    Param,
+)
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
 
-# The headings under which help shows the options of commands that have many, in this order.
-WHAT = "What to lease"
-WAITING = "Waiting for it"
-ENDING = "When it goes back"
-ATTEMPTS = "Further attempts"
-SIMULATED = "What is simulated"
-POLICIES = "Under which policies"
-SOUGHT = "What to search for"
-OUTPUT = "What to print"
-_OTHERS = "Other options"
-_GROUPS = (WHAT, WAITING, ENDING, ATTEMPTS, SIMULATED, POLICIES, SOUGHT, OUTPUT, _OTHERS)
+_GROUPS = (WHAT, WAITING, ENDING, ATTEMPTS, SIMULATED, POLICIES, SOUGHT, OUTPUT, OTHERS)
 _MANY = 9
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Option(click.Option):
@@ -39,7 +39,7 @@ class Option(click.Option):
         group: The heading, one of those above.
     """
 
-    def __init__(self, *args: Any, group: str = _OTHERS, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, group: str = OTHERS, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.group = group
 
@@ -48,9 +48,6 @@ class Option(click.Option):
             return super().type_cast_value(ctx, value)
         except NoTime as error:
             raise InvalidRequest(f"{self.opts[-1]}: {error}") from None
-
-
-option = functools.partial(click.option, cls=Option)
 
 
 class Word(click.Argument):
@@ -92,16 +89,6 @@ class Word(click.Argument):
             ctx.params[self.stands_for] = word
         elif self.needed and not _is_given(value):
             raise click.MissingParameter(ctx=ctx, param=option)
-
-
-def word(*names: str, **settings: Any) -> Callable[[Function], Function]:
-    """Give a command a `Word`, and any number of commands the same."""
-
-    def describe(function: Function) -> Function:
-        # Each time anew: of click 8.1 an argument forgets its class when it is used.
-        return click.argument(*names, cls=Word, **settings)(function)
-
-    return describe
 
 
 def _is_given(value: object) -> bool:
@@ -165,7 +152,7 @@ class Command(click.Command):
             return [("Options", shown)]
         groups: dict[str, list[click.Option]] = {title: [] for title in _GROUPS}
         for param in shown:
-            groups[getattr(param, "group", _OTHERS)].append(param)
+            groups[getattr(param, "group", OTHERS)].append(param)
         return [(title, params) for title, params in groups.items() if params]
 
     def _option(self, name: str) -> click.Parameter:
@@ -189,27 +176,28 @@ def _refuse_repeated(
 def new_command(
     cls: type[Command] = Command, **settings: Any
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a `Command` of a function, as ``click.command`` does."""
-    return click.command(cls=cls, **settings)
+    """Make a `Command` of a function, as ``click.command`` does, and of what describes it."""
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        params = function.__dict__.pop("__click_params__", [])
+        settings["params"] = [_param(each) for each in reversed(params)]
+        return click.command(cls=cls, **settings)(function)
+
+    return make
+
+
+def _param(described: Param | click.Parameter) -> click.Parameter:
+    """A description as click has it; what is click's is left as it is."""
+    if not isinstance(described, Param):
+        return described
+    settings = dict(described.settings)
+    reads = settings.get("type")
+    if isinstance(reads, (OneOf, Between)):
+        settings["type"] = reads.for_click()
+    # Each time anew: of click 8.1 an argument forgets its class when it is used.
+    return (Word if described.is_word else Option)(described.names, **settings)
 
 
 def new_handle_command(**settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """The same, of a function that takes a handle: there, ``-h`` alone is too little to go by."""
     return new_command(context_settings={"help_option_names": ["--help"]}, **settings)
-
-
-def as_json_only(parameter: str, written: str, form: str) -> Literal["json"]:
-    """Have ``--json`` win over the default form, and over no other.
-
-    Args:
-        parameter: Which chooses a form.
-        written: How it is written.
-        form: What it says.
-
-    Raises:
-        InvalidRequest: It was given, and says something else.
-    """
-    source = click.get_current_context().get_parameter_source(parameter)
-    if form != "json" and source is click.core.ParameterSource.COMMANDLINE:
-        raise InvalidRequest(f"{written} {form} and --json: name one of them")
-    return "json"

@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 
 from leasectl.cli import options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import caller, choose_backend, settings, state_directory
+from leasectl.cli.described import option
 from leasectl.cli.output import show, show_json
 from leasectl.cli.table import GREEN, RED, YELLOW, painted
 from leasectl.cli.terminal import output_width, shows_colour

@@ -13,8 +13,9 @@ import click
 
 from leasectl.backends.kinds import kind_of
 from leasectl.cli import options, time_options
-from leasectl.cli.command import OUTPUT, WHAT, new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import OUTPUT, WHAT, option
 from leasectl.cli.event_lines import DATE, NO_EVENTS_OF_DRY_RUN, EventLines
 from leasectl.cli.output import note, show
 from leasectl.cli.terminal import output_width, shows_colour

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from leasectl.cli.command import option
 from leasectl.cli.context import no_handle_of_ours
+from leasectl.cli.described import option
 from leasectl.errors import NotAllowed
 from leasectl.leases.service import Service
 from leasectl.leases.targets import Targets, read_names

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import choose_backend
+from leasectl.cli.described import option
 from leasectl.cli.maintenance_options import DEFAULT_NAMESPACE as OF_MAINTENANCE
 from leasectl.cli.output import show
 from leasectl.errors import InvalidRequest

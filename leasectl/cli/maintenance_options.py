@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from leasectl.backends.kinds import kind_of
-from leasectl.cli.command import WHAT, option
 from leasectl.cli.context import choose_backend
+from leasectl.cli.described import WHAT, option
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.text.naming import check_name

@@ -7,7 +7,8 @@ import os
 import secrets
 
 from leasectl.cli import maintenance_options, options
-from leasectl.cli.command import WAITING, new_command, option
+from leasectl.cli.command import new_command
+from leasectl.cli.described import WAITING, option
 from leasectl.cli.maintenance_options import cluster_of, settings_of
 from leasectl.cli.output import note
 from leasectl.errors import BackendUnreachable

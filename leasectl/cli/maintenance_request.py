@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from leasectl.cli import maintenance_options, options
-from leasectl.cli.command import WHAT, new_command, option
+from leasectl.cli.command import new_command
+from leasectl.cli.described import WHAT, option
 from leasectl.cli.maintenance_options import cluster_of
 from leasectl.cli.output import note
 

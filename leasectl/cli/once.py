@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import (
-    ATTEMPTS,
-    ENDING,
-    OUTPUT,
-    WHAT,
-    Command,
-    new_command,
-    option,
-)
+from leasectl.cli.command import Command, new_command
 from leasectl.cli.context import check_request, open_service
+from leasectl.cli.described import ATTEMPTS, ENDING, OUTPUT, WHAT, option
 from leasectl.cli.input_file import read_bytes
 from leasectl.cli.output import emit_bytes, note
 from leasectl.cli.waiting import reported

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-import click
-
 from leasectl.backends.kinds import KINDS, LOCAL
-from leasectl.cli.command import ENDING, OUTPUT, WAITING, WHAT, option, word
+from leasectl.cli.described import (
+    ENDING,
+    OUTPUT,
+    WAITING,
+    WHAT,
+    Between,
+    OneOf,
+    option,
+    word,
+)
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Labels, OnReclaim, Request, Scope, Where
 from leasectl.text.durations import DurationRange, parse_duration, parse_duration_range
 from leasectl.text.naming import check_name, check_own_type
-from leasectl.text.printable import printable
 
 if TYPE_CHECKING:
+    import click
     from click.shell_completion import CompletionItem
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -111,7 +118,7 @@ conflict_exit_code = option(
     "--conflict-exit-code",
     "conflict_code",
     group=WAITING,
-    type=click.IntRange(0, 255),
+    type=Between(0, 255),
     metavar="CODE",
     help="Exit with this code, instead of 75, when no lease was had in time.",
 )
@@ -145,23 +152,16 @@ optional = option(
 )
 
 
-class _Priority(click.IntRange):
-    """How a request goes before others; what is none is said to be where it comes from."""
+class _Priority(Between):
+    """How a request goes before others."""
 
     def __init__(self) -> None:
         super().__init__(-HIGHEST_PRIORITY, HIGHEST_PRIORITY)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return int(super().convert(value, param, ctx))
-        except click.BadParameter:
-            pass
-        source = ctx.get_parameter_source("priority") if ctx else None
-        is_variable = source is click.core.ParameterSource.ENVIRONMENT
-        raise InvalidRequest(
-            f'{PRIORITY_VARIABLE if is_variable else "--priority"} "{printable(str(value))}": give '
-            f"a whole number from {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
-        )
+    def for_click(self) -> Any:
+        from leasectl.cli.priority import Priority
+
+        return Priority()
 
 
 def _default_ttls() -> str:
@@ -261,7 +261,7 @@ _request_options = (
     option(
         "--on-reclaim",
         group=ENDING,
-        type=click.Choice(["release", "keep", "answer"]),
+        type=OneOf("release", "keep", "answer"),
         default="keep",
         help="If a reclaim asks, give it what isn't in use, nothing, or what leasectl answer says.",
     ),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from leasectl.cli.command import OUTPUT, option
+from leasectl.cli.described import OUTPUT, option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.picture import Chart, charts_of
 from leasectl.cli.time_axis import time_ticks

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from leasectl.cli import options, pool_options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 from leasectl.cli.input_file import read_text, shown_name
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from leasectl.cli import options, pool_options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 
 EXAMPLE = """\b
 Example:

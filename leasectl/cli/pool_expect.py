@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from leasectl.cli import options, pool_options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 from leasectl.cli.output import note, show, show_json
 from leasectl.errors import InvalidRequest
 from leasectl.pools.memberships import MembershipService

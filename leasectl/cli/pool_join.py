@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from leasectl.cli import options, pool_options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service, process_named_by
+from leasectl.cli.described import option
 from leasectl.cli.handle_output import print_and_announce, print_handle
 from leasectl.engines.membership import Lifetime
 from leasectl.errors import InvalidRequest

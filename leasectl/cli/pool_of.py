@@ -7,8 +7,9 @@ from typing import Literal
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import OUTPUT, as_json_only, new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import OUTPUT, as_json_only, option
 from leasectl.cli.output import show, show_json, when_due
 from leasectl.pools.whereabouts import Whereabouts, whereabouts, whereabouts_fields
 from leasectl.text.durations import format_seconds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import option
+from leasectl.cli.described import option
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import parse_duration

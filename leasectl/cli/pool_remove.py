@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from leasectl.cli import options, pool_options, reclaim_options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 from leasectl.errors import InvalidRequest, TooFewFreed
 from leasectl.leases.service import Service
 from leasectl.pools.memberships import MembershipService

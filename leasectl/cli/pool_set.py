@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasectl.cli import options, pool_options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 from leasectl.errors import InvalidRequest
 from leasectl.pools.admin import PoolService
 from leasectl.pools.memberships import MembershipService

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from leasectl.backends.kinds import kind_of, pool_prefixes
 from leasectl.cli.context import choose_backend
+from leasectl.cli.described import is_said
+from leasectl.cli.options import PRIORITY_VARIABLE
 from leasectl.cli.output import note
-from leasectl.model import Request
+from leasectl.errors import InvalidRequest
+from leasectl.model import HIGHEST_PRIORITY, Request
+from leasectl.text.printable import printable
+
+
+class Priority(click.IntRange):
+    """What is none is said to be where it comes from."""
+
+    def __init__(self) -> None:
+        super().__init__(-HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter:
+            pass
+        source = ctx.get_parameter_source("priority") if ctx else None
+        is_variable = source is click.core.ParameterSource.ENVIRONMENT
+        raise InvalidRequest(
+            f'{PRIORITY_VARIABLE if is_variable else "--priority"} "{printable(str(value))}": give '
+            f"a whole number from {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
+        )
 
 
 def without_vain_priority(request: Request, backend: str | None, *, quiet: bool) -> Request:
@@ -20,8 +45,7 @@ def without_vain_priority(request: Request, backend: str | None, *, quiet: bool)
         backend: What ``--backend`` says.
         quiet: Say nothing of what is ignored.
     """
-    source = click.get_current_context().get_parameter_source("priority")
-    if source is click.core.ParameterSource.COMMANDLINE:
+    if is_said("priority"):
         return request
     url = choose_backend(backend).url
     kind = kind_of(url)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import click
 
 from leasectl.cli import options, pool_options, reclaim_options
-from leasectl.cli.command import OUTPUT, WAITING, WHAT, new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import OUTPUT, WAITING, WHAT, option
 from leasectl.cli.output import emit_json, emit_lines, note
 from leasectl.engines import refusals
 from leasectl.errors import InvalidRequest, TooFewFreed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.cli.command import WAITING, option
+from leasectl.cli.described import WAITING, option
 from leasectl.text.durations import parse_duration
 
 delay = option(

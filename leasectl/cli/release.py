@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal
-
-import click
+from typing import TYPE_CHECKING, Literal
 
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command, option, word
 from leasectl.cli.context import open_service
+from leasectl.cli.described import OneOf, option, plain_handle_command, word
 from leasectl.cli.output import emit_json, emit_lines, note, when_due
 from leasectl.cli.waiting import pause
 from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
@@ -21,6 +19,9 @@ from leasectl.leases.targets import Listed, Targets
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range
 from leasectl.text.printable import printable
+
+if TYPE_CHECKING:
+    import click
 
 EXAMPLE = """\b
 Examples:
@@ -38,7 +39,7 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     return last_in_list(incomplete, ctx, released_names_like)
 
 
-@new_handle_command(
+@plain_handle_command(
     epilog=EXAMPLE,
     options_metavar="(H... | --names A,B | --scope test | --all) [OPTIONS]",
 )
@@ -68,7 +69,7 @@ def _complete_names(ctx: click.Context, param: click.Parameter, incomplete: str)
     shell_complete=_complete_names,
     help="These resources; may be repeated.",
 )
-@option("--scope", type=click.Choice(["test"]), help="test: what $SHARED_DIR/leases lists.")
+@option("--scope", type=OneOf("test"), help="test: what $SHARED_DIR/leases lists.")
 @option("--all", "everything", is_flag=True, help="All handles of this state directory.")
 @option(
     "--delay",

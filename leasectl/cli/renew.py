@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command, option
 from leasectl.cli.context import no_handle_of_ours, open_service
+from leasectl.cli.described import option, plain_handle_command
 from leasectl.cli.output import emit, emit_json, note, when_due
 from leasectl.leases.renew import renew
 from leasectl.leases.service import Service
@@ -22,7 +22,7 @@ Examples:
 """
 
 
-@new_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @option(
     "--ttl",

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import ATTEMPTS, ENDING, Command, new_command, option
+from leasectl.cli.command import Command, new_command
 from leasectl.cli.context import check_request, open_service
+from leasectl.cli.described import ATTEMPTS, ENDING, option
 from leasectl.cli.waiting import reported, sleep_jitter, warn_of_endless_wait
 from leasectl.errors import InvalidRequest, NoLease
 from leasectl.run.plan import OnLost, Plan

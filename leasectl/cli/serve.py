@@ -13,8 +13,9 @@ import click
 
 from leasectl.backends.kinds import KINDS, LOCAL, either, pool_prefixes
 from leasectl.backends.opening import open_probe
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service, settings
+from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.output import emit, note
 from leasectl.cli.serve_env import SERVE_PID, SHELLS, Shell, exports

@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from leasectl.cli import options
-from leasectl.cli.command import OUTPUT, POLICIES, SIMULATED, SOUGHT, new_command, option
+from leasectl.cli.command import new_command
+from leasectl.cli.described import OUTPUT, POLICIES, SIMULATED, SOUGHT, option
 from leasectl.cli.output import show, show_json
 from leasectl.cli.plot import PlotFile, plot, plot_option
 from leasectl.cli.simulate_progress import SimulateProgress

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from leasectl.backends.kinds import Kind, kind_of
 from leasectl.cli import options, time_options
-from leasectl.cli.command import OUTPUT, WHAT, new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import OUTPUT, WHAT, option
 from leasectl.cli.event_lines import NO_EVENTS_OF_DRY_RUN
 from leasectl.cli.output import note, show, show_json
 from leasectl.cli.picture import look_of_pictures, picture, width_of_pictures

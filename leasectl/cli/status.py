@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from leasectl.cli import options
-from leasectl.cli.command import new_command, option
+from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
+from leasectl.cli.described import option
 from leasectl.cli.output import note, show, show_json
 from leasectl.cli.status_table import look_of_stdout, overview_text
 from leasectl.pools.admin import PoolService

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from leasectl.cli.command import WHAT, option
+from leasectl.cli.described import WHAT, option
 from leasectl.errors import InvalidRequest
 from leasectl.text.moments import parse_moment
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leasectl.cli.app import command as root
+from leasectl.cli.root import command as root
 from leasectl.cli.run import command as run
 from tests.kit.support import Cli, Finished
 

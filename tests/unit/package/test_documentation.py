@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 import pytest
 
-from leasectl.cli.app import COMMANDS, ENVIRONMENT
-from leasectl.cli.app import command as root
+from leasectl.cli.root import COMMANDS, ENVIRONMENT
+from leasectl.cli.root import command as root
 from leasectl.errors import EXIT_CODES
 from tests.kit.etcd.server import EtcdServer
 from tests.kit.faults.fixture import StartFaultProxy
@@ -135,7 +135,7 @@ WITHOUT_GROUPS = [(p, c) for p, c in ALL_COMMANDS if not isinstance(c, click.Gro
 _SAY_HELP = """
 import json, sys
 from click.testing import CliRunner
-from leasectl.cli.app import command
+from leasectl.cli.root import command
 
 def said(words):
     width = int(sys.argv[1]) - 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from leasectl.cli.app import ENVIRONMENT, TOLD
+from leasectl.cli.root import ENVIRONMENT, TOLD
 from leasectl.errors import EXIT_CODES
 
 once = pytest.mark.once  # they are the same on every Python

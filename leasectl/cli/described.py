@@ -1,0 +1,199 @@
+"""What a command line may say, without click: it takes longer to load than most commands take.
+
+A command of this kind is its function, and what describes its options beside it. `short_way` reads
+plain command lines by that description; of all others, and for help and completion, `command` makes
+click's options of the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Literal, NamedTuple, TypeVar
+
+from leasectl.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import click
+
+# The headings under which help shows the options of commands that have many, in this order.
+WHAT = "What to lease"
+WAITING = "Waiting for it"
+ENDING = "When it goes back"
+ATTEMPTS = "Further attempts"
+SIMULATED = "What is simulated"
+POLICIES = "Under which policies"
+SOUGHT = "What to search for"
+OUTPUT = "What to print"
+OTHERS = "Other options"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class OneOf:
+    """A value that is one of some words.
+
+    Args:
+        words: Which.
+    """
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    def __call__(self, text: str) -> str:
+        """Read it; ValueError if it is none of them."""
+        if text not in self.words:
+            raise ValueError(text)
+        return text
+
+    def for_click(self) -> Any:
+        """The same for click, which says what is wrong with one."""
+        import click
+
+        return click.Choice(self.words)
+
+
+class Between:
+    """A whole number of a range.
+
+    Args:
+        lowest: Of it.
+        highest: Of it; None for no limit.
+    """
+
+    def __init__(self, lowest: int, highest: int | None = None) -> None:
+        self.lowest = lowest
+        self.highest = highest
+
+    def __call__(self, text: str) -> int:
+        """Read it; ValueError if it is none."""
+        number = int(text)
+        if number < self.lowest or (self.highest is not None and number > self.highest):
+            raise ValueError(text)
+        return number
+
+    def for_click(self) -> Any:
+        """The same for click, which says what is wrong with one."""
+        import click
+
+        return click.IntRange(self.lowest, self.highest)
+
+
+class Param(NamedTuple):
+    """An option, or a word that may stand without one.
+
+    Args:
+        names: As `click.option` or `click.argument` has them.
+        settings: As these have them, and for `command.Option` or `command.Word`; a ``type`` reads
+            the text, or raises ValueError or InvalidRequest.
+        is_word: It is no option.
+    """
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+    is_word: bool = False
+
+    @property
+    def variable(self) -> str:
+        """Where its value goes."""
+        named = [name for name in self.names if name.isidentifier()]
+        longest = max(self.names, key=len)
+        return named[0] if named else longest.lstrip("-").replace("-", "_")
+
+
+def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
+    """Describe an option of a command, as `click.option` does."""
+    return _describing(Param(names, settings))
+
+
+def word(*names: str, **settings: Any) -> Callable[[Function], Function]:
+    """Describe a word that may stand for an option, as `click.argument` does."""
+    return _describing(Param(names, settings, is_word=True))
+
+
+def _describing(param: Param) -> Callable[[Function], Function]:
+    def describe(function: Function) -> Function:
+        # Where click keeps its own, in its order.
+        function.__dict__.setdefault("__click_params__", []).append(param)
+        return function
+
+    return describe
+
+
+class PlainCommand:
+    """A command most of whose command lines are read without click.
+
+    Args:
+        function: What it does, given all that `params` say.
+        settings: As `click.command` has them.
+        takes_handle: ``-h`` alone would be too little to go by.
+
+    Attributes:
+        function: As given.
+        params: The description of what it takes.
+    """
+
+    def __init__(
+        self, function: Callable[..., object], settings: Mapping[str, Any], *, takes_handle: bool
+    ) -> None:
+        self.function = function
+        # The last first, as decorators are applied.
+        self.params: Sequence[Param] = tuple(reversed(function.__dict__.pop("__click_params__")))
+        self._settings = settings
+        self._takes_handle = takes_handle
+        self._click: click.Command | None = None
+
+    def for_click(self) -> click.Command:
+        """The same for click: for whatever isn't plain, for help, and for completion."""
+        if self._click is None:
+            from leasectl.cli.command import new_command, new_handle_command
+
+            self.function.__dict__["__click_params__"] = [*reversed(self.params)]
+            new = new_handle_command if self._takes_handle else new_command
+            self._click = new(**self._settings)(self.function)
+        return self._click
+
+
+def plain_command(**settings: Any) -> Callable[[Callable[..., object]], PlainCommand]:
+    """Make a `PlainCommand` of a function."""
+    return lambda function: PlainCommand(function, settings, takes_handle=False)
+
+
+def plain_handle_command(**settings: Any) -> Callable[[Callable[..., object]], PlainCommand]:
+    """The same, of a function that takes a handle."""
+    return lambda function: PlainCommand(function, settings, takes_handle=True)
+
+
+# What the command line says that was read without click; None where click has read it.
+_said: frozenset[str] | None = None
+
+
+def note_said(variables: frozenset[str]) -> None:
+    """Note what the command line of this process says, for `is_said`."""
+    global _said
+    _said = variables
+
+
+def is_said(variable: str) -> bool:
+    """Tell whether the command line itself says something: no default, and no variable."""
+    if _said is not None:
+        return variable in _said
+    import click
+
+    source = click.get_current_context().get_parameter_source(variable)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def as_json_only(variable: str, written: str, form: str) -> Literal["json"]:
+    """Have ``--json`` win over the default form, and over no other.
+
+    Args:
+        variable: Which chooses a form.
+        written: How it is written.
+        form: What it says.
+
+    Raises:
+        InvalidRequest: It was given, and says something else.
+    """
+    if form != "json" and is_said(variable):
+        raise InvalidRequest(f"{written} {form} and --json: name one of them")
+    return "json"
