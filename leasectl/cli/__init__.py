@@ -1,9 +1,11 @@
 """The command line: the only place that prints, exits and reads the environment.
 
-`app` finds the command in ``COMMANDS``, imports its module, and turns whatever is raised into one
-line and an exit code. A command's module has its name (`acquire`, `pool_create`) and reads thus:
-parse by `options` (what all of them do with a command line, click's part aside, is `command`, and a
-priority from the environment `priority`), open the service by `context`, call a verb of
+`app` imports the module of a command, and turns whatever is raised into one line and an exit code.
+The commands that scripts call most are read without click, by the `short_way`, where their command
+line is plain, as `described`; all else is click's: `root` has all commands, and `command` what each
+of them does with a command line beside that. What follows when it is read is `loaded`. A command's
+module has its name (`acquire`, `pool_create`) and reads thus: parse by `options` (a priority from
+the environment is `priority`), open the service by `context`, call a verb of
 `leasectl.leases`, `leasectl.pools` or `leasectl.run`, print by `output`. Who waits does so inside
 `waiting.reported`, which shows progress, on a terminal in one line (`waiting_line`) of what there
 is to tell (`waiting_facts`); what was acquired is printed before it is announced (`handle_output`).

@@ -6,13 +6,13 @@ Whatever is raised becomes one line and an exit code.
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 import sys
 from typing import NoReturn
 
 from leasectl.cli.described import note_said
+from leasectl.cli.loaded import command_is_loaded
 from leasectl.errors import (
     BackendUnreachable,
     Interrupted,
@@ -24,12 +24,11 @@ from leasectl.system.signals import (
     die_of,
     heed_children,
     interrupt_at_once,
-    raise_on_interrupt,
 )
 from leasectl.text.printable import printable
 
 # Commands whose plain command lines are read without click; each is a `described.PlainCommand`.
-SHORT = ("acquire", "release", "renew", "cat")
+SHORT = ("acquire", "release", "reacquire", "renew", "cat")
 
 
 def main() -> NoReturn:
@@ -104,14 +103,6 @@ def _do(args: list[str]) -> int:
     from leasectl.cli.root import run
 
     return run(args)
-
-
-def command_is_loaded() -> None:
-    """Have this process be as it is to be from here on: loading is over."""
-    # After `leasectl.__main__` turned it off. What was imported stays: nobody need look at it.
-    gc.freeze()
-    gc.enable()
-    raise_on_interrupt()
 
 
 def _text_of(error: LeaseError) -> str:

@@ -24,6 +24,7 @@ from leasectl.cli.described import (
     Between,
     OneOf,
     Param,
+    PlainCommand,
 )
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
@@ -201,3 +202,10 @@ def _param(described: Param | click.Parameter) -> click.Parameter:
 def new_handle_command(**settings: Any) -> Callable[[Callable[..., Any]], click.Command]:
     """The same, of a function that takes a handle: there, ``-h`` alone is too little to go by."""
     return new_command(context_settings={"help_option_names": ["--help"]}, **settings)
+
+
+def command_for_click(plain: PlainCommand) -> click.Command:
+    """A plain command for whatever isn't plain, for help, and for completion."""
+    plain.function.__dict__["__click_params__"] = [*reversed(plain.params)]
+    new = new_handle_command if plain.takes_handle else new_command
+    return new(**plain.settings)(plain.function)

@@ -8,12 +8,9 @@ click's options of the same one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Literal, NamedTuple, TypeVar
+from typing import Any, Callable, Literal, NamedTuple, TypeVar
 
 from leasectl.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    import click
 
 # The headings under which help shows the options of commands that have many, in this order.
 WHAT = "What to lease"
@@ -128,7 +125,7 @@ class PlainCommand:
         takes_handle: ``-h`` alone would be too little to go by.
 
     Attributes:
-        function: As given.
+        function, settings, takes_handle: As given.
         params: The description of what it takes.
     """
 
@@ -138,19 +135,8 @@ class PlainCommand:
         self.function = function
         # The last first, as decorators are applied.
         self.params: Sequence[Param] = tuple(reversed(function.__dict__.pop("__click_params__")))
-        self._settings = settings
-        self._takes_handle = takes_handle
-        self._click: click.Command | None = None
-
-    def for_click(self) -> click.Command:
-        """The same for click: for whatever isn't plain, for help, and for completion."""
-        if self._click is None:
-            from leasectl.cli.command import new_command, new_handle_command
-
-            self.function.__dict__["__click_params__"] = [*reversed(self.params)]
-            new = new_handle_command if self._takes_handle else new_command
-            self._click = new(**self._settings)(self.function)
-        return self._click
+        self.settings = settings
+        self.takes_handle = takes_handle
 
 
 def plain_command(**settings: Any) -> Callable[[Callable[..., object]], PlainCommand]:

@@ -9,7 +9,6 @@ import click
 from leasectl.backends.kinds import kind_of, pool_prefixes
 from leasectl.cli.context import choose_backend
 from leasectl.cli.described import is_said
-from leasectl.cli.options import PRIORITY_VARIABLE
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest
 from leasectl.model import HIGHEST_PRIORITY, Request
@@ -29,8 +28,9 @@ class Priority(click.IntRange):
             pass
         source = ctx.get_parameter_source("priority") if ctx else None
         is_variable = source is click.core.ParameterSource.ENVIRONMENT
+        where = param.envvar if param is not None and is_variable else "--priority"
         raise InvalidRequest(
-            f'{PRIORITY_VARIABLE if is_variable else "--priority"} "{printable(str(value))}": give '
+            f'{where} "{printable(str(value))}": give '
             f"a whole number from {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
         )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leasectl.cli import options
-from leasectl.cli.command import new_handle_command
 from leasectl.cli.context import no_handle_of_ours, open_service
+from leasectl.cli.described import plain_handle_command
 from leasectl.cli.handle_output import HandleForm, print_and_announce, print_later
 from leasectl.cli.waiting import interrupts, reported, sleep_jitter
 from leasectl.errors import LockHeld, NoLease
@@ -20,7 +20,7 @@ Example:
 """
 
 
-@new_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
+@plain_handle_command(epilog=EXAMPLE, options_metavar="H [OPTIONS]")
 @options.handle
 @options.wait
 @options.conflict_exit_code

@@ -9,9 +9,10 @@ import click
 
 from leasectl import __version__
 from leasectl.backends.kinds import KINDS, either
-from leasectl.cli.app import command_is_loaded
+from leasectl.cli.command import command_for_click
 from leasectl.cli.described import PlainCommand
 from leasectl.cli.groups import CommandGroup
+from leasectl.cli.loaded import command_is_loaded
 from leasectl.errors import EXIT_CODES, InvalidRequest, LeaseError
 from leasectl.text.suggestions import option_meant
 
@@ -102,7 +103,7 @@ class LazyGroup(CommandGroup):
             return None
         command = importlib.import_module(f"leasectl.cli.{cmd_name}").command
         command_is_loaded()
-        return command.for_click() if isinstance(command, PlainCommand) else command
+        return command_for_click(command) if isinstance(command, PlainCommand) else command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_paragraph()

@@ -40,20 +40,21 @@ def early(cli: Cli, tmp_path: Path) -> Cli:
 
 
 @pytest.mark.parametrize(
-    ("command", "module"),
+    ("command", "line", "module"),
     [
-        (INSTALLED, "leasectl.cli.app"),
-        (INSTALLED, "click"),
-        (MODULE, "click"),
-        (MODULE, "leasectl.leases.service"),
-        (FROM_ARCHIVE, "leasectl.__main__"),
+        (INSTALLED, "release --all", "leasectl.cli.app"),
+        (INSTALLED, "status", "click"),
+        (MODULE, "release --help", "click"),
+        (MODULE, "release --all", "leasectl.cli.short_way"),
+        (MODULE, "release --all", "leasectl.leases.service"),
+        (FROM_ARCHIVE, "release --all", "leasectl.__main__"),
     ],
 )
 def test_an_interrupt_while_it_starts_ends_it_without_a_word(
-    early: Cli, command: list[str], module: str
+    early: Cli, command: list[str], line: str, module: str
 ) -> None:
     code_folder = str(early.cwd / "code")
-    argv = [*command, "release", "--all"]
+    argv = [*command, *line.split()]
     finished = early.spawn(argv, INTERRUPTED_AT=module, LEASECTL_CODE_DIR=code_folder).finish()
     assert (finished.code, finished.out, finished.err) == (-signal.SIGINT, "", "")
 

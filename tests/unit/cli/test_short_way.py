@@ -11,6 +11,7 @@ import click
 import pytest
 
 from leasectl.cli.app import SHORT
+from leasectl.cli.command import command_for_click
 from leasectl.cli.described import PlainCommand
 from leasectl.cli.short_way import parse
 
@@ -78,7 +79,7 @@ def words_of(command: PlainCommand, luck: random.Random) -> Iterator[str]:
 
 
 def read_by_click(command: PlainCommand, args: list[str]) -> tuple[dict[str, Any], set[str]]:
-    ctx = command.for_click().make_context("it", list(args))
+    ctx = command_for_click(command).make_context("it", list(args))
     said = {
         name
         for name in ctx.params
@@ -131,7 +132,7 @@ def test_what_scripts_write_is_plain(line: str) -> None:
     name, *args = line.split()
     parsed = parse(command_of(name), args)
     assert parsed is not None
-    values, said = read_by_click(command_of(name), args)
+    values, _ = read_by_click(command_of(name), args)
     assert parsed.values == values
 
 

@@ -1,0 +1,15 @@
+"""What a process does when its command is loaded, by the short way or by click's."""
+
+from __future__ import annotations
+
+import gc
+
+from leasectl.system.signals import raise_on_interrupt
+
+
+def command_is_loaded() -> None:
+    """Have this process be as it is to be from here on."""
+    # After `leasectl.__main__` turned it off. What was imported stays: nobody need look at it.
+    gc.freeze()
+    gc.enable()
+    raise_on_interrupt()
