@@ -11,16 +11,19 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, too_long
 from leasectl.http.transport import Incoming, Sending, Transport
-from leasectl.http.trust import Trust
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Interrupt, sleep
 from leasectl.system.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from leasectl.http.proxied import ProxiedSending, ProxiedTransport
+    from leasectl.http.trust import Trust
 
 # Go's server answers a half-closed connection at once; this is for the way there and back.
 LINGER_SECONDS = 0.5
@@ -55,13 +58,20 @@ class Client:
     ) -> None:
         self._clock = clock
         self._longest_bytes = longest_bytes
-        self._transport = Transport(
-            trust=trust,
-            keeps_connections=keeps_connections,
-            heeds_environment=heeds_environment,
-            proxy_url=proxy_url,
-            connect_seconds=connect_seconds,
-        )
+        self._transport: Transport | ProxiedTransport
+        if heeds_environment or proxy_url is not None:
+            from leasectl.http.proxied import ProxiedTransport  # which takes long to load
+
+            self._transport = ProxiedTransport(
+                trust=trust,
+                keeps_connections=keeps_connections,
+                proxy_url=proxy_url,
+                connect_seconds=connect_seconds,
+            )
+        else:
+            self._transport = Transport(
+                trust=trust, keeps_connections=keeps_connections, connect_seconds=connect_seconds
+            )
         self._worker: Worker | None = None
         self._dismiss: Callable[[], object] = lambda: None
 
@@ -108,7 +118,7 @@ class Client:
             LeaseError: Files that say whom to trust can't be used, or an interrupt says so.
         """
         exchange = _Exchange(
-            Sending(self._transport, call, own_connection=False), self._longest_bytes
+            self._transport.new_sending(call, own_connection=False), self._longest_bytes
         )
         self._assign(exchange.run)
         in_time = False
@@ -130,7 +140,8 @@ class Client:
         It has a connection of its own, which ends with it.
         """
         self._transport.end_kept(call.url)
-        return Stream(Sending(self._transport, call, own_connection=True), self._longest_bytes)
+        sending = self._transport.new_sending(call, own_connection=True)
+        return Stream(sending, self._longest_bytes)
 
     def _assign(self, work: Callable[[], object]) -> None:
         if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
@@ -169,7 +180,7 @@ class Client:
 class _Exchange:
     """One request and its answer, which a thread gets."""
 
-    def __init__(self, sending: Sending, longest_bytes: int) -> None:
+    def __init__(self, sending: Sending | ProxiedSending, longest_bytes: int) -> None:
         self.sending = sending
         self.answer: Answer | None = None
         self._longest_bytes = longest_bytes
@@ -228,7 +239,7 @@ class Stream:
         headers: Likewise.
     """
 
-    def __init__(self, sending: Sending, longest_bytes: int) -> None:
+    def __init__(self, sending: Sending | ProxiedSending, longest_bytes: int) -> None:
         self._sending = sending
         self._longest_bytes = longest_bytes
         self._incoming: AbstractContextManager[Incoming] = sending.open()

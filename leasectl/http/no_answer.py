@@ -1,21 +1,22 @@
-"""That there was no answer, and why: the one place where httpx's errors become ours."""
+"""That there was no answer, and why: the one place where errors of the network become ours."""
 
 from __future__ import annotations
 
 import re
-import ssl
-from typing import Literal
+import socket
+import sys
+from typing import TYPE_CHECKING, Literal
 
-import httpx
-
+from leasectl.http.http1 import BadUrl, ProtocolError
 from leasectl.text.printable import printable
+
+if TYPE_CHECKING:
+    import ssl
 
 NOT_IN_TIME = "no answer in time"
 _ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 # OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
 _OTHER_NAME = (62, 64)
-# Whatever was under way when they came, the request wasn't.
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL)
 # Why there is no connection with TLS: we don't trust its certificate, or only not for that name; or
 # it doesn't trust ours.
 Distrust = Literal["certificate", "name", "ours"]
@@ -62,23 +63,38 @@ def too_long(longest_bytes: int) -> NoAnswer:
 
 
 def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
-    """Say of an error of httpx what it means to whoever asked.
+    """Say of an error what it means to whoever asked.
 
     Args:
-        error: As httpx raised it.
+        error: Of the system, of TLS, or of what was said.
         url: What was asked for.
         sent: Whether the request had been begun to be sent by then.
     """
-    sent = sent and not isinstance(error, _NEVER_SENT)
     said = str(error) or type(error).__name__
-    if isinstance(error, httpx.TimeoutException):
+    if isinstance(error, socket.timeout):
         return NoAnswer(NOT_IN_TIME, sent=sent, said=said)
     tls = _tls_error(error)
-    reason = getattr(tls, "reason", None) or ""  # which OpenSSL gives its own errors only
-    short = reason.replace("_", " ").lower() or _ERRNO.sub("", str(error)).rstrip(".")
-    detail = printable(short or type(error).__name__, longest=80)
-    if isinstance(tls, ssl.SSLCertVerificationError):
-        return _untrusted(tls, sent=sent, said=said)
+    if tls is not None:
+        return _without_tls(tls, sent=sent, said=said)
+    advice = ""
+    if isinstance(error, ProtocolError) and url.startswith("http:"):
+        advice = "with TLS its address is etcds://"
+    detail = _detail(_ERRNO.sub("", str(error)).rstrip("."), error)
+    return NoAnswer(detail, advice=advice, sent=sent, lasting=isinstance(error, BadUrl), said=said)
+
+
+def _detail(text: str, error: Exception) -> str:
+    return printable(text or type(error).__name__, longest=80)
+
+
+def _without_tls(error: ssl.SSLError, *, sent: bool, said: str) -> NoAnswer:
+    """Say of an error of TLS what it means."""
+    import ssl  # which it is of
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _untrusted(error, sent=sent, said=said)
+    reason = getattr(error, "reason", None) or ""  # which OpenSSL gives its own errors only
+    detail = _detail(reason.replace("_", " ").lower() or _ERRNO.sub("", said).rstrip("."), error)
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
         return NoAnswer(
             f"it wants a certificate of ours that it trusts ({detail})",
@@ -88,13 +104,9 @@ def no_answer(error: Exception, *, url: str, sent: bool) -> NoAnswer:
             said=said,
             distrust="ours",
         )
-    advice = ""
-    if isinstance(tls, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER":
-        advice = "without TLS its address is etcd://"
-    elif isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:"):
-        advice = "with TLS its address is etcds://"
-    lasting = isinstance(error, httpx.InvalidURL)
-    return NoAnswer(detail, advice=advice, sent=sent, lasting=lasting, said=said)
+    is_other = isinstance(error, ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER"
+    advice = "without TLS its address is etcd://" if is_other else ""
+    return NoAnswer(detail, advice=advice, sent=sent, said=said)
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, *, sent: bool, said: str) -> NoAnswer:
@@ -108,7 +120,11 @@ def _untrusted(error: ssl.SSLCertVerificationError, *, sent: bool, said: str) ->
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    """What lies below an error of httpx, which carries it only as its cause."""
+    """What lies below an error of a library, which carries it only as its cause."""
+    if "ssl" not in sys.modules:  # to load it takes long, and without it there was no TLS
+        return None
+    import ssl
+
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error

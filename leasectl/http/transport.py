@@ -1,33 +1,27 @@
-"""Requests on their way, over httpx: the one place that sends and reads with it.
+"""Requests on their way to a server, on connections of our own: the usual way.
 
-httpx has no word for closing one half of a connection, nor for ending a request from another
-thread. Its trace tells which socket a request goes over; what is done to that, httpx notices.
+Through a proxy they go over a library (`proxied`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import socket
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import httpx
-
+from leasectl.http.connection import Connection
+from leasectl.http.http1 import AnswerReader, BadUrl, ProtocolError, parse_url, request_head
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer, no_answer
-from leasectl.http.trust import Trust
-from leasectl.system.poll import is_readable
 
-# A server that vanished is noticed after a minute, however long an answer may take.
-_KEEP_ALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-_LIBRARYS_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)
+if TYPE_CHECKING:
+    import ssl
+
+    from leasectl.http.trust import Trust
+
+_FAILURES = (OSError, ProtocolError, BadUrl)
+_BODY_METHODS = ("POST", "PUT", "PATCH")
 
 
 class Incoming(NamedTuple):
@@ -39,43 +33,37 @@ class Incoming(NamedTuple):
 
 
 class Transport:
-    """The connections of one client, and the sockets that they are.
+    """The connections of one client.
 
     Args:
         trust: For ``https://``; None where there is nothing to verify.
         keeps_connections: Use one for the next request, too.
-        heeds_environment: Go by ``http_proxy`` and its like.
-        proxy_url: The HTTP proxy to go through, whatever the environment says; None for none.
         connect_seconds: How long it may take to connect, at each address that a name has.
     """
 
     def __init__(
-        self,
-        *,
-        trust: Trust | None,
-        keeps_connections: bool,
-        heeds_environment: bool,
-        proxy_url: str | None = None,
-        connect_seconds: float,
+        self, *, trust: Trust | None, keeps_connections: bool, connect_seconds: float
     ) -> None:
         self._trust = trust
-        self._heeds_environment = heeds_environment and proxy_url is None
-        self._proxy_url = proxy_url
         self.keeps_connections = keeps_connections
-        self.timeout = httpx.Timeout(None, connect=connect_seconds).as_dict()
+        self.connect_seconds = connect_seconds
         self._lock = threading.Lock()
         # Under the lock:
-        self._context: ssl.SSLContext | None = None  # of all connections there are
-        self._library: httpx.Client | None = None
-        self._sockets: dict[str, socket.socket] = {}  # the last one to each server
+        self._context: ssl.SSLContext | None = None  # of all connections that were put aside
+        self._idle: dict[tuple[str, str | None], Connection] = {}  # by server and its name
+        self._is_closed = False
 
     @property
     def is_outdated(self) -> bool:
         """Whether files of ``trust`` have changed since its connections were made."""
         return self._trust is not None and self._trust.is_outdated(self._context)
 
-    def current(self, url: str) -> httpx.Client:
-        """httpx's client, whose connections are made with the files as they are now.
+    def new_sending(self, call: Call, *, own_connection: bool) -> Sending:
+        """A request, which isn't on its way yet; see `Sending`."""
+        return Sending(self, call, own_connection=own_connection)
+
+    def context(self, url: str) -> ssl.SSLContext | None:
+        """What connections are made with, of the files as they are now; None without TLS.
 
         Raises:
             LeaseError: Those files can't be used.
@@ -84,46 +72,46 @@ class Transport:
             raise ValueError("nothing says whom to trust")
         context = None if self._trust is None else self._trust.context()
         with self._lock:
-            if self._library is None or context is not self._context:
-                if self._library is not None:
-                    self._library.close()
-                self._library, self._context = self._make(context), context
-            return self._library
+            if context is not self._context:
+                self._context = context
+                self._close_idle()
+        return context
 
-    def _make(self, context: ssl.SSLContext | None) -> httpx.Client:
-        verify = context or False  # False reads no file; what is trusted then isn't asked
-        if self._heeds_environment:
-            return httpx.Client(verify=verify, trust_env=True)
-        transport = httpx.HTTPTransport(
-            verify=verify,
-            trust_env=False,
-            proxy=self._proxy_url,
-            socket_options=_KEEP_ALIVE,
-            retries=0,
-        )
-        return httpx.Client(transport=transport, trust_env=False)
-
-    def note(self, server: str, connected: socket.socket) -> None:
-        """Remember which socket a connection to a server is."""
+    def take_idle(self, call: Call) -> Connection | None:
+        """A connection that was put aside, to the server of a request; None for none."""
         with self._lock:
-            self._sockets[server] = connected
+            idle = self._idle.pop(_kept_for(call), None)
+        if idle is None or idle.is_usable():
+            return idle
+        idle.close()
+        return None
 
-    def last(self, server: str) -> socket.socket | None:
-        """The last socket to a server. It may be closed by now."""
+    def put_aside(self, call: Call, connection: Connection, context: ssl.SSLContext | None) -> None:
+        """Keep a connection for the next request to the same server."""
+        connection.put_aside()
         with self._lock:
-            return self._sockets.get(server)
+            keeps = not self._is_closed and context is self._context
+            left_over = self._idle.pop(_kept_for(call), None) if keeps else connection
+            if keeps:
+                self._idle[_kept_for(call)] = connection
+        if left_over is not None:
+            left_over.close()
 
     def end_kept(self, url: str) -> None:
         """Have the next request to a server make a connection of its own."""
-        connected = self.last(server_of(url))
-        if connected is not None:
-            _shut(connected, socket.SHUT_RDWR)
+        with self._lock:
+            for kept in [each for each in self._idle if each[0] == server_of(url)]:
+                self._idle.pop(kept).close()
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections that nobody uses, and those in use when they aren't any more."""
         with self._lock:
-            if self._library is not None:
-                self._library.close()
+            self._is_closed = True
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.popitem()[1].close()
 
 
 class Sending:
@@ -139,11 +127,10 @@ class Sending:
         self._transport = transport
         self._call = call
         self._own_connection = own_connection or not transport.keeps_connections
-        self._server = server_of(call.url)
         self._is_sent = False
         self._lock = threading.Lock()
         # Under the lock:
-        self._socket = transport.last(self._server) if not self._own_connection else None
+        self._connection: Connection | None = None
         self._is_cut = False
 
     @property
@@ -159,93 +146,119 @@ class Sending:
             NoAnswer: None that counts; also inside, when the rest is read.
             LeaseError: Files that say whom to trust can't be used.
         """
+        context = self._transport.context(self._call.url)
+        with self._telling():
+            connection = self._connect(context)
         try:
-            library = self._transport.current(self._call.url)
-            response = library.send(self._request(), stream=True)
-            with contextlib.closing(response):
-                # As they were sent: nobody has asked for compression.
-                headers = dict(response.headers)
-                yield Incoming(response.status_code, headers, self._chunks(response))
-        except _LIBRARYS_ERRORS as error:
-            raise self._no_answer(error) from error
+            with self._telling():
+                reader = self._ask(connection)
+                head = reader.head()
+            yield Incoming(head.status, head.headers, self._chunks(reader))
+            if reader.leaves_connection and not self._own_connection:
+                self._leave(connection, context)
+        finally:
+            self._close()
 
     def half_close(self) -> None:
         """Close our half of its connection: it may still be answered."""
         with self._lock:
-            connected = self._socket
-        if connected is not None:
-            _shut(connected, socket.SHUT_WR)
+            if self._connection is not None:
+                self._connection.half_close()
 
     def cut(self) -> None:
         """End its connection, and one that is still to come as soon as it is there."""
         with self._lock:
             self._is_cut = True
-            connected = self._socket
-        if connected is not None:
-            _shut(connected, socket.SHUT_RDWR)
+            if self._connection is not None:
+                self._connection.cut()
 
-    def _chunks(self, response: httpx.Response) -> Iterator[bytes]:
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Say what goes wrong inside."""
         try:
-            yield from response.iter_raw()
-        except _LIBRARYS_ERRORS as error:
+            yield
+        except _FAILURES as error:
             raise self._no_answer(error) from error
 
     def _no_answer(self, error: Exception) -> NoAnswer:
         return no_answer(error, url=self._call.url, sent=self._is_sent)
 
-    def _request(self) -> httpx.Request:
+    def _connect(self, context: ssl.SSLContext | None) -> Connection:
         call = self._call
-        headers = {
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",
-            "User-Agent": "leasectl",
-            "Connection": "close" if self._own_connection else "keep-alive",
-            **call.headers,
-        }
-        content: bytes | Iterator[bytes] = call.body
-        if call.only_now:
-            headers["Expect"] = "100-continue"
-            headers["Content-Length"] = str(len(call.body))
-            content = self._once_heard(call.body)
-        timeout = {**self._transport.timeout, "read": call.longest_silence_seconds}
-        extensions: dict[str, Any] = {"timeout": timeout, "trace": self._trace}
-        if call.server_name is not None:
-            extensions["sni_hostname"] = call.server_name
-        return httpx.Request(
-            call.method,
-            call.url,
-            headers=[*headers.items(), *call.more_headers],
-            content=content,
-            extensions=extensions,
-        )
+        idle = None if self._own_connection else self._transport.take_idle(call)
+        if idle is not None:
+            self._note(idle)
+            return idle
+        target = parse_url(call.url)
+        connection = Connection.open(target, seconds=self._transport.connect_seconds)
+        try:
+            self._note(connection)
+            if target.is_tls:
+                assert context is not None, "it says whom to trust"
+                connection.secure(context, call.server_name or target.host)
+                self._note(connection)  # which nobody could cut while it changed
+        except BaseException:
+            self._close()
+            raise
+        return connection
 
-    def _once_heard(self, body: bytes) -> Iterator[bytes]:
-        """A body that is sent when the server says something: RFC 9110, 10.1.1.
-
-        What a server that is stopped has been sent it does when it goes on, although whoever asked
-        for it is gone. (With TLS, what it says right after a new connection may be something else.)
-        """
+    def _note(self, connection: Connection) -> None:
+        """Have it be what is ended by whoever gives up."""
         with self._lock:
-            connected = self._socket
-        if connected is None or connected.fileno() < 0:
-            raise httpx.WriteError("the connection was cut")
-        is_readable(connected.fileno())  # also once it was cut
-        yield body
+            self._connection = connection
+            if self._is_cut:  # nobody waits any more for what it was to be
+                connection.cut()
 
-    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
-        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
-            self._note(info["return_value"].get_extra_info("socket"))
-        elif event.endswith("send_request_headers.started"):
+    def _leave(self, connection: Connection, context: ssl.SSLContext | None) -> None:
+        """Leave a connection to others; from then on it isn't ours to end."""
+        with self._lock:
+            if self._is_cut:
+                return
+            self._connection = None
+        self._transport.put_aside(self._call, connection, context)
+
+    def _close(self) -> None:
+        """Close the connection, if it is still ours."""
+        with self._lock:  # or somebody would end what has its number by then
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _ask(self, connection: Connection) -> AnswerReader:
+        call = self._call
+        head = request_head(call.method, parse_url(call.url), self._headers())
+        with self._lock:
+            if self._is_cut:
+                raise ProtocolError("the connection was cut")
             self._is_sent = True
-
-    def _note(self, connected: socket.socket) -> None:
-        with self._lock:
-            self._socket = connected
-            is_cut = self._is_cut
-        if is_cut:  # nobody waits any more for what it was to be
-            _shut(connected, socket.SHUT_RDWR)
+        if call.only_now:
+            connection.send(head)
+            # What a server that is stopped has been sent it does when it goes on, although whoever
+            # asked for it is gone: RFC 9110, 10.1.1. (With TLS, what it says right after a new
+            # connection may be something else.)
+            connection.wait_for_more()
+            connection.send(call.body)
         else:
-            self._transport.note(self._server, connected)
+            connection.send(head + call.body)
+        connection.listen(call.longest_silence_seconds)
+        return AnswerReader(connection.receive)
+
+    def _headers(self) -> Iterator[tuple[str, str]]:
+        call = self._call
+        yield "Accept", "*/*"
+        yield "Accept-Encoding", "identity"
+        yield "User-Agent", "leasectl"
+        yield "Connection", "close" if self._own_connection else "keep-alive"
+        if call.body or call.method in _BODY_METHODS:
+            yield "Content-Length", str(len(call.body))
+        if call.only_now:
+            yield "Expect", "100-continue"
+        yield from call.headers.items()
+        yield from call.more_headers
+
+    def _chunks(self, reader: AnswerReader) -> Iterator[bytes]:
+        with self._telling():
+            yield from reader.body()
 
 
 def server_of(url: str) -> str:
@@ -254,7 +267,5 @@ def server_of(url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
-def _shut(connected: socket.socket, how: int) -> None:
-    with contextlib.suppress(OSError):
-        # Of the plain connection below: a TLS layer would first want to say goodbye.
-        socket.socket.shutdown(connected, how)
+def _kept_for(call: Call) -> tuple[str, str | None]:
+    return server_of(call.url), call.server_name

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import ssl
 import threading
 from collections.abc import Sequence
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.errors import LeaseError
+
+if TYPE_CHECKING:
+    import ssl
 
 # What tells of each file whether it is the same.
 _Look = tuple[tuple[int, ...], ...]

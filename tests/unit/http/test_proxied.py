@@ -1,0 +1,41 @@
+"""What httpx says of a request that goes through a proxy."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from leasectl.http.exchange import Client
+from leasectl.http.messages import Call
+from leasectl.http.no_answer import NoAnswer
+from leasectl.system.clock import Clock
+from tests.kit.peculiar import StartPeculiar, answer
+
+
+def through(proxy_url: str) -> Client:
+    return Client(clock=Clock(), proxy_url=proxy_url, connect_seconds=1.0, longest_bytes=1 << 20)
+
+
+def test_a_request_goes_through_the_proxy(serve: StartPeculiar) -> None:
+    with through(serve(answer).endpoint) as client:
+        assert client.ask(Call("http://nowhere.invalid/path"), seconds=5).text == "{}"
+
+
+def test_without_a_proxy_nothing_was_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with through(f"http://127.0.0.1:{port}") as client, pytest.raises(NoAnswer) as raised:
+        client.ask(Call("http://nowhere.invalid/"), seconds=5)
+    assert (str(raised.value), raised.value.sent) == ("Connection refused", False)
+
+
+def test_what_a_proxy_says_that_is_no_http_is_no_answer(serve: StartPeculiar) -> None:
+    def hang_up(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(b"SSH-2.0-x\r\n\r\n")
+
+    with through(serve(hang_up).endpoint) as client, pytest.raises(NoAnswer) as raised:
+        client.ask(Call("http://nowhere.invalid/"), seconds=5)
+    assert raised.value.sent
+    assert "etcds://" in raised.value.advice
