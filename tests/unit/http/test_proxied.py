@@ -30,10 +30,9 @@ def test_without_a_proxy_nothing_was_sent() -> None:
     assert (str(raised.value), raised.value.sent) == ("Connection refused", False)
 
 
-def test_what_a_proxy_says_that_is_no_http_is_no_answer(serve: StartPeculiar) -> None:
+def test_a_proxy_that_hangs_up_may_have_passed_it_on(serve: StartPeculiar) -> None:
     def hang_up(connection: socket.socket) -> None:
-        connection.recv(4096)
-        connection.sendall(b"SSH-2.0-x\r\n\r\n")
+        connection.shutdown(socket.SHUT_RDWR)
 
     with through(serve(hang_up).endpoint) as client, pytest.raises(NoAnswer) as raised:
         client.ask(Call("http://nowhere.invalid/"), seconds=5)
