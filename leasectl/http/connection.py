@@ -48,7 +48,10 @@ class Connection:
         Raises:
             OSError: It can't be had.
         """
-        connected = socket.create_connection((target.host, target.port), timeout=seconds)
+        # Of a text Python would first make what it takes long to load for: of names that aren't
+        # ASCII `parse_url` has done so.
+        place = (target.host.encode(), target.port)
+        connected = socket.create_connection(place, timeout=seconds)  # type: ignore[arg-type]
         try:
             for option in _OPTIONS:
                 connected.setsockopt(*option)
@@ -69,7 +72,7 @@ class Connection:
         """
         context.set_alpn_protocols(["http/1.1"])
         secured = context.wrap_socket(
-            self._socket, server_hostname=server_name, do_handshake_on_connect=False
+            self._socket, server_hostname=server_name.encode(), do_handshake_on_connect=False
         )
         self._socket = secured  # from here on it can be cut
         secured.do_handshake()

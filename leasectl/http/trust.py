@@ -12,6 +12,8 @@ from leasectl.errors import LeaseError
 if TYPE_CHECKING:
     import ssl
 
+    from leasectl.http.settings import Settings
+
 # What tells of each file whether it is the same.
 _Look = tuple[tuple[int, ...], ...]
 
@@ -60,6 +62,13 @@ class Trust:
 
     def _look(self) -> _Look:
         return tuple(map(look_at, self._files))
+
+
+def trust_of(settings: Settings) -> Trust:
+    """What settings say of whom to trust, and what to show."""
+    from leasectl.http.tls import client_context, client_files  # which take long to load
+
+    return Trust(lambda: client_context(settings), client_files(settings))
 
 
 def look_at(file: str) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Callable
 from urllib.parse import urlencode
 
@@ -13,8 +12,7 @@ from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
 from leasectl.http.settings import Settings, read_token
-from leasectl.http.tls import client_context, client_files
-from leasectl.http.trust import Trust
+from leasectl.http.trust import trust_of
 from leasectl.system.clock import Clock
 from leasectl.system.poll import Interrupt
 from leasectl.text.printable import printable
@@ -62,12 +60,9 @@ class Connection:
         self._url = url.rstrip("/")
         self._settings = settings
         self._clock = clock
-        trust = None
-        if url.startswith("https:"):
-            trust = Trust(partial(client_context, settings), client_files(settings))
         self._client = Client(
             clock=clock,
-            trust=trust,
+            trust=trust_of(settings) if url.startswith("https:") else None,
             keeps_connections=False,
             heeds_environment=settings.trust_env,
             connect_seconds=_CONNECT_SECONDS,

@@ -30,7 +30,7 @@ def check_request(request: Request, wait_seconds: float | None) -> None:
 
 def open_backend(url: str, opening: Opening) -> Backend:
     """Open a lease proxy; nothing is asked of it yet."""
-    # Here, because they bring httpx and tenacity along.
+    # Here, because they take long to load.
     from leasectl.backends.proxy.backend import ProxyBackend
     from leasectl.backends.proxy.connection import Connection
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.engines.contract import LostListener
@@ -14,8 +13,7 @@ from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS, Gateway
 from leasectl.engines.etcd.keys import Keys
 from leasectl.http.settings import Settings
-from leasectl.http.tls import client_context, client_files
-from leasectl.http.trust import Trust
+from leasectl.http.trust import trust_of
 from leasectl.state.event import Kept
 from leasectl.system.clock import Clock
 
@@ -98,9 +96,6 @@ def open_gateway(
         pause: Called with seconds between two tries.
     """
     address = parse_etcd_url(url)
-    trust = None
-    if address.is_secure:
-        trust = Trust(partial(client_context, settings), client_files(settings))
     return Gateway(
         address.endpoints,
         clock=clock,
@@ -108,7 +103,7 @@ def open_gateway(
         attempt_seconds=attempt_seconds,
         rest_seconds=rest_seconds,
         pause=pause,
-        trust=trust,
+        trust=trust_of(settings) if address.is_secure else None,
         user_file=settings.user_file,
         prefix=address.prefix,
     )
