@@ -25,7 +25,7 @@ class Parsed(NamedTuple):
 
     Args:
         values: Of all variables.
-        said: Those that the command line itself gives a value.
+        said: Those of options that the command line itself gives a value.
     """
 
     values: dict[str, Any]
@@ -58,11 +58,10 @@ def _parse(params: Sequence[Param], args: Sequence[str]) -> Parsed:
     for each in params:
         if not each.is_word:
             values[each.variable] = _value(each, texts.get(each.variable))
-    said = frozenset(texts)
     for each in params:
         if each.is_word:
-            said |= _settle(each, values, words)
-    return Parsed(values, said)
+            _settle(each, values, words)
+    return Parsed(values, frozenset(texts))
 
 
 def _sort(params: Sequence[Param], args: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -110,17 +109,15 @@ def _read(param: Param, text: str) -> Any:
     return text if reads is None else reads(text)
 
 
-def _settle(param: Param, values: dict[str, Any], words: Sequence[str]) -> frozenset[str]:
-    """Have the option that a word may stand for be what was given; returns what it has said."""
+def _settle(param: Param, values: dict[str, Any], words: Sequence[str]) -> None:
+    """Have the option that a word may stand for be what was given."""
     variable, settings = param.settings["stands_for"], param.settings
     several = settings.get("nargs") == -1
     value = values[variable]
     if words:
-        if value not in (None, ()) or not all(words) or (len(words) > 1 and not several):
+        if value not in (None, ()) or (len(words) > 1 and not several):
             raise _NotPlain
         read = [_read(param, text) for text in words]
         values[variable] = tuple(read) if several else read[0]
-        return frozenset((param.variable,))
-    if settings.get("needed") and value in (None, ()):
+    elif settings.get("needed") and value in (None, ()):
         raise _NotPlain
-    return frozenset()
