@@ -26,7 +26,7 @@ _OPTIONS = (
 _LONGEST_IDLE_SECONDS = 5.0
 
 
-class Connection:
+class TcpConnection:
     """A connection, which is there.
 
     Args:
@@ -38,7 +38,7 @@ class Connection:
         self._idle_since = 0.0
 
     @classmethod
-    def open(cls, target: Target, *, seconds: float) -> Connection:
+    def open(cls, target: Target, *, seconds: float) -> TcpConnection:
         """Connect over TCP.
 
         Args:

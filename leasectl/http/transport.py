@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasectl.http.connection import Connection
+from leasectl.http.connection import TcpConnection
 from leasectl.http.http1 import AnswerReader, BadUrl, ProtocolError, parse_url, request_head
 from leasectl.http.messages import Call
 from leasectl.http.no_answer import NoAnswer, no_answer
@@ -50,7 +50,7 @@ class Transport:
         self._lock = threading.Lock()
         # Under the lock:
         self._context: ssl.SSLContext | None = None  # of all connections that were put aside
-        self._idle: dict[tuple[str, str | None], Connection] = {}  # by server and its name
+        self._idle: dict[tuple[str, str | None], TcpConnection] = {}  # by server and its name
         self._is_closed = False
 
     @property
@@ -77,7 +77,7 @@ class Transport:
                 self._close_idle()
         return context
 
-    def take_idle(self, call: Call) -> Connection | None:
+    def take_idle(self, call: Call) -> TcpConnection | None:
         """A connection that was put aside, to the server of a request; None for none."""
         with self._lock:
             idle = self._idle.pop(_kept_for(call), None)
@@ -86,7 +86,9 @@ class Transport:
         idle.close()
         return None
 
-    def put_aside(self, call: Call, connection: Connection, context: ssl.SSLContext | None) -> None:
+    def put_aside(
+        self, call: Call, connection: TcpConnection, context: ssl.SSLContext | None
+    ) -> None:
         """Keep a connection for the next request to the same server."""
         connection.put_aside()
         with self._lock:
@@ -130,7 +132,7 @@ class Sending:
         self._is_sent = False
         self._lock = threading.Lock()
         # Under the lock:
-        self._connection: Connection | None = None
+        self._connection: TcpConnection | None = None
         self._is_cut = False
 
     @property
@@ -183,14 +185,14 @@ class Sending:
     def _no_answer(self, error: Exception) -> NoAnswer:
         return no_answer(error, url=self._call.url, sent=self._is_sent)
 
-    def _connect(self, context: ssl.SSLContext | None) -> Connection:
+    def _connect(self, context: ssl.SSLContext | None) -> TcpConnection:
         call = self._call
         idle = None if self._own_connection else self._transport.take_idle(call)
         if idle is not None:
             self._note(idle)
             return idle
         target = parse_url(call.url)
-        connection = Connection.open(target, seconds=self._transport.connect_seconds)
+        connection = TcpConnection.open(target, seconds=self._transport.connect_seconds)
         try:
             self._note(connection)
             if target.is_tls:
@@ -202,18 +204,16 @@ class Sending:
             raise
         return connection
 
-    def _note(self, connection: Connection) -> None:
+    def _note(self, connection: TcpConnection) -> None:
         """Have it be what is ended by whoever gives up."""
         with self._lock:
             self._connection = connection
             if self._is_cut:  # nobody waits any more for what it was to be
                 connection.cut()
 
-    def _leave(self, connection: Connection, context: ssl.SSLContext | None) -> None:
+    def _leave(self, connection: TcpConnection, context: ssl.SSLContext | None) -> None:
         """Leave a connection to others; from then on it isn't ours to end."""
         with self._lock:
-            if self._is_cut:
-                return
             self._connection = None
         self._transport.put_aside(self._call, connection, context)
 
@@ -224,7 +224,7 @@ class Sending:
                 self._connection.close()
             self._connection = None
 
-    def _ask(self, connection: Connection) -> AnswerReader:
+    def _ask(self, connection: TcpConnection) -> AnswerReader:
         call = self._call
         head = request_head(call.method, parse_url(call.url), self._headers())
         with self._lock:

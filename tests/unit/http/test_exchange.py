@@ -48,12 +48,14 @@ LATE_SECONDS = 5.0
 LONGEST_BYTES = 5 << 20
 
 
-def new_client(*, keeps_connections: bool = True, trust: Trust | None = None) -> Client:
+def new_client(
+    *, keeps_connections: bool = True, trust: Trust | None = None, connect_seconds: float = 1.0
+) -> Client:
     return Client(
         clock=Clock(),
         trust=trust,
         keeps_connections=keeps_connections,
-        connect_seconds=1.0,
+        connect_seconds=connect_seconds,
         longest_bytes=LONGEST_BYTES,
     )
 
@@ -205,6 +207,19 @@ class TestConnections:
             for _ in range(3):
                 ask(client, server)
         assert server.connections == made
+
+    def test_one_that_the_server_has_closed_meanwhile_is_not_used_again(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        def answer_once(connection: socket.socket) -> None:
+            answer(connection)
+            connection.shutdown(socket.SHUT_RDWR)
+
+        server = serve(answer_once)
+        assert ask(client, server).text == "{}"
+        assert server.ended.wait(5)
+        assert ask(client, server).text == "{}"
+        assert server.connections == 2
 
     def test_a_server_that_vanished_is_noticed_after_a_minute(
         self, serve: StartPeculiar, client: Client, monkeypatch: pytest.MonkeyPatch
@@ -446,6 +461,22 @@ class TestTls:
             trusting.ask(call_of(server), seconds=SECONDS, late=heard.append)
         assert [each and each.text for each in heard] == ["{}"]
 
+    def test_one_that_says_nothing_when_it_is_greeted_is_given_up(self) -> None:
+        trust = Trust(ssl.create_default_context, ())
+        with (
+            socket.create_server(("127.0.0.1", 0)) as stopped,  # its kernel goes on taking
+            new_client(trust=trust, connect_seconds=60) as client,
+        ):
+            url = f"https://127.0.0.1:{stopped.getsockname()[1]}/"
+            with pytest.raises(NotInTime) as raised:
+                client.ask(Call(url), seconds=SECONDS)
+            connection, _ = stopped.accept()
+            with connection:
+                connection.settimeout(LATE_SECONDS)
+                greeting = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert greeting[:1] == b"\x16"
+        assert not raised.value.sent
+
     def test_one_that_drips_is_given_up(
         self, serve: StartPeculiar, context: ssl.SSLContext, trusting: Client
     ) -> None:
@@ -500,8 +531,9 @@ class TestStreams:
         heard: list[socket.socket] = []
         stream = client.stream(call_of(serve(heard.append)))
         stream.cut()
-        with pytest.raises(NoAnswer), stream:
+        with pytest.raises(NoAnswer) as raised, stream:
             pass
+        assert not raised.value.sent
         assert heard == []
 
     def test_it_has_a_connection_of_its_own(self, serve: StartPeculiar, client: Client) -> None:

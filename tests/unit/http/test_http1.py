@@ -149,6 +149,12 @@ def test_what_is_no_answer_is_said_to_be_none(said: bytes, why: str) -> None:
         read(said)
 
 
+def test_a_header_may_go_on_in_the_next_line() -> None:
+    said = b"HTTP/1.1 200 OK\r\nX-A: 1,\r\n  2\r\nContent-Length: 0\r\n\r\n"
+    assert read(said) == (200, {"x-a": "1, 2", "content-length": "0"}, b"")
+    assert read_by_h11(said) == read(said)
+
+
 @pytest.mark.parametrize(
     ("said", "leaves"),
     [
