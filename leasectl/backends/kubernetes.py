@@ -54,6 +54,8 @@ def open_backend(url: str, opening: Opening) -> Backend:
     """Open the pools in a namespace; nothing is asked of its cluster yet."""
     from leasectl.backends.pool.backend import PoolBackend
     from leasectl.engines.kubernetes.api.opening import open_api
+    from leasectl.engines.kubernetes.events.own_record import OwnRecord
+    from leasectl.engines.kubernetes.events.posting import Posting
     from leasectl.engines.kubernetes.opening import open_kubernetes
 
     choice = _choice(parse_settings(opening.settings))
@@ -68,6 +70,13 @@ def open_backend(url: str, opening: Opening) -> Backend:
         pause=signals.pause,
     )
     which = hashlib.sha256(f"{choice.server} {choice.namespace}".encode()).hexdigest()[:16]
+    posting = Posting(
+        api,
+        choice.namespace,
+        refused_path=opening.state.path(f"events-refused-{which}"),
+        warn=opening.warn,
+        clock=opening.clock,
+    )
     opened = open_kubernetes(
         api,
         choice.namespace,
@@ -76,6 +85,8 @@ def open_backend(url: str, opening: Opening) -> Backend:
         lost=opening.lost,
         clock=opening.clock,
         caller=opening.caller,
+        own=OwnRecord(opening.state, which),
+        posting=posting,
     )
     return PoolBackend(
         url,
@@ -98,6 +109,7 @@ def open_renewals(
 ) -> Callable[[str], tuple[str, ...]]:
     """As `PoolServer` has it. No try takes longer than a sixth of the ttl."""
     from leasectl.engines.kubernetes.api.opening import open_api
+    from leasectl.engines.kubernetes.events.posting import Posting
     from leasectl.engines.kubernetes.opening import open_kubernetes
 
     choice = _choice(settings)
@@ -113,6 +125,7 @@ def open_renewals(
         state_id=state_id,
         lost=lambda claim_key, names: None,
         clock=clock,
+        posting=Posting(api, choice.namespace, clock=clock),
     )
     opened.engine.renewals.noted = noted
     return opened.engine.renew

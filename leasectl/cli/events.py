@@ -23,7 +23,7 @@ from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NotSupported
 from leasectl.leases.service import Service
 from leasectl.pools.history import follow, in_pieces, put_right
-from leasectl.state.event import Event, EventFilter, Missed
+from leasectl.state.event import Event, EventFilter, Missed, number_of
 from leasectl.system.clock import boottime_seconds
 from leasectl.system.poll import READABLE, Interrupt, sleep
 from leasectl.system.signals import SignalTrap
@@ -120,7 +120,11 @@ def command(
             last = _SHOWN_BEFORE_FOLLOWING
         _show_and_follow(service, wanted, shows, last)
         return
-    if not shows.each(_so_far(service.events, wanted, last)) and last != 0:
+    log = service.events
+    is_any = shows.each(_so_far(log, wanted, last))
+    if log.remark:
+        note(log.remark)
+    if not is_any and last != 0:
         _require_pool(service, pool_type)
         if kind_of(service.backend_url).grants_nothing:
             note(NO_EVENTS_OF_DRY_RUN)
@@ -195,9 +199,11 @@ def _show_and_follow(
             nonlocal after
             for events in in_pieces(iter(_so_far(log, wanted, last))):
                 shows(events)
-                after = max(after, events[-1].number)
+                after = max(after, *map(number_of, events))
 
         trap.interrupting(show_what_was_before)
+        if log.remark:
+            note(log.remark)
 
         def sleep_until_readable(fd: int, reached: int) -> None:
             nonlocal after, since
@@ -214,7 +220,8 @@ def _show_and_follow(
                     log, wanted, after=after, sleep=sleep_until_readable, missed=note_missed
                 ):
                     trap.interrupting(partial(shows, events))
-                    after, since, is_told = events[-1].number, events[-1].time, False
+                    after = max(map(number_of, events))
+                    since, is_told = events[-1].time, False
             except BackendUnreachable as error:
                 if not is_told:
                     note(f"{error}; waiting for it")

@@ -73,9 +73,10 @@ def command(
     time_options.check_stretch(since, until)
     service = open_service(backend, to_show=True)
     window = Window(since, time.time() if until is None else until)
+    log = service.events
     known = {
         each: timeline
-        for each, timeline in sorted(pool_histories(service, pool_type).items())
+        for each, timeline in sorted(pool_histories(service, pool_type, log=log).items())
         if _is_known(timeline, window)
     }
     found = {each: statistics_of(timeline, window) for each, timeline in known.items()}
@@ -83,6 +84,8 @@ def command(
     if as_json:
         show_json(_encoded(service.backend_url, found, rows))
     drawn = _busiest(rows, found)
+    if log.remark:
+        note(log.remark)
     if not rows:
         note(_nothing_known(kind_of(service.backend_url), pool_type, since, until))
     elif not as_json:

@@ -34,7 +34,14 @@ class EventWatch(Protocol):
 
 
 class EventLog(Protocol):
-    """The events of an engine's pools, in the order in which they happened."""
+    """The events of an engine's pools, in the order in which they happened.
+
+    Attributes:
+        remark: What whoever shows them has to say of them once they are read; empty for nothing.
+    """
+
+    @property
+    def remark(self) -> str: ...
 
     def read(
         self,

@@ -10,7 +10,7 @@ from leasectl.engines.event_log import EventLog
 from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.leases.recovery import release_abandoned
 from leasectl.leases.service import Service
-from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
 
 _AT_ONCE = 1000
 
@@ -93,7 +93,7 @@ def follow(
         while True:
             last = log.last_number()
             for piece in in_pieces(log.read(wanted, after=after, missed=pass_over)):
-                after = max(after, piece[-1].number)
+                after = max(after, *map(number_of, piece))
                 yield piece
             after = max(after, last)  # those that aren't wanted needn't be looked at again
             sleep(watch.fd, after)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from leasectl.backends.kinds import kind_of
+from leasectl.engines.event_log import EventLog
 from leasectl.engines.facts import Pool
 from leasectl.errors import NotFound, StateUnwritable
 from leasectl.leases.recovery import release_abandoned
@@ -14,7 +15,9 @@ from leasectl.state.event import EventFilter
 from leasectl.text.naming import is_reserved
 
 
-def pool_histories(service: Service, pool_type: str | None = None) -> dict[str, Timeline]:
+def pool_histories(
+    service: Service, pool_type: str | None = None, *, log: EventLog | None = None
+) -> dict[str, Timeline]:
     """What happened in each pool that is there, and in those that events are kept of, by type.
 
     Where a backend has no pools of its own, it is what happened to this state directory's handles.
@@ -22,6 +25,7 @@ def pool_histories(service: Service, pool_type: str | None = None) -> dict[str, 
     Args:
         service: On their backend.
         pool_type: Only that pool.
+        log: The backend's events, for who wants its remark; None for as they are opened here.
 
     Raises:
         NotFound: There is no such pool, and no event of one.
@@ -37,7 +41,7 @@ def pool_histories(service: Service, pool_type: str | None = None) -> dict[str, 
             pools = service.pools.pools(pool_type)
         except NotFound as error:
             missing = error
-    found = timelines(service.events.read(EventFilter(type=pool_type)))
+    found = timelines((log or service.events).read(EventFilter(type=pool_type)))
     if missing and not found:
         raise missing
     for pool in pools:

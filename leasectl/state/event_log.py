@@ -43,6 +43,8 @@ class StateEventLog:
         backend: Its URL; empty for the embedded pools.
     """
 
+    remark = ""
+
     def __init__(self, state: State, *, backend: str = "") -> None:
         self._state = state
         self._backend = backend

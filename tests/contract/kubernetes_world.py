@@ -14,10 +14,13 @@ from typing import Callable, NoReturn
 
 import pytest
 
+from leasectl.engines.event_log import EventLog
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.engine import WAITER_TTL_SECONDS
+from leasectl.engines.kubernetes.events.posting import Posting
 from leasectl.engines.kubernetes.fields import parse_time
 from leasectl.engines.kubernetes.objects import TicketObject
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
@@ -40,6 +43,7 @@ class KubernetesWorld:
     next_is_witness = False
     ages_itself = True
     counts_grants = False
+    numbers_what_happened = False
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:
         self._losses = LostFile(folder / "lost")
@@ -65,8 +69,8 @@ class KubernetesWorld:
         pytest.skip("kubernetes:// has no values yet")
 
     @property
-    def events(self) -> NoReturn:
-        pytest.skip("kubernetes:// has no events yet")
+    def events(self) -> EventLog:
+        return self._open().events
 
     def client(self) -> Client:
         client = _Client(f"handle-{len(self._clients)}", self)
@@ -106,7 +110,9 @@ class KubernetesWorld:
     def end_waiting(self, claim_key: str) -> None:
         """Have the time run out in which a dead waiter's ticket is still there."""
         for ticket in self._tickets(claim_key):
-            self._store.delete(ticket.id, as_seen=False)
+            view = self._store.pool(ticket.pool)
+            dead = [name for name in view.tickets if name == ticket.id.name]
+            remove_dead(dead, view, self._store, self._opened.claims.events)
 
     def participant(self, client: ForkedClient) -> Participant:
         assert isinstance(client, _Client)
@@ -142,14 +148,17 @@ class KubernetesWorld:
 
     def _open(self) -> Opened:
         # Whether an answer is late is a matter of this machine's time.
-        api = open_api(self._choice, clock=Clock())
+        api, namespace = open_api(self._choice, clock=Clock()), self._choice.namespace
         return open_kubernetes(
             api,
-            self._choice.namespace,
+            namespace,
             state_id="world",
             observed_path=self._observed,
             lost=self._losses.note,
             clock=self._time.clock,
+            caller="world",
+            # Whoever acts has its events be sent before it goes on, as a command does that ends.
+            posting=Posting(api, namespace, begin=lambda work: work(), clock=Clock()),
         )
 
 

@@ -81,6 +81,7 @@ class World(Sides, Protocol):
         next_is_witness: Whoever is next may look once more, for the sake of who is before it.
         ages_itself: Each waiter sees to it itself that its ticket counts with more in time.
         counts_grants: They are numbered 1, 2, 3; else only in order.
+        numbers_what_happened: Events are numbered as they happened; else as they were told.
     """
 
     ttl_seconds: float
@@ -88,6 +89,7 @@ class World(Sides, Protocol):
     next_is_witness: bool
     ages_itself: bool
     counts_grants: bool
+    numbers_what_happened: bool
 
     @property
     def engine(self) -> Engine:

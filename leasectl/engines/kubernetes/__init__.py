@@ -10,11 +10,13 @@ through `api`, which knows where it is and who we are there.
 An acquisition through the `engine`: a list is a `view` of the pool; by that `turns` says whose turn
 it is, and for what. Where nobody waits, `claims` makes a claim at once; else its process puts a
 `ticket`, and `waiting` keeps that alive, and wakes its waiter. What is over is seen by whoever
-looks (`observed`), never by comparing clocks; so is how fast the pool's `pace` lets grants come.
+looks (`observed`), never by comparing clocks; so is how fast the pool's `pace` lets grants come;
+`dead_tickets` go when they are over. What `new_claims` say is the same whoever makes them;
 `renewals` gives a claim its full time again, `claims` gives it back, and `forced_ends` takes it
 away.
 
 `pools` makes, changes and deletes pools, `members` says in which each name is, `listing` which
 there are, `shown` tells what is in them, and `standing` that to who waits. `notes` are left at
-claims, and read along with them (`notes_at`). From a cluster to all that leads `opening`.
+claims, and read along with them (`notes_at`). What was done is told by `events`. From a cluster to
+all that leads `opening`.
 """

@@ -31,9 +31,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leasectl.engines.contract import LostListener
-from leasectl.engines.kubernetes.bodies import micro_time
-from leasectl.engines.kubernetes.fields import parse_time
+from leasectl.engines.kubernetes.events.events import TAKEN_OVER, KubernetesEvents
 from leasectl.engines.kubernetes.names import object_of_resource
+from leasectl.engines.kubernetes.new_claims import claims_of
 from leasectl.engines.kubernetes.objects import Claim, ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.reading import parse_object
@@ -48,14 +48,12 @@ from leasectl.engines.kubernetes.recognition import (
 from leasectl.engines.kubernetes.resource_bodies import claimed, released, with_member
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.turns import served_in
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.membership import after_lifetime, after_release
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, ReleasedBy
 from leasectl.system.clock import Clock
 
-FENCES_PER_VERSION = 1000
 _MOST_TRIES = 10
 
 
@@ -67,15 +65,26 @@ class Claims:
         observed: What was seen of others' lives.
         lost: Told, by whoever notices, of claims that were over or taken by force.
         clock: Where times come from.
+        events: Of what happens here.
+
+    Attributes:
+        events: As given.
     """
 
     def __init__(
-        self, store: Store, observed: Observed, *, lost: LostListener, clock: Clock
+        self,
+        store: Store,
+        observed: Observed,
+        *,
+        lost: LostListener,
+        clock: Clock,
+        events: KubernetesEvents,
     ) -> None:
         self._store = store
         self._observed = observed
         self._lost = lost
         self._clock = clock
+        self.events = events
         self._held: dict[str, ResourceObject] = {}  # as written here last, by the objects' names
         self._sent: dict[str, float] = {}  # when that was sent, likewise
 
@@ -97,7 +106,8 @@ class Claims:
         Raises:
             BackendUnreachable: Some may be claimed; `find` tells.
         """
-        claims = self._claims(own, view, chosen)
+        at = self.events.now()
+        claims = claims_of(own, view, chosen, wall=self._clock.wall())
         own.claim_sent_at = self._clock.elapsed()
         own.is_unsure = True
         made: list[ResourceObject] = []
@@ -108,6 +118,7 @@ class Claims:
                 own.is_unsure = False
                 return None
             if resource.claim is not None:
+                self.events.ended([resource], by="ttl", at=at, title=TAKEN_OVER)
                 self._tell_lost(resource)
             made.append(done)
         own.is_unsure = False
@@ -127,7 +138,7 @@ class Claims:
             number: Of the resource, among those that are claimed so.
             is_new: It isn't there yet.
         """
-        (claim,) = self._claims(own, view, [chosen], first=number)
+        (claim,) = claims_of(own, view, [chosen], wall=self._clock.wall(), first=number)
         own.claim_sent_at = self._clock.elapsed()
         if is_new:
             body = claimed(chosen, claim)
@@ -161,41 +172,6 @@ class Claims:
     def _made_of(self, own: OwnTicket) -> list[ResourceObject]:
         found = self.of_key(own.claimant.claim_key)
         return [each for each in found if each.claim and each.claim.ticket == own.object_name]
-
-    def _claims(
-        self,
-        own: OwnTicket,
-        view: PoolView,
-        chosen: Sequence[ResourceObject],
-        *,
-        first: int = 0,
-    ) -> list[Claim]:
-        claimant, renewed = own.claimant, micro_time(self._clock.wall())
-        now = parse_time(renewed)  # as everybody reads it
-        identity, place = claimant.holder_identity, own.as_seen(view).place
-        base = view.version * FENCES_PER_VERSION + first
-        served = served_in(view) if view.tickets else set()
-        fences = [max(base + n, each.fence + 1) for n, each in enumerate(chosen)]
-        return [
-            Claim(
-                claim_key=own.claim_key,
-                ticket=own.object_name,
-                place=place,
-                grant=fences[0],
-                fence=fence,
-                holder_identity=identity,
-                acquire_time=now,
-                renew_time=now,
-                renewed=renewed,
-                ttl_seconds=claimant.request.ttl_seconds,
-                transitions=each.transitions + (each.last_holder not in (None, identity)),
-                labels=claimant.request.labels,
-                holder_pid=claimant.holder_pid,
-                release_after_seconds=claimant.request.release_after_seconds,
-                left=tuple(sorted(served.intersection(each.had_by))),
-            )
-            for each, fence in zip(chosen, fences)
-        ]
 
     def _write_claim(self, resource: ResourceObject, claim: Claim) -> ResourceObject | None:
         return resource_in(self._store.change(claimed(resource, claim), is_of(claim)).raw)
@@ -255,18 +231,25 @@ class Claims:
         else:  # what was ended by force is given up with all the rest
             found = self.of_names(claim_key, names)
             held = [each for each in found if each.claim and not each.claim.ended]
-        return tuple(each.name for each in held if self._free(each, by))
+        at = self.events.now()
+        freed: list[ResourceObject] = []
+        try:
+            for each in held:
+                freed += self._free(each, by)
+        finally:  # some may have been, although others couldn't be
+            self.events.ended(freed, by=by, at=at)
+        return tuple(each.name for each in freed if each.claim and not each.claim.ended)
 
-    def _free(self, resource: ResourceObject, by: ReleasedBy) -> bool:
-        """Free a claim for its holder; returns whether it was still its own."""
+    def _free(self, resource: ResourceObject, by: ReleasedBy) -> list[ResourceObject]:
+        """Free a claim for its holder; returns it as it was then, if it was still its own."""
         there: ResourceObject | None = resource
         while there is not None and self.is_over(there):
             if self.end_over(there):
-                return False
+                return []
             there = self.as_it_is(there)
-        if there is None or there.claim is None:
-            return False
-        return self.release(there, by=by) and not there.claim.ended
+        if there is None or there.claim is None or not self.release(there, by=by):
+            return []
+        return [there]
 
     def as_it_is(self, seen: ResourceObject) -> ResourceObject | None:
         """What is there now of a claim that couldn't be ended as it was seen; None if it has gone.
@@ -301,9 +284,11 @@ class Claims:
 
     def end_over(self, resource: ResourceObject) -> bool:
         """Free a claim that is over, and tell of it, unless it was renewed since it was seen."""
+        at = self.events.now()
         if not self._end(resource):
             return False
         self.forget(resource.id.name)
+        self.events.ended([resource], by="ttl", at=at)
         self._tell_lost(resource)
         return True
 

@@ -78,7 +78,11 @@ class KubernetesEngine:
         for raw in self._store.of_claim(claim_key, "ticket").items:
             ticket = parse_object(raw)
             if isinstance(ticket, TicketObject) and ticket.claim_key in (written, ""):
-                self._store.delete(ticket.id, as_seen=False)
+                held = self._claims.of_key(claim_key)
+                is_served = any(ticket.id.name in each.had_by for each in held)
+                taken = self._store.take_away(ticket.id, as_seen=False)
+                if taken == "done" and not is_served:
+                    self._claims.events.withdrawn(ticket, why)
 
     def free(
         self, claim_key: str, names: Sequence[str] | None = None, *, by: ReleasedBy = "command"

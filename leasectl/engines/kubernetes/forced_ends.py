@@ -34,6 +34,7 @@ class ForcedEnds:
         self._store = store
         self._claims = claims
         self._lost = lost
+        self._events = claims.events
 
     def end(self, claim_key: str, names: Sequence[str], reason: str) -> tuple[str, ...]:
         """As `PoolAdmin.end_early`; a guard can't be seen from here."""
@@ -50,7 +51,11 @@ class ForcedEnds:
             if first is None or claim is None or not is_same(claim, first) or claim.ended:
                 return False
             if claim.ttl_seconds is None:
-                return self._claims.release(seen, by="force")
+                at = self._events.now()
+                is_done = self._claims.release(seen, by="force")
+                if is_done:
+                    self._events.ended([seen], by="force", at=at, reason=reason)
+                return is_done
             if self._claims.is_over(seen):
                 self._claims.end_over(seen)
                 return False
@@ -58,6 +63,7 @@ class ForcedEnds:
                 ended(seen, reason), lambda raw: annotations_of(raw).get(ENDED) == reason
             )
             if written.raw is not None:
+                self._events.lost(seen, by="force", reason=reason)
                 return True
             there = resource_in(written.found)
             if there is None:

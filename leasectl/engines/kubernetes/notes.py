@@ -35,6 +35,7 @@ class KubernetesNotes:
     def __init__(self, store: Store, claims: Claims) -> None:
         self._store = store
         self._claims = claims
+        self._events = claims.events
 
     def of_pool(self, pool_type: str) -> tuple[Note, ...]:
         view = self._store.pool(pool_type)
@@ -53,8 +54,9 @@ class KubernetesNotes:
     def free(self, notes: Sequence[Note], *, by: ReleasedBy) -> tuple[str, ...]:
         freed = []
         for note in notes:
-            resource = self._claimed(note.name, note.fence, note.text)
+            resource, at = self._claimed(note.name, note.fence, note.text), self._events.now()
             if resource is not None and self._claims.release_as_seen(resource):
+                self._events.ended([resource], by=by, at=at)
                 freed.append(note.name)
         return tuple(freed)
 
@@ -73,6 +75,7 @@ class KubernetesNotes:
                 return annotations_of(raw).get(NOTE) == said
 
             if self._store.change(body, is_ours).raw is not None:
+                self._events.noted(resource, change.told)
                 return True
         raise BackendUnreachable(
             f'resource "{change.name}" is changed faster than it is read; try again'

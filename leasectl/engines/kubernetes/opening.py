@@ -9,12 +9,16 @@ from leasectl.engines.kubernetes.api.collection import leases
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.engine import KubernetesEngine
+from leasectl.engines.kubernetes.events.events import KubernetesEvents
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.store import Store
 from leasectl.errors import NotSupported
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
+    from leasectl.engines.kubernetes.events.own_record import OwnRecord
+    from leasectl.engines.kubernetes.events.posting import Posting
     from leasectl.engines.kubernetes.members import KubernetesMembers
     from leasectl.engines.kubernetes.notes import KubernetesNotes
     from leasectl.engines.kubernetes.pools import KubernetesPools
@@ -31,6 +35,8 @@ class Opened(NamedTuple):
     clock: Clock
     lost: LostListener
     caller: str
+    namespace: str
+    own: OwnRecord | None
 
     @property
     def pools(self) -> KubernetesPools:
@@ -41,8 +47,12 @@ class Opened(NamedTuple):
         )
 
     @property
-    def events(self) -> NoReturn:
-        raise _not_yet("events")
+    def events(self) -> EventLog:
+        from leasectl.engines.kubernetes.events.log import KubernetesEventLog
+
+        return KubernetesEventLog(
+            self.api, self.namespace, own=None if self.own is None else self.own.log()
+        )
 
     @property
     def members(self) -> KubernetesMembers:
@@ -72,6 +82,8 @@ def open_kubernetes(
     lost: LostListener,
     clock: Clock,
     caller: str = "",
+    own: OwnRecord | None = None,
+    posting: Posting | None = None,
 ) -> Opened:
     """Open the pools in a namespace; nothing is asked of the cluster yet.
 
@@ -83,12 +95,15 @@ def open_kubernetes(
         lost: Told of leases that went away without having been given back.
         clock: Where times come from.
         caller: Who makes and changes pools, for the record of events.
+        own: Where a state directory has the events of what was done by it; None for nowhere.
+        posting: What sends events to the cluster; None where nothing is told of anything.
     """
     store = Store(api, leases(namespace), state_id)
     observed = Observed(clock, observed_path)
-    claims = Claims(store, observed, lost=lost, clock=clock)
+    events = KubernetesEvents(own, posting, clock=clock, caller=caller)
+    claims = Claims(store, observed, lost=lost, clock=clock, events=events)
     engine = KubernetesEngine(store, observed, claims, clock=clock)
-    return Opened(api, store, observed, claims, engine, clock, lost, caller)
+    return Opened(api, store, observed, claims, engine, clock, lost, caller, namespace, own)
 
 
 def _not_yet(what: str) -> NotSupported:

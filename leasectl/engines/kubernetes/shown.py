@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.listing import no_pool
 from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type
 from leasectl.engines.kubernetes.objects import (
@@ -64,9 +65,7 @@ class ShownPools:
         over = self._observed.look(view).over
         self._observed.save()
         is_changed = False
-        for name in over.tickets:
-            if self._store.delete(view.tickets[name].id, as_seen=True):
-                del view.tickets[name]
+        remove_dead(over.tickets, view, self._store, self._claims.events)
         for name in over.claims:
             is_changed |= self._claims.end_over(view.resources[name])
         for name in over.lives - over.claims:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AbstractContextManager
-from typing import Callable, NamedTuple
+from typing import Callable, Literal, NamedTuple
 
 from leasectl.engines.kubernetes import names
 from leasectl.engines.kubernetes.api.collection import Collection
@@ -211,6 +211,12 @@ class Store:
             id_: Which, whatever has the same name later.
             as_seen: Only if nobody has written it since.
         """
+        return self.take_away(id_, as_seen=as_seen) != "changed"
+
+    def take_away(
+        self, id_: Identity, *, as_seen: bool
+    ) -> Literal["done", "gone before", "changed"]:
+        """As `delete`; returns also whether this did it, as far as that can be told."""
         version = str(id_.version) if as_seen else None
         try:
             self._api.delete(
@@ -221,11 +227,11 @@ class Store:
                 is_repeatable=True,
             )
         except Absent:
-            return True
+            return "gone before"
         except Conflict:
             found = self.get(id_.name)
-            return found is None or _uid(found) != id_.uid
-        return True
+            return "changed" if found is not None and _uid(found) == id_.uid else "gone before"
+        return "done"
 
 
 def _uid(raw: Json) -> str:

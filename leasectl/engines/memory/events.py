@@ -23,6 +23,8 @@ class MemoryEvents:
         clock: Where times come from.
     """
 
+    remark = ""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._events: list[Event] = []  # numbered from 1, and all are kept

@@ -70,7 +70,7 @@ class History:
     def _read(self, now: float) -> None:
         wanted = EventFilter(since=now - _SPANS_SECONDS[-1])
         for event in self._log.read(wanted, after=self._last):
-            self._last = event.number
+            self._last = max(self._last, event.number)
             self._timelines.setdefault(event.type, Timeline()).add(event)
 
     def _span(self, now: float) -> float:

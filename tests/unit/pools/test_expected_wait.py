@@ -85,6 +85,8 @@ def test_one_that_is_held_for_ever_keeps_only_those_back_who_need_it() -> None:
 class CountedLog:
     """Some events, and how many were asked for."""
 
+    remark = ""
+
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.asked: list[int] = []

@@ -66,6 +66,8 @@ class EtcdEventLog:
         keys: Where things are in it.
     """
 
+    remark = ""
+
     def __init__(self, gateway: Gateway, keys: Keys) -> None:
         self._gateway = gateway
         self._keys = keys

@@ -126,7 +126,7 @@ class Asking:
             access = current_access(self.login, max(tries.left(), _LEAST_SECONDS))
             seconds = min(self._attempt_seconds, tries.left())
             if seconds <= 0:
-                self._give_up(access, tries)
+                self._give_up(access, tries, self._clock.elapsed() - start)
             try:
                 return self._try(access, deed, call, seconds)
             except (NotAuthenticated, NotPermitted) as refusal:
@@ -202,11 +202,12 @@ class Asking:
         limit = getattr(self._limits, "until", None)
         return start + _LONGEST_BUSY_SECONDS if limit is None else self._until(start)
 
-    def _give_up(self, access: Access, tries: Tries) -> NoReturn:
+    def _give_up(self, access: Access, tries: Tries, took: float) -> NoReturn:
         if tries.refusal is not None:
-            raise not_let_in(access, tries.refusal)
+            raise not_let_in(access, tries.refusal) from tries.refusal
         why = tries.failure(access)
-        self._rest = (self._clock.elapsed() + self._rest_seconds, why)
+        if took >= min(self._attempt_seconds, self._deadline_seconds):  # or others may have more
+            self._rest = (self._clock.elapsed() + self._rest_seconds, why)
         raise BackendUnreachable(why)
 
 

@@ -81,3 +81,8 @@ class Deed(NamedTuple):
 def leases(namespace: str) -> Collection:
     """The Leases of a namespace."""
     return Collection("coordination.k8s.io/v1", "leases", namespace)
+
+
+def events(namespace: str) -> Collection:
+    """What is told of the objects of a namespace."""
+    return Collection("events.k8s.io/v1", "events", namespace)

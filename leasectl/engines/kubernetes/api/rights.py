@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.address import is_namespace
-from leasectl.engines.kubernetes.api.collection import Collection, Deed, Verb, leases
+from leasectl.engines.kubernetes.api.collection import Collection, Deed, Verb, events, leases
 from leasectl.text.printable import printable
 
 _LEASE_VERBS: tuple[Verb, ...] = ("get", "list", "watch", "create", "update", "delete")
@@ -33,11 +33,10 @@ class Rule(NamedTuple):
 
 def needed_in(namespace: str) -> tuple[Deed, ...]:
     """What pools in a namespace take: the least that a Role has to allow."""
-    there = leases(namespace)
-    events = Collection("events.k8s.io/v1", _EVENTS, namespace)
+    there, told = leases(namespace), events(namespace)
     return (
         *(Deed(verb, there) for verb in _LEASE_VERBS),
-        *(Deed(verb, events) for verb in _EVENT_VERBS),
+        *(Deed(verb, told) for verb in _EVENT_VERBS),
     )
 
 

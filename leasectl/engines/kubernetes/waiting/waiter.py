@@ -29,6 +29,8 @@ from collections.abc import Collection, Sequence, Set
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.facts import Standing
 from leasectl.engines.kubernetes.claims import Claims
+from leasectl.engines.kubernetes.dead_tickets import remove_dead
+from leasectl.engines.kubernetes.events.of_request import RequestEvents
 from leasectl.engines.kubernetes.listing import no_pool
 from leasectl.engines.kubernetes.objects import Identity, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.observed import Looked, Observed
@@ -89,6 +91,7 @@ class KubernetesWaiter:
         clock: Clock,
     ) -> None:
         self.ticket = ticket
+        self._events = RequestEvents(ticket, claims.events)
         self.verdict: Verdict | None = None
         self._store = store
         self._claims = claims
@@ -157,8 +160,8 @@ class KubernetesWaiter:
     def dequeue(self, why: str = "") -> None:
         with self._store.limited(self._until):
             own, self._is_fast = self.ticket, False
-            if own.is_tried:
-                self._store.delete(own.identity(), as_seen=False)
+            if own.is_tried and self._store.take_away(own.identity(), as_seen=False) == "done":
+                self._events.gave_up(why)
             if own.claim_sent_at:
                 self._claims.give_back(own)
 
@@ -243,6 +246,7 @@ class KubernetesWaiter:
         if written.raw is None:
             raise self._overdue()  # it was made, and taken away, before anybody said so
         own.note(written.raw)
+        self._events.queued()
 
     # Claiming
 
@@ -317,23 +321,20 @@ class KubernetesWaiter:
         return self._granted(leases, left_at(chosen, view))
 
     def _granted(self, leases: tuple[Lease, ...], left: Collection[Identity] = ()) -> Outlook:
-        own = self.ticket
-        ttl = own.request.ttl_seconds
+        own, ttl = self.ticket, self.ticket.request.ttl_seconds
         if ttl is not None and self._clock.elapsed() - own.claim_sent_at >= ttl:
             self._claims.give_back(own)  # the answers took their time; somebody may have it by now
             raise self._overdue()
+        self._events.granted(leases, self._claims.known(own.claimant.claim_key))
         begin_taking_away(own, left, self._store, self._session, self._clock)
         return Outlook(leases)
 
     def _reap(self, view: PoolView, looked: Looked) -> bool:
         """Take away the dead that are before it, all at once; returns whether all were dead."""
         own = self.ticket.as_seen(view)
-        for name in looked.over.tickets:
-            if name == own.id.name:
-                continue
-            if not self._store.delete(view.tickets[name].id, as_seen=True):
-                return False  # it was renewed at the last moment, and keeps its place
-            del view.tickets[name]
+        dead = [name for name in looked.over.tickets if name != own.id.name]
+        if not remove_dead(dead, view, self._store, self._claims.events):
+            return False  # one was renewed at the last moment, and keeps its place
         for name in looked.over.claims:
             resource = view.resources[name]
             if not resource.member.takes_holders:  # nobody else would come to take it

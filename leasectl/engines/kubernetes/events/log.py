@@ -1,0 +1,172 @@
+"""The events of a namespace as they are read: the cluster's, and this machine's own, each once.
+
+A cluster keeps them for an hour as a rule, of whoever was there to send them; this state directory
+has what was done by it for as long as it keeps events. Both are read as one, by their times. What
+only it has gets the numbers that are left between those of the cluster's, which say in which order
+that was told: so whoever goes on from a number misses nothing, however late it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Callable
+
+from leasectl.engines.event_log import EventLog, EventWatch
+from leasectl.engines.kubernetes.api.collection import events
+from leasectl.engines.kubernetes.api.refusals import NotPermitted
+from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.events.posts import EVENT, NUMBERS_PER_VERSION, parse_post
+from leasectl.engines.kubernetes.events.watch import KubernetesEventWatch
+from leasectl.engines.kubernetes.names import label_of_type
+from leasectl.engines.kubernetes.objects import KIND, POOL
+from leasectl.errors import AccessRefused
+from leasectl.state.event import ALL_EVENTS, Event, EventFilter, Missed, number_of
+from leasectl.system.clock import rfc3339
+
+_IN_CLUSTERS = "a cluster keeps them for an hour, or as long as its --event-ttl says"
+
+
+class KubernetesEventLog:
+    """The events of one namespace, as `EventLog`.
+
+    Args:
+        api: Of the cluster.
+        namespace: Which.
+        own: What this state directory has of them; None for none.
+
+    Attributes:
+        remark: How far back they reach, for people; empty before they are read.
+    """
+
+    def __init__(self, api: Api, namespace: str, *, own: EventLog | None) -> None:
+        self.remark = ""
+        self._api = api
+        self._events = events(namespace)
+        self._own = own
+        self._watch: KubernetesEventWatch | None = None
+        self._given: set[tuple[object, ...]] = set()  # of its own, not in the cluster by then
+
+    def read(
+        self,
+        wanted: EventFilter = ALL_EVENTS,
+        *,
+        after: int = 0,
+        missed: Callable[[Missed], None] | None = None,
+    ) -> Iterator[Event]:
+        """As `EventLog.read`; after a number there are only the cluster's, as they came there."""
+        found = self._of_cluster(wanted.type, after)
+        if found is None:
+            assert self._own is not None
+            return self._own.read(wanted, after=after, missed=missed)
+        if after:
+            new = (each for each in found if each.number > after and _key(each) not in self._given)
+            return filter(wanted.wants, sorted(new, key=number_of))
+        return filter(wanted.wants, self._with_own(found, wanted))
+
+    def latest(self, wanted: EventFilter, number: int, *, only_recent: bool = False) -> list[Event]:
+        if not number:
+            return []
+        if only_recent:
+            found = self._of_cluster(wanted.type, 0)
+            if found is None:
+                assert self._own is not None
+                return self._own.latest(wanted, number, only_recent=True)
+            by_time = sorted(filter(wanted.wants, found), key=_when)
+            return by_time[-number:][::-1]
+        return list(self.read(wanted))[-number:][::-1]
+
+    def last_number(self) -> int:
+        """As `EventLog.last_number`: of what the cluster has; this machine's own are read at 0."""
+        if self._watch is not None:
+            return self._watch.reached()
+        found = self._of_cluster(None, 0)
+        if found is None:
+            assert self._own is not None
+            return self._own.last_number()
+        return max(map(number_of, found), default=0)
+
+    def watch(self) -> EventWatch:
+        watch = self._start_watch()
+        if watch is None:
+            assert self._own is not None
+            return self._own.watch()
+        self._watch = watch
+        return watch
+
+    # Of the cluster
+
+    def _of_cluster(self, pool_type: str | None, after: int) -> list[Event] | None:
+        """All that it has, or all after a number, and perhaps some before; None if we may not."""
+        if self._watch is not None:
+            come = self._watch.come_after(after)
+            if come is not None:
+                return come
+        of_pool = f",{POOL}={label_of_type(pool_type)}" if pool_type else ""
+        try:
+            found = self._api.list(self._events, labels=f"{KIND}={EVENT}{of_pool}")
+        except AccessRefused as refusal:
+            self._check_own(refusal)
+            return None
+        return [event for each in found.items for event in parse_post(each)]
+
+    def _start_watch(self) -> KubernetesEventWatch | None:
+        try:
+            return KubernetesEventWatch(self._api, self._events)
+        except AccessRefused as refusal:
+            self._check_own(refusal)
+            return None
+
+    def _check_own(self, refusal: AccessRefused) -> None:
+        """Have this machine's own do, if that is all that we may; say so."""
+        if self._own is None or not isinstance(refusal.__cause__, NotPermitted):
+            raise refusal
+        self.remark = f"only events of this machine are shown: {refusal}"
+
+    # Both
+
+    def _with_own(self, found: Sequence[Event], wanted: EventFilter) -> list[Event]:
+        """The cluster's with those that only this machine has, by their times."""
+        known = set(map(_key, found))
+        own = [] if self._own is None else list(self._own.read(EventFilter(type=wanted.type)))
+        only_here = [each for each in own if _key(each) not in known]
+        self._given = set(map(_key, only_here))
+        self.remark = _reach(found, only_here)
+        both = sorted([*found, *only_here], key=_when)
+        return _numbered(both, frozenset(map(_key, only_here)))
+
+
+def _key(event: Event) -> tuple[object, ...]:
+    """What is the same of an event in both places, and of no other."""
+    return (event.time, event.kind, event.type, event.names, event.fences, event.handle)
+
+
+def _when(event: Event) -> tuple[float, int]:
+    return (event.time, event.number)
+
+
+def _numbered(events: Sequence[Event], only_here: frozenset[tuple[object, ...]]) -> list[Event]:
+    """Give those numbers that are only here: after what was before them, and before all else."""
+    told = [each.number for each in events if _key(each) not in only_here]
+    first = next((n for n, each in enumerate(events) if _key(each) not in only_here), len(events))
+    last = min(told, default=(len(events) + 1) * NUMBERS_PER_VERSION) - first - 1
+    numbered = []
+    for each in events:
+        if _key(each) in only_here:
+            last += 1
+            numbered.append(each._replace(number=last))
+        else:
+            last = max(last, each.number)
+            numbered.append(each)
+    return numbered
+
+
+def _reach(found: Iterable[Event], only_here: Sequence[Event]) -> str:
+    oldest = min((each.time for each in found), default=None)
+    if oldest is None:
+        what = "no events of other machines are kept by the cluster any more"
+        return f"{what}: {_IN_CLUSTERS}" if only_here else ""
+    since = str(rfc3339(int(oldest))).replace(".000000", "")
+    what = f"there are events of all machines since {since}"
+    if only_here and only_here[0].time < oldest:
+        what += "; before that, only of this machine"
+    return f"{what} ({_IN_CLUSTERS})"

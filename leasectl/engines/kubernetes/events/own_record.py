@@ -1,0 +1,70 @@
+"""What happened in a cluster, as this machine's own state directory has it: of what was done here.
+
+It is written with the next change there, which is that of the handle's record; where none follows,
+at once. So it is there also where the cluster takes no events, or was told too late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from leasectl.engines.event_log import EventLog
+from leasectl.errors import LeaseError
+from leasectl.state.directory import State
+from leasectl.state.event import Event, EventKind
+
+# A change of a handle's record follows right after these.
+_FOLLOWED: tuple[EventKind, ...] = ("queued", "granted", "gave up", "released")
+
+
+class OwnRecord:
+    """The events of one namespace that this state directory has.
+
+    Args:
+        state: The opened state directory.
+        which: What tells the namespace from all others.
+    """
+
+    def __init__(self, state: State, which: str) -> None:
+        self._state = state
+        self._backend = f"kubernetes:{which}"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether any are to be written."""
+        return self._state.events.kept_number > 0
+
+    def add(self, event: Event) -> None:
+        """Have an event be written."""
+        if event.kind in _FOLLOWED:
+            self._add(event)
+        else:
+            with contextlib.suppress(LeaseError), self._state.transaction():
+                self._add(event)
+
+    def log(self) -> EventLog:
+        """Those that are there."""
+        from leasectl.state.event_log import StateEventLog
+
+        return StateEventLog(self._state, backend=self._backend)
+
+    def _add(self, event: Event) -> None:
+        self._state.events.add(
+            event.time,
+            event.kind,
+            event.type,
+            event.names,
+            event.fences,
+            backend=self._backend,
+            handle=event.handle,
+            acquisition=event.acquisition,
+            holder=event.holder_identity,
+            count=event.count,
+            priority=event.priority,
+            ticket=event.ticket,
+            grant=event.grant,
+            wait=event.wait_seconds,
+            hold=event.hold_seconds,
+            by=event.by,
+            reason=event.reason,
+        )
