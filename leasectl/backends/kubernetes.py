@@ -197,7 +197,12 @@ def _open_briefly(settings: Settings, *, seconds: float, clock: Clock) -> Opened
     choice = _choice(settings)
     api = open_api(choice, clock=clock, deadline_seconds=seconds)
     return open_kubernetes(
-        api, choice.namespace, state_id="", lost=lambda claim_key, names: None, clock=clock
+        api,
+        choice.namespace,
+        state_id="",
+        lost=lambda claim_key, names: None,
+        clock=clock,
+        only_looks=True,
     )
 
 

@@ -18,6 +18,7 @@ from leasectl.engines.kubernetes.api.standing import (
     what_we_may_not,
     who_we_are,
 )
+from leasectl.engines.kubernetes.known import all_known
 from leasectl.engines.kubernetes.objects import (
     ResourceObject,
 )
@@ -130,7 +131,7 @@ def claims(service: Service, opened: Opened, state_id: str) -> Finding:
 
 def names(opened: Opened) -> Finding:
     """Is every name where it belongs? Only looked at: what is over stays."""
-    known = opened.members.known()
-    members = [each.member for each in known.resources.values()]
+    known = all_known(opened.store)
+    members = [known.member(name) for name in known.resources]
     there = [each for each in members if each.pool is not None]
     return agreement_of(there, known.pools, members)

@@ -55,8 +55,9 @@ def objects(store: Store) -> Finding:
         where = f"kubectl edit lease -n {store.collection.namespace} NAME"
         advice = f"nobody gets them before that ends; take its holderIdentity out with: {where}"
     if found.ending:
-        parts.append(f"somebody is deleting, or was killed at it: pool {listed(found.ending)}")
-        advice = "if it stays so: leasectl pool create TYPE --names A ends that, then delete it"
+        types = listed(found.ending)
+        parts.append(f"somebody is making or deleting, or was killed at it: pool {types}")
+        advice = f"if it stays so, end it with: leasectl pool delete {found.ending[0]}"
     if found.damaged:
         parts.append(f"edited, and of no use any more: {listed(found.damaged)}")
         where = f"-n {store.collection.namespace}"
@@ -121,7 +122,7 @@ def _found(store: Store) -> _Found:
         tuple(edited),
         tuple(printable(each, longest=300) for each in damaged),
         tuple(others),
-        tuple(each.type for each in pools if each.deleting),
+        tuple(each.type for each in pools if each.state != "open"),
         tuple(sorted(each for each in in_pools if object_of_pool(each) not in there)),
     )
 

@@ -21,18 +21,20 @@ from leasectl.engines.kubernetes.objects import (
     BY,
     CHANGED,
     CLAIM_LABEL,
+    COMING,
     COUNTS_AS,
-    DELETING,
     KIND,
     PACE,
     PLACE,
     POOL,
     SETTINGS,
+    STATE,
     TICKET,
     TYPE,
     BelongingObject,
     Json,
     PoolObject,
+    PoolState,
     TicketObject,
 )
 from leasectl.engines.membership import Pools
@@ -59,18 +61,25 @@ def micro_time(wall_seconds: float, *, after: str = "") -> str:
     return text
 
 
-def with_belonging(before: BelongingObject | None, pools: Pools) -> Body:
-    """Where names belong from now on, of which nobody says more."""
+def with_belonging(
+    before: BelongingObject | None, pools: Pools, *, pending: Pools | None = None
+) -> Body:
+    """Where names belong from now on, of which nobody says more, and what is to become of that."""
     new = new_body(names.OBJECT_OF_BELONGING, "belonging")
     body = new if before is None else as_seen(before.raw)
-    body["metadata"]["annotations"][BELONGING] = json.dumps(
-        {
-            "default": pools.default,
-            "grace_seconds": pools.grace_seconds,
-            "patterns": dict(pools.patterns),
-        }
-    )
+    record = _pools_record(pools)
+    if pending is not None:
+        record["pending"] = {**_pools_record(pending), "by": secrets.token_hex(8)}
+    body["metadata"]["annotations"][BELONGING] = json.dumps(record)
     return body
+
+
+def _pools_record(pools: Pools) -> dict[str, Any]:
+    return {
+        "default": pools.default,
+        "grace_seconds": pools.grace_seconds,
+        "patterns": dict(pools.patterns),
+    }
 
 
 # Tickets
@@ -132,12 +141,14 @@ def renewed_ticket(ticket: TicketObject, *, wall: float, counts_as: int) -> Body
 # Pools
 
 
-def new_pool(pool_type: str, settings: PoolSettings) -> Body:
-    """A pool with nothing in it."""
+def new_pool(
+    pool_type: str, settings: PoolSettings, *, state: PoolState = "open", word: str = ""
+) -> Body:
+    """A pool with nothing in it; it is there at once, unless it is still being made."""
     body = new_body(names.object_of_pool(pool_type), "pool")
     put_in_pool(body["metadata"], pool_type)
     body["metadata"]["annotations"][SETTINGS] = json.dumps(settings._asdict())
-    return body
+    return _with_state(body, state, word)
 
 
 def with_settings(pool: PoolObject, settings: PoolSettings) -> Body:
@@ -167,12 +178,29 @@ def changed(pool: PoolObject) -> Body:
     return body
 
 
-def deleting(pool: PoolObject, *, is_deleting: bool) -> Body:
-    """A pool that somebody is about to delete, or isn't any more."""
-    body = as_seen(pool.raw)
-    body["metadata"]["annotations"].pop(DELETING, None)
-    if is_deleting:
-        body["metadata"]["annotations"][DELETING] = "true"
+def in_state(pool: PoolObject, state: PoolState, word: str = "") -> Body:
+    """A pool to which somebody does something, or is done with it.
+
+    Args:
+        pool: As it was seen.
+        state: What that is.
+        word: Of who has begun it.
+    """
+    return _with_state(as_seen(pool.raw), state, word)
+
+
+def with_coming(pool: PoolObject) -> Body:
+    """A pool to which names may be to move; whoever waits in it hears of that."""
+    body = changed(pool)
+    body["metadata"]["annotations"][COMING] = "true"
+    return body
+
+
+def _with_state(body: Body, state: PoolState, word: str) -> Body:
+    notes = body["metadata"]["annotations"]
+    notes.pop(STATE, None)
+    if state != "open":
+        notes[STATE] = json.dumps([state, word])
     return body
 
 

@@ -40,7 +40,6 @@ from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.kubernetes.recognition import (
     is_freed_by,
     is_made_as,
-    is_made_by,
     is_of,
     is_same,
     resource_in,
@@ -127,7 +126,7 @@ class Claims:
         return tuple(claim.lease(each.name) for each, claim in zip(chosen, claims))
 
     def make_one(
-        self, own: OwnTicket, view: PoolView, chosen: ResourceObject, number: int, *, is_new: bool
+        self, own: OwnTicket, view: PoolView, chosen: ResourceObject, number: int
     ) -> tuple[Lease, ...] | None:
         """Claim one resource past the queue, with whatever else becomes of it in the same write.
 
@@ -136,16 +135,10 @@ class Claims:
             view: Later than what was seen of the resource.
             chosen: It, as it is to be but for the claim.
             number: Of the resource, among those that are claimed so.
-            is_new: It isn't there yet.
         """
         (claim,) = claims_of(own, view, [chosen], wall=self._clock.wall(), first=number)
         own.claim_sent_at = self._clock.elapsed()
-        if is_new:
-            body = claimed(chosen, claim)
-            body["metadata"].pop("managedFields")
-            done = resource_in(self._store.create(body, is_made_by(body)).raw)
-        else:
-            done = self._write_claim(chosen, claim)
+        done = self._write_claim(chosen, claim)
         if done is None:
             return None
         self.note(done, own.claim_sent_at)

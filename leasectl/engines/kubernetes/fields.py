@@ -6,9 +6,9 @@ import calendar
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from leasectl.engines.kubernetes.objects import Json
+from leasectl.engines.kubernetes.objects import Json, PoolState
 from leasectl.model import Labels, Where
 from leasectl.text.fields import read_name, read_number, read_text
 from leasectl.text.printable import printable
@@ -65,6 +65,14 @@ def read_not_negative(value: Any) -> float:
     if number < 0:
         raise ValueError("a duration is none")
     return number
+
+
+def read_state(value: Any) -> PoolState:
+    """What somebody is doing to a pool."""
+    if value not in get_args(PoolState):
+        raise ValueError("a state is none")
+    state: PoolState = value
+    return state
 
 
 def read_labels(value: Any) -> Labels:

@@ -16,12 +16,20 @@ from leasectl.text.wording import counted
 def pool_types(store: Store) -> list[str]:
     """The types of all pools, sorted."""
     found = map(parse_object, store.all("pool").items)
-    return sorted(each.type for each in found if isinstance(each, PoolObject) and not each.deleting)
+    return sorted(
+        each.type for each in found if isinstance(each, PoolObject) and each.state == "open"
+    )
 
 
 def no_pool(store: Store, pool_type: str) -> NotFound:
-    """There is no pool of a type that grants: never was, or somebody has deleted or edited it."""
+    """There is no pool of a type that grants: never was, or somebody does something to it."""
     view, name = store.pool(pool_type), object_of_pool(pool_type)
+    if view.pool is not None and view.pool.state in ("making", "closing"):
+        doing = "made" if view.pool.state == "making" else "deleted"
+        return NotFound(
+            f'pool "{pool_type}" is being {doing}; if whoever does that was killed, end it with: '
+            f"leasectl pool delete {pool_type}"
+        )
     raw = store.get(name)
     if raw is not None and not isinstance(parse_object(raw), PoolObject):
         was = f'Lease "{name}" was edited'

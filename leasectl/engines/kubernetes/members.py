@@ -1,62 +1,40 @@
 """In which pool each name is, in Kubernetes: a fact of the one object that the name has.
 
 So a name is in one pool or in none, whoever looks, and a move is one write. What several names are
-to become is decided of all before any is written; then each is written at once, guarded by what was
-seen of it. Where somebody else was faster, that one is looked at and decided anew.
+to become is decided of all before any is written; then each is written, guarded by what was seen of
+it, and what comes into a pool, or is to, in the steps of `entering`. Where somebody was faster, one
+looks and decides anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes import bodies, resource_bodies
+from leasectl.engines.kubernetes.belonging import Belonging
 from leasectl.engines.kubernetes.claims import Claims
-from leasectl.engines.kubernetes.names import object_of_pool
-from leasectl.engines.kubernetes.objects import (
-    BELONGING,
-    BelongingObject,
-    Identity,
-    Json,
-    PoolObject,
-    ResourceObject,
-)
+from leasectl.engines.kubernetes.deletions import Deletions
+from leasectl.engines.kubernetes.entering import Entering
+from leasectl.engines.kubernetes.known import Known, all_known, beside_names
+from leasectl.engines.kubernetes.objects import ResourceObject
 from leasectl.engines.kubernetes.observed import Observed
-from leasectl.engines.kubernetes.reading import annotations_of, parse_object
 from leasectl.engines.kubernetes.recognition import is_made_as, is_made_by
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
+from leasectl.engines.kubernetes.updates import Update
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.members import Decide, Updated
-from leasectl.engines.membership import Member, Pools, check_unheld, pools_with_less
-from leasectl.errors import BackendUnreachable
+from leasectl.engines.membership import Member, Pools, claimed_by_pattern
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotAllowed, NotFound
 from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock
+from leasectl.text.wording import listed
 
 _MOST_TRIES = 20
 _USUAL_TTL_SECONDS = 60.0
-
-
-class Known(NamedTuple):
-    """All that is known of names at one time.
-
-    Args:
-        version: That time.
-        resources: By name.
-        pools: What there is beside them.
-        belonging: The object that says some of that; None where there is none.
-    """
-
-    version: int
-    resources: dict[str, ResourceObject]
-    pools: Pools
-    belonging: BelongingObject | None
-
-    def member(self, name: str) -> Member:
-        """What is known of a name."""
-        found = self.resources.get(name)
-        return Member(name) if found is None else found.member
 
 
 class KubernetesMembers:
@@ -68,6 +46,12 @@ class KubernetesMembers:
         observed: What was seen of others' lives.
         lost: Told of leases that are taken by force.
         clock: Where times come from.
+        only_looks: It writes nothing; what is over stays for who changes something.
+
+    Attributes:
+        entering: The flags of names that come into pools.
+        beside: What is said beside pools.
+        deletions: What deletes those.
     """
 
     def __init__(
@@ -78,15 +62,20 @@ class KubernetesMembers:
         *,
         lost: LostListener,
         clock: Clock,
+        only_looks: bool = False,
     ) -> None:
         self._store = store
         self._claims = claims
         self._observed = observed
         self._lost = lost
         self._clock = clock
+        self._only_looks = only_looks
+        self.entering = Entering(store)
+        self.beside = Belonging(store, self.entering)
+        self.deletions = Deletions(store, self.entering, self.beside, lost=lost)
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
-        known = self._reaped()
+        known = self.reaped()
         if names is None:
             found = (known.member(name) for name in sorted(known.resources))
             return tuple(each for each in found if each.is_known)
@@ -95,116 +84,123 @@ class KubernetesMembers:
     def update(
         self, names: Sequence[str], decide: Decide, *, claimant: Claimant | None = None
     ) -> Updated:
-        known = self._reaped()
-        before = {name: known.member(name) for name in names}
-        after = {name: decide(before[name], known.pools) for name in names}
-        own = None if claimant is None else self._ticket(claimant)
-        if own is not None:
-            check_unheld(after.values())
-        leases: list[Lease] = []
-        for number, name in enumerate(names):
-            for _ in range(_MOST_TRIES):
-                written = self.write(known, after[name], own=own, number=number)
-                if written is not None:
-                    leases += written
-                    break
-                known = self.known()
-                before[name] = known.member(name)
-                after[name] = decide(before[name], known.pools)
-                if own is not None:
-                    check_unheld([after[name]])
-            else:
-                raise _too_fast(name)
-        self._tell(each for name in names for each in pools_with_less(before[name], after[name]))
-        return Updated(
-            tuple(before[name] for name in names),
-            tuple(after[name] for name in names),
-            tuple(leases),
-        )
+        known = self.reaped()
+        update = Update(names, decide, is_claimed=claimant is not None)
+        try:
+            self.carry_out(update, known, None if claimant is None else self._ticket(claimant))
+        except (InvalidRequest, NotAllowed, NotFound) as error:
+            raise _after(update.done(), error) from error
+        return update.result()
 
     def belonging(self) -> Pools:
-        return self.known("pool", "belonging").pools
+        return beside_names(self._store).pools
 
     def change_belonging(self, change: Callable[[Pools], Pools]) -> None:
-        for _ in range(_MOST_TRIES):
-            known = self.known("pool", "belonging")
-            pools = change(known.pools)
-            body = bodies.with_belonging(known.belonging, pools)
-            said = body["metadata"]["annotations"][BELONGING]
-
-            def is_ours(raw: Json, said: str = said) -> bool:
-                return annotations_of(raw).get(BELONGING) == said
-
-            if known.belonging is None:
-                written = self._store.create(body, is_made_by(body))
-            else:
-                written = self._store.change(body, is_ours)
-            if written.raw is not None:
-                return
-        raise _too_fast("what belongs to which pool")
-
-    def pool_deleted(self, pool_type: str) -> None:
-        """A pool was deleted: it takes nothing any more, and what was to move there stays."""
-        known = self.known()
-        if known.pools.default == pool_type:
-            self.change_belonging(
-                lambda pools: (
-                    pools._replace(default=None, grace_seconds=0.0)
-                    if pools.default == pool_type
-                    else pools
-                )
-            )
-        moving = [name for name in known.resources if known.member(name).moves_to == pool_type]
-        if moving:
-            self.update(
-                moving,
-                lambda member, _: (
-                    member._replace(moves_to=None) if member.moves_to == pool_type else member
-                ),
-            )
-
-    def _tell(self, types: Iterable[str]) -> None:
-        """Have all who wait in some pools look, as what they wait for may be no more."""
-        for pool_type in dict.fromkeys(types):
-            for _ in range(_MOST_TRIES):
-                raw = self._store.get(object_of_pool(pool_type))
-                pool = None if raw is None else parse_object(raw)
-                if not isinstance(pool, PoolObject):
-                    break
-                if self._store.change(bodies.changed(pool), lambda raw: False).raw is not None:
-                    break
+        self.beside.change(change)
 
     # Reading
 
-    def known(self, *kinds: str) -> Known:
-        """All that is known of names now, or what there is beside them."""
-        seen = self._store.all(*(kinds or ("pool", "belonging", "resource")))  # type: ignore[arg-type]
-        found = list(map(parse_object, seen.items))
-        belonging = next((each for each in found if isinstance(each, BelongingObject)), None)
-        pools = Pools(frozenset()) if belonging is None else belonging.pools
-        types = {each.type for each in found if isinstance(each, PoolObject) and not each.deleting}
-        resources = {each.name: each for each in found if isinstance(each, ResourceObject)}
-        return Known(seen.version, resources, pools._replace(types=frozenset(types)), belonging)
+    def reaped(self) -> Known:
+        """All that is known, once what is over has been seen to, and what others left half-done."""
+        known = all_known(self._store)
+        if self._only_looks or not self._see_to(known):
+            return known
+        return all_known(self._store)
 
-    def _reaped(self) -> Known:
-        """The same, without what is over."""
-        known = self.known()
+    def _see_to(self, known: Known) -> bool:
+        """Do what has to be done about what is known; returns whether there was anything."""
         view = PoolView("")
         view.resources = {each.id.name: each for each in known.resources.values()}
         over = self._observed.look(view).over
         self._observed.save()
-        if not (over.claims or over.lives):
-            return known
         for name in over.claims:
             self._claims.end_over(view.resources[name])
         for name in over.lives - over.claims:
             self._claims.end_life(view.resources[name])
-        return self.known()
+        gone, pending = known.gone(), known.belonging is not None and known.belonging.pending
+        for pool_type in gone:
+            self.deletions.finish(pool_type)
+        if known.belonging is not None and pending:
+            self.beside.settle(known.belonging)
+        unclaimed = [
+            name
+            for name in known.resources
+            if claimed_by_pattern(known.member(name), known.pools) != known.member(name)
+        ]
+        if unclaimed:  # whoever has said so was killed before they went there
+            self.carry_out(Update(unclaimed, claimed_by_pattern), all_known(self._store))
+        return bool(over.claims or over.lives or gone or pending or unclaimed)
 
     # Writing
 
-    def write(
-        self, known: Known, after: Member, *, own: OwnTicket | None = None, number: int = 0
+    def carry_out(self, update: Update, known: Known, own: OwnTicket | None = None) -> None:
+        """Have that become of names which is to become of them.
+
+        Args:
+            update: What that is.
+            known: What is known of them.
+            own: Whose they are from then on; None for nobody's.
+        """
+        update.decide(known)
+        for _ in range(_MOST_TRIES):
+            self._try(update, own)
+            if not update.left:
+                break
+            update.decide(all_known(self._store))
+        else:
+            raise _too_fast(update.left[0])
+        self._tell(update.pools_to_tell())
+
+    def _try(self, update: Update, own: OwnTicket | None) -> None:
+        """Write what is left of an update, as far as nobody is faster."""
+        if any(map(update.needs_flag, update.left)):
+            self._flag(update)
+        for number, name in enumerate(tuple(update.left)):
+            seen = update.known.resources.get(name)
+            if update.needs_flag(name) and (seen is None or not seen.entering):
+                continue  # it was flagged by nobody before this was decided
+            written = self._write(update.known, update.after(name), own, number)
+            if written is not None:
+                update.note_done(name, written)
+
+    def _flag(self, update: Update) -> None:
+        """Have those of an update have flags that need one, and decide on it after that."""
+        resources, flagged = dict(update.known.resources), []
+        for name in update.left:
+            if update.needs_flag(name):
+                found = self.entering.flag(name, resources.get(name))
+                if found is not None:
+                    resources[name] = found
+                    flagged.append(found)
+        try:
+            update.decide(self.beside.settled()._replace(resources=resources))
+            self._announce(update)
+        except LeaseError:
+            with contextlib.suppress(LeaseError):
+                for each in flagged:
+                    self.entering.give_up(each)
+            raise
+
+    def _announce(self, update: Update) -> None:
+        """Have those who wait where names are to move look whether they are free by then."""
+        for pool_type in {update.after(name).moves_to for name in update.left}:
+            pool = None if pool_type is None else update.known.objects.get(pool_type)
+            if pool is not None and not pool.coming:
+                self._tell([pool.type], coming=True)
+
+    def _tell(self, types: Iterable[str], *, coming: bool = False) -> None:
+        """Have all who wait in some pools look, as what they wait for may be no more, or come."""
+        for pool_type in dict.fromkeys(types):
+            for _ in range(_MOST_TRIES):
+                pool = self.deletions.pool(pool_type)
+                if pool is None:
+                    break
+                body = bodies.with_coming(pool) if coming else bodies.changed(pool)
+                if self._store.change(body, lambda raw: False).raw is not None:
+                    break
+
+    def _write(
+        self, known: Known, after: Member, own: OwnTicket | None, number: int
     ) -> tuple[Lease, ...] | None:
         """Have a name be what has become of it.
 
@@ -219,14 +215,18 @@ class KubernetesMembers:
         """
         resource = known.resources.get(after.name)
         grace = known.pools.grace_seconds if after.pool == known.pools.default else 0.0
-        if own is not None:
-            return self._claim(known, resource, after, own, grace, number)
         if resource is None:
             if not after.is_known:
                 return ()
             body = resource_bodies.new_resource(after, grace_seconds=grace)
             written = self._store.create(body, is_made_by(body))
             return None if written.raw is None else ()
+        if own is not None:
+            raw = resource_bodies.with_member(resource, after, grace_seconds=grace)
+            view = PoolView(own.request.type)
+            view.version = known.version
+            chosen = resource._replace(raw=raw, member=after)
+            return self._claims.make_one(own, view, chosen, number)
         if after == resource.member:
             return ()
         return self._put(resource, after, grace)
@@ -249,29 +249,17 @@ class KubernetesMembers:
             self._lost(self._store.claim_key_of(resource.claim.claim_key), [resource.name])
         return ()
 
-    def _claim(
-        self,
-        known: Known,
-        resource: ResourceObject | None,
-        after: Member,
-        own: OwnTicket,
-        grace: float,
-        number: int,
-    ) -> tuple[Lease, ...] | None:
-        if resource is None:
-            body = resource_bodies.new_resource(after)
-            seen = ResourceObject(Identity(body["metadata"]["name"], "", 0), body, after)
-        else:
-            raw = resource_bodies.with_member(resource, after, grace_seconds=grace)
-            seen = resource._replace(raw=raw, member=after)
-        view = PoolView(own.request.type)
-        view.version = known.version
-        return self._claims.make_one(own, view, seen, number, is_new=resource is None)
-
     def _ticket(self, claimant: Claimant) -> OwnTicket:
         ttl = claimant.request.ttl_seconds or _USUAL_TTL_SECONDS
         key = self._store.with_state_id(claimant.claim_key)
         return OwnTicket(claimant, key, ttl_seconds=ttl, clock=self._clock)
+
+
+def _after(done: Sequence[Member], error: LeaseError) -> LeaseError:
+    """The same error, which says what had been done before it."""
+    if not done:
+        return error
+    return type(error)(f"{error}; that is done already for {listed([each.name for each in done])}")
 
 
 def _too_fast(what: str) -> BackendUnreachable:

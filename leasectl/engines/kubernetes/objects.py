@@ -17,12 +17,16 @@ from leasectl.model import Labels, Lease
 
 Json = Mapping[str, Any]
 Kind = Literal["resource", "ticket", "pool", "belonging", "value"]
+# It grants; it isn't complete; it is to be deleted if nobody uses it; it is deleted in part.
+PoolState = Literal["open", "making", "closing", "gone"]
 
 DOMAIN = "leasectl.dev/"
 # Labels.
 KIND = DOMAIN + "kind"
 POOL = DOMAIN + "pool"
 CLAIM_LABEL = DOMAIN + "claim"
+ENTERING = DOMAIN + "entering"
+MOVES_TO = DOMAIN + "moves-to"
 # Annotations.
 NAME = DOMAIN + "name"
 TYPE = DOMAIN + "type"
@@ -38,7 +42,8 @@ COUNTS_AS = DOMAIN + "counts-as"
 SETTINGS = DOMAIN + "settings"
 PACE = DOMAIN + "pace"
 CHANGED = DOMAIN + "changed"
-DELETING = DOMAIN + "deleting"
+COMING = DOMAIN + "coming"
+STATE = DOMAIN + "state"
 BELONGING = DOMAIN + "belonging"
 BY = DOMAIN + "by"
 
@@ -137,6 +142,7 @@ class ResourceObject(NamedTuple):
         grace_seconds: So long after it came to the default pool nobody gets it; None for at once.
         came: What is different each time that it comes there.
         joined: What is different each time that it joins its pool.
+        entering: Somebody may be about to put it into a pool (`entering`).
     """
 
     id: Identity
@@ -150,6 +156,7 @@ class ResourceObject(NamedTuple):
     came: str = ""
     joined: str = ""
     last_tickets: tuple[str, ...] = ()
+    entering: str = ""
 
     @property
     def name(self) -> str:
@@ -213,20 +220,24 @@ class PoolObject(NamedTuple):
         raw: That, as the server has it.
         type: Its type.
         settings: How it grants.
-        deleting: Somebody is about to delete it: nothing can be had in it any more.
+        state: Whether anything can be had in it, and if not why.
+        word: What is different each time that somebody begins to make or to delete it.
         level: What its grants owed the pace right after the last of them, in grants.
         last_grant: What is different after each grant under a pace; empty for none.
         changed: What is different after each change by which it may meet less.
+        coming: Names may be to move here from other pools as soon as nobody holds them.
     """
 
     id: Identity
     raw: Json
     type: str
     settings: PoolSettings = NO_SETTINGS
-    deleting: bool = False
+    state: PoolState = "open"
+    word: str = ""
     level: float = 0.0
     last_grant: str = ""
     changed: str = ""
+    coming: bool = False
 
 
 class BelongingObject(NamedTuple):
@@ -236,11 +247,13 @@ class BelongingObject(NamedTuple):
         id: Its object.
         raw: That, as the server has it.
         pools: What it says; without the types, which are those of other objects.
+        pending: What it is about to say (`belonging`); None for nothing else.
     """
 
     id: Identity
     raw: Json
     pools: Pools
+    pending: Pools | None = None
 
 
 class Unreadable(NamedTuple):

@@ -37,13 +37,19 @@ class Opened(NamedTuple):
     caller: str
     namespace: str
     own: OwnRecord | None
+    only_looks: bool = False
 
     @property
     def pools(self) -> KubernetesPools:
         from leasectl.engines.kubernetes.pools import KubernetesPools
 
         return KubernetesPools(
-            self.store, self.claims, self.observed, lost=self.lost, clock=self.clock
+            self.store,
+            self.claims,
+            self.observed,
+            lost=self.lost,
+            clock=self.clock,
+            only_looks=self.only_looks,
         )
 
     @property
@@ -59,7 +65,12 @@ class Opened(NamedTuple):
         from leasectl.engines.kubernetes.members import KubernetesMembers
 
         return KubernetesMembers(
-            self.store, self.claims, self.observed, lost=self.lost, clock=self.clock
+            self.store,
+            self.claims,
+            self.observed,
+            lost=self.lost,
+            clock=self.clock,
+            only_looks=self.only_looks,
         )
 
     @property
@@ -84,6 +95,7 @@ def open_kubernetes(
     caller: str = "",
     own: OwnRecord | None = None,
     posting: Posting | None = None,
+    only_looks: bool = False,
 ) -> Opened:
     """Open the pools in a namespace; nothing is asked of the cluster yet.
 
@@ -97,13 +109,14 @@ def open_kubernetes(
         caller: Who makes and changes pools, for the record of events.
         own: Where a state directory has the events of what was done by it; None for nowhere.
         posting: What sends events to the cluster; None where nothing is told of anything.
+        only_looks: Whoever looks at pools and names writes nothing.
     """
     store = Store(api, leases(namespace), state_id)
     observed = Observed(clock, observed_path)
     events = KubernetesEvents(own, posting, clock=clock, caller=caller)
     claims = Claims(store, observed, lost=lost, clock=clock, events=events)
     engine = KubernetesEngine(store, observed, claims, clock=clock)
-    return Opened(api, store, observed, claims, engine, clock, lost, caller, namespace, own)
+    return Opened(api, store, observed, claims, engine, clock, lost, caller, namespace, own, only_looks)
 
 
 def _not_yet(what: str) -> NotSupported:

@@ -19,6 +19,7 @@ from leasectl.engines.kubernetes.fields import (
     read_natural,
     read_not_negative,
     read_positive,
+    read_state,
     read_where,
     safe_text,
 )
@@ -33,9 +34,10 @@ from leasectl.engines.kubernetes.objects import (
     BELONGING,
     CHANGED,
     CLAIM,
+    COMING,
     COUNTS_AS,
-    DELETING,
     ENDED,
+    ENTERING,
     KIND,
     LAST,
     MEMBER,
@@ -45,6 +47,7 @@ from leasectl.engines.kubernetes.objects import (
     PLACE,
     POOL,
     SETTINGS,
+    STATE,
     TICKET,
     TYPE,
     BelongingObject,
@@ -133,6 +136,7 @@ def _read_resource(id_: Identity, raw: Json) -> ResourceObject:
         came=read_text(came),
         joined=read_text(said.get("life", "")),
         last_tickets=tuple(map(read_text, last.get("tickets", ()))),
+        entering=safe_text(read_text(labels_of(raw).get(ENTERING, ""))),
     )
 
 
@@ -239,15 +243,18 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
     if settings.burst < 1:
         raise ValueError("a burst is none")
     level, last_grant = json.loads(notes.get(PACE, '[0, ""]'))
+    state, word = json.loads(notes.get(STATE, '["open", ""]'))
     return PoolObject(
         id_,
         raw,
         pool_type,
         settings,
-        DELETING in notes,
+        read_state(state),
+        read_text(word),
         level=read_not_negative(level),
         last_grant=read_text(last_grant),
         changed=read_text(notes.get(CHANGED, "")),
+        coming=COMING in notes,
     )
 
 
@@ -255,10 +262,15 @@ def _read_belonging(id_: Identity, raw: Json) -> BelongingObject:
     if id_.name != OBJECT_OF_BELONGING:
         raise ValueError("it isn't called so")
     record = json.loads(annotations_of(raw)[BELONGING])
+    return BelongingObject(
+        id_, raw, _read_pools(record), read_optional(_read_pools, record.get("pending"))
+    )
+
+
+def _read_pools(record: Json) -> Pools:
     patterns = {read_text(each): read_name(to) for each, to in record["patterns"].items()}
     default = read_optional(read_name, record["default"])
-    pools = Pools(frozenset(), default, read_not_negative(record["grace_seconds"]), patterns)
-    return BelongingObject(id_, raw, pools)
+    return Pools(frozenset(), default, read_not_negative(record["grace_seconds"]), patterns)
 
 
 def _read_member(name: str, pool: str | None, record: Json) -> Member:

@@ -16,12 +16,15 @@ from leasectl.engines.kubernetes.bodies import (
     whole_seconds,
 )
 from leasectl.engines.kubernetes.objects import (
+    CHANGED,
     CLAIM,
     CLAIM_LABEL,
     ENDED,
+    ENTERING,
     FREED,
     LAST,
     MEMBER,
+    MOVES_TO,
     NAME,
     NOTE,
     Claim,
@@ -44,11 +47,26 @@ def new_resource(member: Member, *, grace_seconds: float = 0.0) -> Body:
     return _with_member(body, member, raw, grace_seconds)
 
 
-def made_again(resource: ResourceObject) -> Body:
-    """A resource that was deleted, as it was."""
+def new_entering(name: str, word: str) -> Body:
+    """A name of which nothing is so yet, and that somebody may be about to put into a pool."""
+    body = new_resource(Member(name))
+    body["metadata"]["labels"][ENTERING] = word
+    return body
+
+
+def entering(resource: ResourceObject, word: str) -> Body:
+    """A resource that somebody may be about to put into a pool; for an empty word nobody is."""
     body = as_seen(resource.raw)
-    for of_the_server in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
-        body["metadata"].pop(of_the_server, None)
+    body["metadata"]["labels"].pop(ENTERING, None)
+    if word:
+        body["metadata"]["labels"][ENTERING] = word
+    return body
+
+
+def touched(resource: ResourceObject) -> Body:
+    """The same resource as another version, so that nobody writes it by what was seen before."""
+    body = as_seen(resource.raw)
+    body["metadata"]["annotations"][CHANGED] = secrets.token_hex(4)
     return body
 
 
@@ -171,6 +189,10 @@ def _claim_record(claim: Claim) -> str:
 def _with_member(body: Body, member: Member, before: ResourceObject, grace: float) -> Body:
     meta = body["metadata"]
     put_in_pool(meta, member.pool)
+    for gone in (ENTERING, MOVES_TO):
+        meta["labels"].pop(gone, None)
+    if member.moves_to is not None:
+        meta["labels"][MOVES_TO] = names.label_of_type(member.moves_to)
     record: dict[str, Any] = {}
     if member.expected is not None:
         record["expected"] = member.expected

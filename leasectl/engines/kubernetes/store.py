@@ -119,6 +119,10 @@ class Store:
         """All Leases of the namespace, whosever they are."""
         return self._list("")
 
+    def labelled(self, label: str, value: str = "") -> Seen:
+        """All resources that have a label, of some value or of any."""
+        return self._list(f"{KIND}=resource,{label}" + (f"={value}" if value else ""))
+
     def get(self, name: str) -> Json | None:
         """One object as it is now; None where there is none."""
         try:

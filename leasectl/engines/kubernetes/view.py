@@ -44,7 +44,7 @@ class PoolView:
     @property
     def is_there(self) -> bool:
         """Tell whether there is a pool that grants."""
-        return self.pool is not None and not self.pool.deleting
+        return self.pool is not None and self.pool.state == "open"
 
     def copy(self) -> PoolView:
         """The same, to be looked at while this one changes."""

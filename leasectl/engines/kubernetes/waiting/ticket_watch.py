@@ -146,7 +146,7 @@ class TicketWatch:
 
 
 def _grants(pool: PoolObject) -> tuple[object, ...]:
-    return pool.settings, pool.deleting, pool.changed
+    return pool.settings, pool.state, pool.changed
 
 
 def _rank(ticket: TicketObject) -> tuple[int, int, int]:

@@ -31,6 +31,7 @@ class MadeUpApi:
         before: Called with the number of each request, before it; may raise.
         after: The same when it was carried out and nobody knows; if it raises, nobody hears of it.
         repeats: A request of which nobody has heard is made again, as the real client does.
+        history: Each write: the name of its object, and that as it is then; None for none.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class MadeUpApi:
         self.before: Callable[[int], None] = lambda number: None
         self.after: Callable[[int], None] = lambda number: None
         self.repeats = False
+        self.history: list[tuple[str, dict[str, Any] | None]] = []
         self._versions = itertools.count(1001)
         self._version = 1000
         self._uids = itertools.count(1)
@@ -95,6 +97,7 @@ class MadeUpApi:
                 if wanted is not None and there[field] != wanted:
                     raise Conflict(name)
             self._version = next(self._versions)
+            self.history.append((name, None))
             return self.objects.pop(name)
 
         return self._do("delete", name, deleted)
@@ -122,6 +125,7 @@ class MadeUpApi:
         body["metadata"]["resourceVersion"] = str(self._version)
         body["metadata"].pop("managedFields", None)
         self.objects[name] = body
+        self.history.append((name, body))
         return copy.deepcopy(body)
 
 
