@@ -186,10 +186,10 @@ class KubernetesPools:
 
     def _open(self, made: PoolObject, names: Sequence[str]) -> bool:
         """Have a pool be there if all is in it that is to be; returns whether that is so."""
-        self._members.beside.settled()
         update = Update(names, lambda member, pools: add(member, made.type, pools), making=made)
         known = all_known(self._store)
         if known.belonging is not None and known.belonging.pending is not None:
+            self._members.beside.settle(known.belonging)
             return False
         update.decide(known)  # or what was said meanwhile refuses it
         there = {name for name, each in known.resources.items() if each.member.pool == made.type}

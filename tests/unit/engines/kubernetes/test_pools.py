@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
+
 import pytest
 
-from leasectl.engines.kubernetes.names import object_of_pool
-from leasectl.engines.membership import add, cordon, expect, move
+from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, object_of_pool
+from leasectl.engines.membership import (
+    Member,
+    add,
+    cordon,
+    expect,
+    expect_pattern,
+    move,
+    set_default,
+)
 from leasectl.errors import InvalidRequest, NotAllowed, NotFound
 from leasectl.model import Claimant, Request
 from tests.kit.support import ManualClock
@@ -45,43 +56,136 @@ def nobody_kills(api: MadeUpApi) -> None:
 
 
 class TestAKill:
-    @pytest.mark.parametrize("number", range(5))
-    def test_while_a_pool_is_made_leaves_one_that_can_be_completed(
+    @pytest.mark.parametrize("number", range(12))
+    def test_while_a_pool_is_made_leaves_none_and_the_next_makes_it(
         self, api: MadeUpApi, process: Process, number: int
     ) -> None:
         kill_at(api, number)
         with pytest.raises(Killed):
             process.pools.create_pool("T", NAMES)
         nobody_kills(api)
-        if number < 2:
-            process.pools.create_pool("T", NAMES)
-        else:
-            there = names_in(process)
-            assert there == NAMES[: number - 2]
-            process.pools.add_resources("T", [each for each in NAMES if each not in there])
-        assert names_in(process) == NAMES
+        assert process.pools.pools() == ()
+        assert all(each.pool is None for each in process.opened.members.members(NAMES))
+        process.pools.create_pool("T", [*NAMES, "d"])
+        assert names_in(process) == [*NAMES, "d"]
+        assert sorted(api.objects) == sorted([object_of_pool("T"), *NAMES, "d"])
 
-    @pytest.mark.parametrize("number", range(16))
+    def test_while_a_pool_is_made_is_told_to_who_wants_it_or_a_name_of_it(
+        self, api: MadeUpApi, process: Process
+    ) -> None:
+        process.pools.create_pool("U", ["u"])
+        kill_at(api, 8)
+        with pytest.raises(Killed):
+            process.pools.create_pool("T", NAMES)
+        nobody_kills(api)
+        end_it = "being made; if .* killed, end it with: leasectl pool delete T"
+        with pytest.raises(NotFound, match=end_it):
+            process.acquire("k/1", Request("T"))
+        with pytest.raises(InvalidRequest, match=r'"a" is being put into pool "T".*pool delete T'):
+            process.pools.add_resources("U", ["a"])
+        process.pools.delete_pool("T", force=False)
+        process.pools.add_resources("U", NAMES)
+        assert names_in(process, "U") == [*NAMES, "u"]
+
+    @pytest.mark.parametrize("number", range(24))
     def test_while_a_pool_is_deleted_leaves_what_the_next_deletes(
         self, api: MadeUpApi, process: Process, number: int
     ) -> None:
         process.pools.create_pool("T", NAMES)
         kill_at(api, number)
-        was_killed = False
-        try:
+        with contextlib.suppress(Killed):
             process.pools.delete_pool("T", force=False)
-        except Killed:
-            was_killed = True
         nobody_kills(api)
-        is_marked = "leasectl.dev/deleting" in str(api.objects.get(object_of_pool("T")))
-        if was_killed and is_marked:
-            with pytest.raises(NotFound):
+        found = process.opened.members.deletions.pool("T")
+        if found is not None and found.state == "closing":
+            with pytest.raises(NotFound, match=r"is being deleted; .*: leasectl pool delete T"):
                 process.acquire("k/1", Request("T"))
-        elif was_killed and object_of_pool("T") in api.objects:
+            assert [each.pool for each in process.opened.members.members(NAMES)] == ["T"] * 3
             process.pools.delete_pool("T", force=False)
+        elif found is not None and found.state == "open":
+            process.pools.delete_pool("T", force=False)
+        assert process.opened.members.members() == ()
+        assert api.objects == {} or list(api.objects) == [OBJECT_OF_BELONGING]
         process.pools.create_pool("T", ["a", "d"])
         assert names_in(process) == ["a", "d"]
-        assert sorted(api.objects) == sorted([object_of_pool("T"), "a", "d"])
+
+    def test_of_who_adds_names_leaves_flags_that_the_next_takes_off(
+        self, api: MadeUpApi, process: Process
+    ) -> None:
+        process.pools.create_pool("T", ["t"])
+        kill_at(api, 5)
+        with pytest.raises(Killed):
+            process.pools.add_resources("T", NAMES)
+        nobody_kills(api)
+        assert process.opened.members.members() == (Member("t", "T"),)
+        assert "a" in api.objects
+        process.pools.create_pool("U", [])
+        process.pools.delete_pool("U", force=False)
+        assert sorted(api.objects) == sorted([object_of_pool("T"), "t"])
+
+    @pytest.mark.parametrize("number", range(12))
+    def test_of_who_says_where_names_belong_is_done_or_not(
+        self, api: MadeUpApi, process: Process, number: int
+    ) -> None:
+        process.pools.create_pool("T", ["t"])
+        process.pools.create_pool("D", ["d"])
+        members = process.opened.members
+        members.change_belonging(partial(set_default, pool_type="D", grace_seconds=5.0))
+        members.update(["n-1"], lambda m, pools: add(m, "D", pools))
+        kill_at(api, number)
+        with contextlib.suppress(Killed):
+            members.change_belonging(partial(expect_pattern, pattern="n-*", to="T"))
+        nobody_kills(api)
+        (n,) = members.members(["n-1"])
+        if members.belonging().patterns:
+            (n,) = members.members(["n-1"])
+            assert (n.pool, n.by_default) == ("T", False)
+        else:
+            assert (n.pool, n.by_default) == ("D", True)
+
+
+class TestWhoDeletes:
+    def test_what_is_used_leaves_all_as_it_was(self, api: MadeUpApi, process: Process) -> None:
+        process.pools.create_pool("T", NAMES)
+        process.acquire("k/1", Request("T"))
+        before = dict(api.objects)
+        with pytest.raises(NotAllowed, match="1 held"):
+            process.pools.delete_pool("T", force=False)
+        assert api.objects == before
+
+    def test_has_what_was_to_move_there_stay(self, api: MadeUpApi, process: Process) -> None:
+        process.pools.create_pool("T", NAMES)
+        process.pools.create_pool("U", [])
+        process.acquire("k/1", Request("T", name="a", ttl_seconds=60.0))
+        members = process.opened.members
+        members.update(["a"], lambda m, pools: move(m, "U", pools, when_free=True))
+        process.pools.delete_pool("U", force=False)
+        process.engine.free("k/1")
+        assert names_in(process) == NAMES
+
+    def test_goes_on_where_another_began_and_stops_where_that_was_called_off(
+        self, api: MadeUpApi, process: Process, manual_clock: ManualClock
+    ) -> None:
+        """Another calls it off and somebody claims, right before it would be gone."""
+        process.pools.create_pool("T", NAMES)
+        other = Process(api, manual_clock.clock)
+        deletions = other.opened.members.deletions
+
+        def break_in(at: int) -> None:
+            if api.asked[at] != ("update", object_of_pool("T")):
+                return
+            found = deletions.pool("T")
+            if found is not None and found.state == "closing":
+                nobody_kills(api)
+                deletions._reopen(found)
+                assert other.acquire("k/1", Request("T", name="b"))
+
+        api.before = break_in
+        with pytest.raises(NotAllowed, match="1 held"):
+            process.pools.delete_pool("T", force=False)
+        assert names_in(process) == NAMES
+        assert process.held() == {"b": "job/1/host/k/1"}
+        process.acquire("k/2", Request("T"))
 
 
 class TestAtOnce:
@@ -102,6 +206,7 @@ class TestAtOnce:
         assert [each.type for each in process.pools.pools()] == ["U"]
         assert names_in(process, "U") == ["b", "u"]
         assert "a" not in api.objects
+        assert object_of_pool("T") not in api.objects
 
     def test_who_claims_as_a_pool_is_deleted_keeps_what_he_has(
         self, api: MadeUpApi, process: Process, manual_clock: ManualClock
@@ -110,18 +215,19 @@ class TestAtOnce:
         other = Process(api, manual_clock.clock)
         waiter_of = Request("T", name="b")
 
+        resource = other.opened.store.resource("b")
+        view = other.opened.store.pool("T")  # which he has seen before it was closing
+        assert resource is not None
+
         def break_in(at: int) -> None:
             verb, name = api.asked[at]
-            if verb == "delete" and name == "b":
+            if verb == "update" and name == "b":
                 nobody_kills(api)
-                resource = other.opened.store.resource("b")
-                assert resource is not None
-                view = other.opened.store.pool("T")
                 own = other.engine.waiter(_claimant("k/1", waiter_of), until=None).ticket
                 assert other.opened.claims.make(own, view, [resource])
 
         api.before = break_in
-        with pytest.raises(NotAllowed, match='"b" is held'):
+        with pytest.raises(NotAllowed, match="1 held"):
             process.pools.delete_pool("T", force=False)
         assert names_in(process) == NAMES
         assert process.held() == {"b": "job/1/host/k/1"}

@@ -151,7 +151,7 @@ class TestWhatIsWritten:
         settings = PoolSettings(20.0, 3, 1800.0)
         found = parse_object(as_read(new_pool("T", settings)))
         assert isinstance(found, PoolObject)
-        assert (found.type, found.settings, found.deleting) == ("T", settings, False)
+        assert (found.type, found.settings, found.state) == ("T", settings, "open")
         pools = Pools(frozenset(), "T", 30.0, {"edge-*": "T"})
         said = parse_object(as_read(with_belonging(None, pools)))
         assert isinstance(said, BelongingObject)
