@@ -34,8 +34,6 @@ MARKS = {
 
 # What the engine on Kubernetes hasn't got yet: the modules about that.
 NOT_YET_ON_KUBERNETES = ("event", "value")
-# Nor does who waits in a pool look at what is to move there when its lease is over.
-ONLY_SEEN_BY_OTHERS = "test_of_a_held_one_comes_with_whatever_ends_its_lease"
 
 
 @pytest.fixture(params=[pytest.param(w, marks=MARKS.get(w, [])) for w in WORLDS])
@@ -43,8 +41,7 @@ def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[World]:
     about = request.module.__name__.rpartition("test_")[2].partition("_")[0]
-    is_missing = about in NOT_YET_ON_KUBERNETES or request.function.__name__ == ONLY_SEEN_BY_OTHERS
-    if request.param == "kubernetes" and is_missing:
+    if request.param == "kubernetes" and about in NOT_YET_ON_KUBERNETES:
         pytest.skip("kubernetes:// hasn't got this yet")
     # What a keeper does, the worlds do.
     monkeypatch.setattr(keeper_process, "ensure", lambda state: None)

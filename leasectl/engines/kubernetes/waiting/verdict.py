@@ -21,11 +21,13 @@ class Verdict(NamedTuple):
         standing: In a word.
         settings: Of the pool, where there is enough: its pace may keep it waiting.
         last_grant: Likewise.
+        coming: Where there is too little: what is different when more is to move to the pool.
     """
 
     standing: Standing
     settings: PoolSettings | None = None
     last_grant: str = ""
+    coming: str = ""
 
 
 def verdict_of(own: OwnTicket, view: PoolView, over: Over) -> Verdict | None:
@@ -39,10 +41,14 @@ def verdict_of(own: OwnTicket, view: PoolView, over: Over) -> Verdict | None:
         return Verdict("gone")
     turn = turn_of(own.as_seen(view), view, over)
     if not turn.is_met:
-        return Verdict("unmet")
+        return Verdict("unmet", coming=_coming(view))
     if turn.before is not None:
         return Verdict("behind")
     if len(turn.free) < own.request.count:
-        return Verdict("short")
+        return Verdict("short", coming=_coming(view))
     assert view.pool is not None
     return Verdict("enough", view.pool.settings, view.pool.last_grant)
+
+
+def _coming(view: PoolView) -> str:
+    return view.pool.changed if view.pool is not None and view.pool.coming else ""

@@ -45,6 +45,7 @@ from leasectl.engines.kubernetes.turns import (
     turn_of,
 )
 from leasectl.engines.kubernetes.view import PoolView
+from leasectl.engines.kubernetes.waiting.coming import Coming, look_at_coming
 from leasectl.engines.kubernetes.waiting.leftovers import begin_taking_away, left_at
 from leasectl.engines.kubernetes.waiting.paying import pay, seconds_to_pay
 from leasectl.engines.kubernetes.waiting.session import WaitSession
@@ -285,22 +286,33 @@ class KubernetesWaiter:
         turn, self.verdict = self._turn(view, looked), verdict_of(own, view, looked.over)
         self._far_behind = None
         if not turn.is_met:
-            self._observed.save()
-            return Outlook(impossible=str(unmet(own.request, members_of(view))))
+            coming = self._coming(view)
+            if coming.has_come:
+                return None
+            why = str(unmet(own.request, members_of(view)))
+            return Outlook(impossible=why, look_again_at=coming.next_at)
         self._far_behind = self._follow_only(turn, view, looked)
         if turn.before is not None:
             self._observed.save()
             return Outlook(is_behind=True)
         is_behind = bool(turn.others) and own.request.name is None
         if len(turn.free) < own.request.count:
-            self._observed.save()
-            return Outlook(is_head=True, is_behind=is_behind)
+            coming = self._coming(view)
+            if coming.has_come:
+                return None
+            next_at = coming.next_at
+            return Outlook(is_head=True, is_behind=is_behind, look_again_at=next_at)
         left = seconds_to_pay(own, view, self._observed, self._clock.elapsed())
         if left:
             self._observed.save()
             due = self._clock.elapsed() + left
             return Outlook(is_head=True, is_behind=is_behind, next_grant_at=due)
         return self._take(view, turn.free[: own.request.count])
+
+    def _coming(self, view: PoolView) -> Coming:
+        coming = look_at_coming(view, self._store, self._claims, self._observed)
+        self._observed.save()
+        return coming
 
     def _check_still_there(self, view: PoolView) -> None:
         own = self.ticket

@@ -166,7 +166,7 @@ def test_no_name_is_ever_where_it_may_not_be(first: str, manual_clock: ManualClo
                         break
                     runs += 1
     print(f"{first}: {runs} runs")
-    assert runs >= 10
+    assert runs > 5
 
 
 def run(
