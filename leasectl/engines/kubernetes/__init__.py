@@ -15,8 +15,9 @@ looks (`observed`), never by comparing clocks; so is how fast the pool's `pace` 
 `renewals` gives a claim its full time again, `claims` gives it back, and `forced_ends` takes it
 away.
 
-`pools` makes, changes and deletes pools, `members` says in which each name is, `listing` which
-there are, `shown` tells what is in them, and `standing` that to who waits. `notes` are left at
-claims, and read along with them (`notes_at`). What was done is told by `events`. From a cluster to
-all that leads `opening`.
+`pools` makes and changes pools, `deletions` deletes them; `members` says in which each name is, by
+what is `known`, and carries `updates` out: a name comes in by `entering`, if what is said beside
+pools (`belonging`) has it so. `listing` says which there are, `shown` what is in them, and
+`standing` that to who waits. `notes` are left at claims, and read along with them (`notes_at`).
+What was done is told by `events`. From a cluster to all that leads `opening`.
 """

@@ -25,9 +25,10 @@ def no_pool(store: Store, pool_type: str) -> NotFound:
     """There is no pool of a type that grants: never was, or somebody does something to it."""
     view, name = store.pool(pool_type), object_of_pool(pool_type)
     if view.pool is not None and view.pool.state in ("making", "closing"):
-        doing = "made" if view.pool.state == "making" else "deleted"
+        is_made = view.pool.state == "making"
+        why = "yet: it is being made" if is_made else "any more: it is being deleted"
         return NotFound(
-            f'pool "{pool_type}" is being {doing}; if whoever does that was killed, end it with: '
+            f'no pool "{pool_type}" {why}; if whoever does that was killed, end it with: '
             f"leasectl pool delete {pool_type}"
         )
     raw = store.get(name)

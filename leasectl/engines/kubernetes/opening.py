@@ -116,7 +116,9 @@ def open_kubernetes(
     events = KubernetesEvents(own, posting, clock=clock, caller=caller)
     claims = Claims(store, observed, lost=lost, clock=clock, events=events)
     engine = KubernetesEngine(store, observed, claims, clock=clock)
-    return Opened(api, store, observed, claims, engine, clock, lost, caller, namespace, own, only_looks)
+    return Opened(
+        api, store, observed, claims, engine, clock, lost, caller, namespace, own, only_looks
+    )
 
 
 def _not_yet(what: str) -> NotSupported:

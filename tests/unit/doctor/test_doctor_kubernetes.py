@@ -217,11 +217,12 @@ class TestWhatWasEdited:
             content_type="application/merge-patch+json",
         )
         pool = next(name for name in names if name.startswith("leasectl-pool"))
-        edit(namespace, pool, deleting="true")
+        edit(namespace, pool, state='["closing", "w"]')
         assert objects(cluster)["what"] == (
-            "held by what isn't leasectl: T--00; somebody is deleting, or was killed at it: pool T"
+            "held by what isn't leasectl: T--00; "
+            "somebody is making or deleting, or was killed at it: pool T"
         )
-        edit(namespace, pool, deleting=None)
+        edit(namespace, pool, state=None)
         refused = cluster("release", "--names", "T--00", "--force")
         assert (refused.code, refused.err.count("\n")) == (77, 1)
         assert 'T--00 is held by "somebody", who didn\'t get it from leasectl' in refused.err

@@ -7,7 +7,7 @@ somebody's `verdict`, that one is woken, and nobody else. Who is far behind foll
 only (`ticket_watch`).
 
 What a ticket has to pay where its pool has a pace, `paying` says; what becomes of it when it is a
-claim, `leftovers`.
+claim, `leftovers`; what is `coming` from other pools is looked at now and then.
 
 Others have a watch of their own: a holder, to hear of it at once when its claim is taken away
 (`claim_watch`), and who follows what is noted in a pool (`change_watch`).

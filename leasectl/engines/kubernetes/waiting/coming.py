@@ -7,8 +7,7 @@ leases may be over; that is heard of in no watch of his, and neither are renewal
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from leasectl.engines.contract import Outlook
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.names import label_of_type
 from leasectl.engines.kubernetes.objects import MOVES_TO
@@ -18,34 +17,30 @@ from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.view import PoolView
 
 
-class Coming(NamedTuple):
-    """What came of looking.
-
-    Args:
-        has_come: Something has come by now.
-        next_at: When something else may, on the elapsed clock; None for nothing by time.
-    """
-
-    has_come: bool = False
-    next_at: float | None = None
-
-
-def look_at_coming(view: PoolView, store: Store, claims: Claims, observed: Observed) -> Coming:
+def until_more(
+    outlook: Outlook, view: PoolView | None, store: Store, claims: Claims, observed: Observed
+) -> Outlook | None:
     """See whether what is to move into a pool is held by somebody whose time is over.
 
     Args:
+        outlook: Of who waits there, for whom there is too little.
         view: The pool.
         store: Where it is.
         claims: The claims there, of which those end that are over.
         observed: What was seen of others' lives.
+
+    Returns:
+        The outlook, with the time to look again at; None where something has come.
     """
-    if view.pool is None or not view.pool.coming:
-        return Coming()
+    if view is None or view.pool is None or not view.pool.coming:
+        observed.save()
+        return outlook
     elsewhere = PoolView("")
     for raw in store.labelled(MOVES_TO, label_of_type(view.pool_type)).items:
         resource = resource_in(raw)
         if resource is not None and resource.member.moves_to == view.pool_type:
             elsewhere.resources[resource.id.name] = resource
     over, next_at = observed.look(elsewhere)
+    observed.save()
     ended = [claims.end_over(elsewhere.resources[name]) for name in over.claims]
-    return Coming(any(ended), next_at)
+    return None if any(ended) else outlook._replace(look_again_at=next_at)

@@ -45,7 +45,7 @@ from leasectl.engines.kubernetes.turns import (
     turn_of,
 )
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.engines.kubernetes.waiting.coming import Coming, look_at_coming
+from leasectl.engines.kubernetes.waiting.coming import until_more
 from leasectl.engines.kubernetes.waiting.leftovers import begin_taking_away, left_at
 from leasectl.engines.kubernetes.waiting.paying import pay, seconds_to_pay
 from leasectl.engines.kubernetes.waiting.session import WaitSession
@@ -189,7 +189,7 @@ class KubernetesWaiter:
         """Tell whether nobody waits and there is enough."""
         if in_order(view):
             return False
-        return len(self._turn(view, self._observed_in(view)).free) >= self.ticket.request.count
+        return len(self._turn(view, self._observed.look(view)).free) >= self.ticket.request.count
 
     def _follow_only(self, turn: Turn, view: PoolView, looked: Looked) -> TicketObject | None:
         """The ticket whose end is all that it has to hear of, where many are before it.
@@ -202,9 +202,6 @@ class KubernetesWaiter:
             return None
         ahead, places = ahead_of(self.ticket.as_seen(view), view, looked.over), max(FEW_NEXT, 1)
         return ahead[-places] if len(ahead) >= places else None
-
-    def _observed_in(self, view: PoolView) -> Looked:
-        return self._observed.look(view)
 
     def _turn(self, view: PoolView, looked: Looked) -> Turn:
         return turn_of(self.ticket.as_seen(view), view, looked.over)
@@ -280,28 +277,20 @@ class KubernetesWaiter:
         """Claim what is seen to be free, if it is its turn; None where somebody was faster."""
         own, self._view = self.ticket, view
         self._check_still_there(view)
-        looked = self._observed_in(view)
+        looked = self._observed.look(view)
         if not self._reap(view, looked):
             return None
         turn, self.verdict = self._turn(view, looked), verdict_of(own, view, looked.over)
         self._far_behind = None
         if not turn.is_met:
-            coming = self._coming(view)
-            if coming.has_come:
-                return None
-            why = str(unmet(own.request, members_of(view)))
-            return Outlook(impossible=why, look_again_at=coming.next_at)
+            return self._until_more(Outlook(impossible=str(unmet(own.request, members_of(view)))))
         self._far_behind = self._follow_only(turn, view, looked)
         if turn.before is not None:
             self._observed.save()
             return Outlook(is_behind=True)
         is_behind = bool(turn.others) and own.request.name is None
         if len(turn.free) < own.request.count:
-            coming = self._coming(view)
-            if coming.has_come:
-                return None
-            next_at = coming.next_at
-            return Outlook(is_head=True, is_behind=is_behind, look_again_at=next_at)
+            return self._until_more(Outlook(is_head=True, is_behind=is_behind))
         left = seconds_to_pay(own, view, self._observed, self._clock.elapsed())
         if left:
             self._observed.save()
@@ -309,10 +298,8 @@ class KubernetesWaiter:
             return Outlook(is_head=True, is_behind=is_behind, next_grant_at=due)
         return self._take(view, turn.free[: own.request.count])
 
-    def _coming(self, view: PoolView) -> Coming:
-        coming = look_at_coming(view, self._store, self._claims, self._observed)
-        self._observed.save()
-        return coming
+    def _until_more(self, outlook: Outlook) -> Outlook | None:
+        return until_more(outlook, self._view, self._store, self._claims, self._observed)
 
     def _check_still_there(self, view: PoolView) -> None:
         own = self.ticket
