@@ -40,6 +40,7 @@ PAGES = (
             "etcd",
             "files",
             "history",
+            "kubernetes",
             "leases",
             "limits",
             "maintenance",
@@ -199,18 +200,27 @@ def kubeconfig_of_nodes(kubernetes: Kubernetes, tmp_path_factory: pytest.TempPat
     return namespace.account.kubeconfig(tmp_path_factory.mktemp("nodes") / "kubeconfig")
 
 
-@pytest.fixture
-def kubeconfig_with_ci(kubernetes: Kubernetes, kubeconfig_of_nodes: Path, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def kubeconfig_with_ci(
+    kubernetes: Kubernetes, kubeconfig_of_nodes: Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
     """That of somebody who may do everything, in a cluster with a namespace ci besides."""
     Namespace(kubernetes, "ci")
     given = os.environ.get("LEASECTL_TEST_KUBECONFIG")
-    return given or str(kubernetes.own.administrator_kubeconfig(tmp_path / "administrator"))
+    path = tmp_path_factory.mktemp("ci") / "administrator"
+    return given or str(kubernetes.own.administrator_kubeconfig(path))
 
 
 def about_nodes(shell: Cli, request: pytest.FixtureRequest) -> None:
     """Have commands in a shell find a cluster with a node."""
     kubeconfig = request.getfixturevalue("kubeconfig_of_nodes")
     shell.env.update(LEASECTL_KUBECONFIG=str(kubeconfig), LEASECTL_BACKEND="kubernetes://")
+
+
+def have_cluster(shell: Cli, request: pytest.FixtureRequest) -> None:
+    """Have commands in a shell be of somebody with the real kubectl, who may do everything."""
+    (shell.cwd / "bin" / "kubectl").unlink()
+    shell.env["KUBECONFIG"] = request.getfixturevalue("kubeconfig_with_ci")
 
 
 def write_program(path: Path, text: str) -> None:
@@ -233,6 +243,8 @@ class TestPages:
         shell.env.update(ETCDCTL_API="3", ETCDCTL_ENDPOINTS=etcd.endpoints[0])
         if page.stem == "maintenance":
             about_nodes(shell, request)
+        elif page.stem in ("README", "kubernetes"):
+            have_cluster(shell, request)
         for text in [text for reason, text in blocks(page) if reason is None]:
             run_bash(shell, text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/"))
             shell.ok("release", "--all", LEASECTL_BACKEND="local:")
@@ -313,8 +325,7 @@ class TestHelp:
         if "maintenance" in path:
             about_nodes(shell, request)
         elif "kubernetes" in path:
-            (shell.cwd / "bin" / "kubectl").unlink()  # the real one
-            shell.env["KUBECONFIG"] = request.getfixturevalue("kubeconfig_with_ci")
+            have_cluster(shell, request)
         elif "pool create" not in example:
             shell.pool("azure--install")
         if '"$h"' in example and "h=$(" not in example:

@@ -1,0 +1,263 @@
+"""What the documentation says that one reads when hands, rights or clusters change."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+import pytest
+
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.kubernetes.rights import LEAST_RULES
+from tests.kit.support import Cli, Finished, eventually
+
+pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
+
+PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+_ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<said>[^|]+) \| [^|]*\|$", re.MULTILINE)
+
+
+class Said(NamedTuple):
+    """What a row of the page says that one reads, and the exit code."""
+
+    line: str
+    code: int
+
+
+def rows() -> dict[str, Said]:
+    """The table of the page, by what was done."""
+    section = PAGE.read_text().partition("\n## When hands, rights or clusters change\n")[2]
+    found = {}
+    for row in list(_ROW.finditer(section))[1:]:
+        line = re.search(r"`([^`]*[… ][^`]*)`", row["said"])
+        code = re.search(r"\((\d+)\)", row["said"])
+        if line and code:
+            found[row["what"]] = Said(line[1], int(code[1]))
+    return found
+
+
+class Site:
+    """A pool in a cluster, and somebody who uses it.
+
+    Args:
+        cli: Whose commands it is used by.
+        namespace: Where it is.
+        kubeconfig: As whom.
+    """
+
+    def __init__(self, cli: Cli, namespace: Namespace, kubeconfig: Path) -> None:
+        self.cli, self.namespace, self.kubeconfig = cli, namespace, kubeconfig
+        cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+        cli.ok("pool", "create", "t", "--count", "1")
+
+    def hold(self) -> str:
+        """Acquire what there is; returns the handle's path."""
+        return self.cli.ok("acquire", "-t", "t", "--ttl", "1h").rstrip("\n")
+
+    def delete(self, begin: str) -> None:
+        """Delete the Lease whose name begins so, as whoever may everything."""
+        (name,) = [each for each in self.namespace.lease_names() if each.startswith(begin)]
+        self.namespace.administrator.ok("DELETE", f"{self.namespace.leases}/{name}")
+
+    def patch(self, name: str, patch: dict[str, Any]) -> None:
+        """Change a Lease, likewise."""
+        self.namespace.administrator.ok(
+            "PATCH",
+            f"{self.namespace.leases}/{name}",
+            patch,
+            content_type="application/merge-patch+json",
+        )
+
+    def annotate(self, key: str, value: str | None) -> None:
+        """Edit an annotation of the one resource."""
+        self.patch("t--00", {"metadata": {"annotations": {f"leasectl.dev/{key}": value}}})
+
+    def change_kubeconfig(self, part: str, change: dict[str, Any]) -> None:
+        """Change the one cluster or user of the kubeconfig."""
+        config = json.loads(self.kubeconfig.read_text())
+        config[f"{part}s"][0][part].update(change)
+        self.kubeconfig.write_text(json.dumps(config))
+
+    def log_in_by(self, script: str) -> None:
+        """Have a program say who we are."""
+        program = self.cli.cwd / "plugin"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        said = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(program)}
+        self.change_kubeconfig("user", {"token": None, "exec": said})
+
+
+def held_deleted(site: Site) -> Finished:
+    handle = site.hold()
+    site.delete("t--00")
+    return site.cli("renew", handle)
+
+
+def ticket_deleted(site: Site) -> Finished:
+    site.hold()
+    waiting = site.cli.start("acquire", "-q", "-t", "t")
+    eventually(lambda: json.loads(site.cli.ok("status", "--json"))["pools"][0]["queue"])
+    site.delete("leasectl-ticket-")
+    return waiting.finish()
+
+
+def pool_deleted(site: Site) -> Finished:
+    handle = site.hold()
+    site.delete("leasectl-pool-")
+    refused = site.cli("acquire", "-t", "t")
+    site.cli.ok("renew", handle)
+    site.cli.ok("doctor", "--fix")
+    assert site.cli.ok("release", handle) == "t--00\n"
+    return refused
+
+
+def fields_edited(site: Site) -> Finished:
+    handle = site.hold()
+    site.patch("t--00", {"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
+    found = site.cli("doctor")
+    site.cli.ok("renew", handle)
+    assert "don't count" not in site.cli.ok("doctor")
+    return found
+
+
+def labels_taken_off(site: Site) -> Finished:
+    handle = site.hold()
+    site.patch("t--00", {"metadata": {"labels": None}})
+    assert site.cli("renew", handle).code == 79
+    assert site.cli("acquire", "-t", "t", "-w", "0").code == 64  # it isn't among the pool's
+    return site.cli("doctor")
+
+
+def claim_taken_off(site: Site) -> Finished:
+    handle = site.hold()
+    site.annotate("claim", None)
+    assert site.cli("renew", handle).code == 79
+    assert site.cli("acquire", "-t", "t", "-w", "0").code == 75
+    return site.cli("doctor")
+
+
+def annotation_damaged(site: Site) -> Finished:
+    handle = site.hold()
+    site.annotate("last", "{")
+    assert site.cli("renew", handle).code == 79
+    return site.cli("doctor")
+
+
+def name_taken(site: Site) -> Finished:
+    theirs = {"metadata": {"name": "t--01"}}
+    site.namespace.administrator.ok("POST", site.namespace.leases, theirs)
+    return site.cli("pool", "add", "t", "--names", "t--01")
+
+
+def role_taken_away(site: Site) -> Finished:
+    handle = site.hold()
+    site.namespace.account.forbid()
+    return site.cli("renew", handle)
+
+
+def token_expired(site: Site) -> Finished:
+    handle = site.hold()
+    token = json.loads(site.kubeconfig.read_text())["users"][0]["user"]["token"]
+    site.change_kubeconfig("user", {"token": "expired"})
+    refused = site.cli("renew", handle)
+    site.change_kubeconfig("user", {"token": token})
+    site.cli.ok("renew", handle)
+    return refused
+
+
+def plugin_fails(site: Site) -> Finished:
+    site.log_in_by("echo 'the session is over' >&2; exit 3")
+    return site.cli("status")
+
+
+def plugin_hangs(site: Site) -> Finished:
+    site.log_in_by("sleep 100")
+    return site.cli("acquire", "-t", "t", "-w", "0.5s")
+
+
+def kubeconfig_deleted(site: Site) -> Finished:
+    handle = site.hold()
+    there = site.kubeconfig.read_text()
+    site.kubeconfig.unlink()
+    refused = site.cli("renew", handle)
+    site.kubeconfig.write_text(there)
+    assert site.cli.ok("release", handle) == "t--00\n"
+    return refused
+
+
+def kubeconfig_of_another(site: Site) -> Finished:
+    handle = site.hold()
+    site.change_kubeconfig("cluster", {"server": "https://127.0.0.1:9"})
+    refused = site.cli("renew", handle)
+    site.change_kubeconfig("cluster", {"server": site.namespace.administrator.server})
+    assert site.cli.ok("release", handle) == "t--00\n"
+    return refused
+
+
+def namespace_ending(site: Site) -> Finished:
+    handle = site.hold()
+    site.namespace.delete()  # nothing runs here that would empty it
+    refused = site.cli("pool", "add", "t", "--count", "1")
+    site.cli.ok("renew", handle)
+    assert site.cli.ok("release", handle) == "t--00\n"
+    return refused
+
+
+def namespace_gone(site: Site) -> Finished:
+    site.namespace.account.permit_everywhere(LEAST_RULES)
+    never_made = {"LEASECTL_BACKEND": "kubernetes://never-made"}
+    return site.cli("pool", "create", "t", "--count", "1", **never_made)
+
+
+SCENES: dict[str, Callable[[Site], Finished]] = {
+    "`kubectl delete lease` of what somebody holds": held_deleted,
+    "the same of a ticket": ticket_deleted,
+    "the same of a pool": pool_deleted,
+    "`kubectl edit` of holder or duration": fields_edited,
+    "labels taken off, as by a tool that applies its own": labels_taken_off,
+    "the annotation of a claim taken off": claim_taken_off,
+    "another annotation damaged": annotation_damaged,
+    "somebody else's Lease has a name that is needed": name_taken,
+    "the Role taken away": role_taken_away,
+    "a token that has expired": token_expired,
+    "a plugin that fails": plugin_fails,
+    "a plugin that hangs": plugin_hangs,
+    "the kubeconfig of a handle deleted": kubeconfig_deleted,
+    "or changed to another cluster": kubeconfig_of_another,
+    "the namespace is being deleted": namespace_ending,
+    "the namespace has gone": namespace_gone,
+}
+
+
+def test_each_row_of_the_page_is_tried() -> None:
+    assert list(rows()) == list(SCENES)
+
+
+@pytest.mark.parametrize("what", SCENES)
+def test_one_reads_what_the_page_says(
+    what: str, cli: Cli, namespace: Namespace, kubeconfig: Path
+) -> None:
+    said = rows()[what]
+    finished = SCENES[what](Site(cli, namespace, kubeconfig))
+    line = ".*".join(map(re.escape, said.line.split("…")))
+    text = finished.err if said.code else finished.out
+    assert finished.code == said.code, finished
+    assert re.search(line, text), f"{line}\n{finished}"
+    assert not said.code or finished.err.count("\n") == 1
+
+
+def test_the_service_account_may_delete_with_kubectl_and_not_edit(
+    cli: Cli, namespace: Namespace, kubeconfig: Path
+) -> None:
+    Site(cli, namespace, kubeconfig)
+    for verb, is_allowed in (("delete", True), ("patch", False)):
+        said = subprocess.run(
+            ["kubectl", f"--kubeconfig={kubeconfig}", "auth", "can-i", verb, "leases"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (said.stdout == "yes\n") is is_allowed, said
