@@ -161,7 +161,7 @@ def acquire(cli: Cli, *options: str) -> str:
 
 
 def is_renewed(cli: Cli, handle_id: str) -> bool:
-    """Whether a ttl of 2 s was given anew just now."""
+    """Whether a ttl was given anew just now."""
     ((at,),) = cli.query("SELECT renew_time FROM lease WHERE handle = ?", handle_id)
     assert isinstance(at, float)
     return at > time.time() - 0.3
@@ -180,7 +180,7 @@ class Kept:
         self.guarded = acquire(old, "--guard-pid", str(self.holder.pid))
         self.whole = acquire(old)
         self.partly = acquire(old, "-c", "2")
-        self.renewing = acquire(old, "--ttl", "2")
+        self.renewing = acquire(old, "--ttl", "4")  # a busy machine starts a keeper in 2 s
         self.plain = acquire(old)
         old.ok("release", "--handle", self.whole, "--delay", "1h", "--detach")
         self.later, self.stays = sorted(

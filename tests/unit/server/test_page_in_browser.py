@@ -204,10 +204,10 @@ class TestToken:
         browser.open(server.url)
         assert "secret-pool" not in browser.driver.page_source
         _sign_in(browser, "wrong")
+        eventually(lambda: "isn't this server's token" in browser.text(), what="it is refused")
         assert "secret-pool" not in browser.driver.page_source
-        assert "isn't this server's token" in browser.text()
         _sign_in(browser, "s3cret")
-        assert "secret-pool" in browser.text()
+        eventually(lambda: "secret-pool" in browser.text(), what="it is let in")
         assert "s3cret" not in browser.driver.current_url
         assert browser.evaluate("document.cookie") == ""
         eventually(lambda: browser.texts("#state") == ["live"])
