@@ -16,6 +16,7 @@ from leasectl.engines.kubernetes.objects import (
     BELONGING,
     CLAIM_LABEL,
     KIND,
+    MOVES_TO,
     NAME,
     POOL,
     SETTINGS,
@@ -60,9 +61,12 @@ def as_it_counts(raw: Json) -> Body | None:
         return None
     if isinstance(found, TicketObject) and found.claim_key:
         labels[CLAIM_LABEL] = names.label_of_claim(found.claim_key)
-    elif isinstance(found, ResourceObject) and found.claim and found.claim.claim_key:
-        labels[CLAIM_LABEL] = names.label_of_claim(found.claim.claim_key)
-        body = with_claim_shown(body, found.claim)
+    elif isinstance(found, ResourceObject):
+        if found.member.moves_to is not None:
+            labels[MOVES_TO] = names.label_of_type(found.member.moves_to)
+        if found.claim is not None and found.claim.claim_key:
+            labels[CLAIM_LABEL] = names.label_of_claim(found.claim.claim_key)
+            body = with_claim_shown(body, found.claim)
     is_same = labels == labels_of(raw) and body["spec"] == (raw.get("spec") or {})
     return None if is_same else body
 

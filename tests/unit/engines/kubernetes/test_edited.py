@@ -10,7 +10,7 @@ import pytest
 from leasectl.engines.kubernetes.edited import as_it_counts
 from leasectl.engines.kubernetes.names import object_of_pool
 from leasectl.engines.kubernetes.objects import CLAIM, CLAIM_LABEL, KIND, NAME, POOL
-from leasectl.engines.membership import cordon, expect
+from leasectl.engines.membership import cordon, expect, move
 from leasectl.errors import LeaseError
 from leasectl.model import Claimant, Request
 from tests.kit.support import ManualClock
@@ -38,11 +38,13 @@ def api(manual_clock: ManualClock) -> MadeUpApi:
     waiter = process.engine.waiter(claimant, until=None)
     waiter.enqueue()
     assert waiter.claim().leases is None
+    process.pools.create_pool("U", ["u"])
+    members.update(("a",), lambda member, pools: move(member, "U", pools, when_free=True))
     return api
 
 
 def test_what_nobody_has_edited_is_left_alone(api: MadeUpApi) -> None:
-    assert len(api.objects) == 6
+    assert len(api.objects) == 8
     assert [name for name, raw in api.objects.items() if as_it_counts(raw)] == []
 
 
