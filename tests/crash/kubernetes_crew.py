@@ -81,9 +81,13 @@ class Crew:
         return None if running is None else running[0]
 
     def keeper(self, rng: random.Random) -> int | None:
-        """A keeper of one of the places, if there is one now."""
+        """A keeper of one of the places, if there is one now, about to be killed or stopped."""
         pids = self._keepers()
-        return rng.choice(pids) if pids else None
+        if not pids:
+            return None
+        for place in self.places:
+            self._recorder.note("hindered", place.name)
+        return rng.choice(pids)
 
     def all_pids(self) -> list[int]:
         """Everybody's who would stand still with the machine."""
@@ -100,6 +104,7 @@ class Crew:
         running = self._running[slot]
         if running is None:
             return False
+        self._recorder.note("orphaned", running[1])
         os.kill(running[0], signal.SIGKILL)
         return True
 

@@ -15,6 +15,10 @@ from tests.kit.history import Event, Hold, participant_of, uses, violations
 from tests.kit.kubernetes.audit import Asked
 
 
+# What hinders a keeper may have begun so long before, in nanoseconds.
+_BEFORE = 30 * 10**9
+
+
 class Counts(NamedTuple):
     """How much a history has to tell.
 
@@ -82,7 +86,7 @@ def all_violations(
         most: That anybody asks for at once.
         longest_gap: So many seconds nothing may be granted that somebody could have.
     """
-    events = _without_late_releases(sorted(history))
+    events = _without_late_releases(_without_orphans(sorted(history)))
     gaps = [gap for gap in gaps_in(events, names, most) if gap.seconds > longest_gap]
     return [
         *violations(events, capacity=len(names), counts_grants=False),
@@ -92,6 +96,26 @@ def all_violations(
         *_made_anew(asked),
         *_stale(paths),
     ]
+
+
+def _without_orphans(events: Sequence[Event]) -> list[Event]:
+    """Leave out what a command did whose `run` was killed, if its keeper could be hindered then.
+
+    Where nobody can renew, nobody is left either who would end it in time: that is how it is.
+    """
+    orphaned = {e.handle: e.at for e in events if e.kind == "orphaned"}
+    hindered: dict[str, list[int]] = {}
+    for e in events:
+        if e.kind in ("disturbed", "hindered"):
+            hindered.setdefault(e.handle, []).append(e.at)
+
+    def is_left_out(e: Event) -> bool:
+        since = orphaned.get(e.handle)
+        if since is None or e.at <= since:
+            return False
+        return any(since - _BEFORE < at <= e.at for at in hindered.get(e.handle.split("/")[0], ()))
+
+    return [e for e in events if not is_left_out(e)]
 
 
 def _without_late_releases(events: Sequence[Event]) -> list[Event]:

@@ -69,6 +69,21 @@ class TestJudging:
         assert len(self.judge(asked, granted)) == 1
         assert self.judge(asked, granted, self.event(0.5, "disturbed", who)) == []
 
+    @pytest.mark.parametrize(
+        ("hindered", "found"), [(("disturbed", "h"), 0), (("hindered", "h"), 0), (("died", "p"), 1)]
+    )
+    def test_a_command_whose_run_was_killed(self, hindered: tuple[str, str], found: int) -> None:
+        """It is judged, if its keeper could renew what it has."""
+        use = self.event(0.0, "granted", "h/run-1.1")
+        events = [
+            use._replace(until=1),
+            self.event(0.1, "orphaned", "h/run-1.1"),
+            self.event(0.2, *hindered),
+            use._replace(at=3 * self.SECOND, kind="renewed", until=3 * self.SECOND),
+            self.event(2.0, "granted", "h/p1.1"),
+        ]
+        assert len(self.judge(*events)) == found
+
     def test_what_a_put_has_made_anew(self) -> None:
         assert len(self.judge(asked=Asked("update", "leases", "x", 201, "me"))) == 1
 

@@ -50,6 +50,7 @@ class Relay:
         times: When they came.
         before: Called before a request is passed on.
         after: Called when the answer is there; the answer is lost if it says so.
+        instead: Called before a request would be passed on; what it says is answered, if anything.
     """
 
     def __init__(self, endpoint: str, tls: Tls | None = None) -> None:
@@ -58,6 +59,7 @@ class Relay:
         self.times: list[float] = []
         self.before: Hook = _pass_on
         self.after: Hook = _pass_on
+        self.instead: Callable[[int, str], bytes | None] = lambda number, path: None
         self._server = (urlsplit(endpoint).hostname, urlsplit(endpoint).port or 80)
         self._to_clients = self._to_server = None
         if tls:
@@ -163,7 +165,11 @@ class Relay:
                 if _is_whole(unread):
                     number, path = self._note(unread, client, server)
                     self.before(number, path)
-                    server.sendall(unread)
+                    said = self.instead(number, path)
+                    if said is None:
+                        server.sendall(unread)
+                    else:
+                        client.sendall(said)
                     unread = b""
 
     def _note(

@@ -30,6 +30,7 @@ _LONGEST_PAUSE_SECONDS = 3600.0
 # What RBAC says: `User "u" cannot list resource "leases" in API group …`.
 _NO_ROLE = re.compile(r'User "(?P<user>[^"]*)" cannot ')
 _BUDGET = "DisruptionBudget"
+_READS = ("get", "list", "watch")
 
 
 class Refused(Exception):
@@ -64,7 +65,7 @@ class Expired(Refused):
 
 
 class Busy(Refused):
-    """The server does it later, if it is asked again (429).
+    """The server does it later, if it is asked again (429; 409 of a quota).
 
     Args:
         words, status, reason: As `Refused`.
@@ -175,10 +176,9 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
         return NotPermitted(_forbidden(deed, said), status=status, reason=reason)
     if status == 404:
         return _absent(deed, server, said)
-    if status == 409:
-        kind = AlreadyExists if reason == "AlreadyExists" else Conflict
-        return kind(words, status=status, reason=reason)
-    if status == 410:
+    if status == 409 and deed.verb not in _READS:
+        return _conflict(deed, said)
+    if status == 410 and deed.verb in ("list", "watch"):
         return Expired(words, status=status, reason=reason)
     if status in (413, 422):
         return InvalidRequest(f"{server} doesn't take it: {deed}: {words}")
@@ -196,7 +196,18 @@ def refusal(deed: Deed, server: str, answer: Answer) -> Exception:
     if status >= 500:
         text = f"answered {status}: {words}"
         return Failed(text, status=status, retry_after_seconds=pause)
-    return NoAnswer(f"answered {status} ({words}), which an API server wouldn't", lasting=True)
+    is_for_others = status in (409, 410)  # who stands before the server may do better in a moment
+    text = f"answered {status} ({words}), which an API server wouldn't"
+    return NoAnswer(text, lasting=not is_for_others)
+
+
+def _conflict(deed: Deed, said: _Said) -> Refused:
+    """Another object than was said; or, where there is none yet, a quota that changes just now."""
+    if said.reason == "AlreadyExists":
+        return AlreadyExists(said.words, status=409, reason=said.reason)
+    if deed.verb == "create" and not deed.subresource:
+        return Busy(said.words, status=409, reason=said.reason, retry_after_seconds=None)
+    return Conflict(said.words, status=409, reason=said.reason)
 
 
 def _retry_after(answer: Answer, details: Json) -> float | None:
@@ -221,7 +232,7 @@ def _object(answer: Answer) -> Json:
         said = None
     if isinstance(said, dict):
         return said
-    shown = printable(answer.text[:200].strip(), longest=60)
+    shown = printable(answer.text[:200].strip(), longest=60) or "with nothing"
     raise NoAnswer(f"answered {answer.status} {shown}, which an API server wouldn't")
 
 
