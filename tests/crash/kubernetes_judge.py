@@ -14,7 +14,6 @@ from typing import NamedTuple
 from tests.kit.history import Event, Hold, participant_of, uses, violations
 from tests.kit.kubernetes.audit import Asked
 
-
 # What hinders a keeper may have begun so long before, in nanoseconds.
 _BEFORE = 30 * 10**9
 
