@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ from tests.kit.journal import NoJournal
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace
 from tests.kit.kubernetes.servers import own_servers
 from tests.kit.loading import load_everything
-from tests.kit.support import Cli
+from tests.kit.support import Cli, eventually
 
 _PLACES = 4
 _WAITS_END_WITHIN_SECONDS = 90.0
@@ -150,9 +151,15 @@ def _left(namespace: Namespace, places: list[Place], names: list[str], ttl: floa
             env = {"LEASECTL_BACKEND": "kubernetes://", "LEASECTL_KUBECONFIG": place.kubeconfig}
             said = cli("status", **{name: str(value) for name, value in env.items()})
             found += [f"{place.name}: {said}"] * (said.code != 0)
+            with contextlib.suppress(AssertionError):  # servers take their time
+                eventually(partial(_is_sound, place), timeout=2 * ttl)
             found += [f"{place.name}: {each}" for each in broken_invariants(place.state_dir)]
             cli.close()
     return found
+
+
+def _is_sound(place: Place) -> bool:
+    return not broken_invariants(place.state_dir)
 
 
 def _until_gone(history: Path, seconds: float) -> float:
