@@ -8,8 +8,7 @@ about what its bytes do, whatever it says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.text.printable import printable
@@ -22,8 +21,7 @@ _NULLS = ("", "~", "null", "Null", "NULL")
 _TAGS = tuple(f"tag:yaml.org,2002:{each}" for each in ("str", "int", "null", "seq", "map"))
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """A word, as it was written; ``plain``, without quotes, it may be a number or null as well."""
 
     text: str
@@ -35,16 +33,14 @@ class Scalar:
         return self.plain and self.text in _NULLS
 
 
-@dataclass(frozen=True)
-class Items:
+class Items(NamedTuple):
     """A list."""
 
     items: tuple[Part, ...]
     line: int | None = None
 
 
-@dataclass(frozen=True)
-class Fields:
+class Fields(NamedTuple):
     """A mapping, with no key twice."""
 
     pairs: tuple[tuple[Scalar, Part], ...]
@@ -146,8 +142,7 @@ def _parse_yaml(text: str, where: str, not_json: InvalidRequest, as_json: str) -
         raise refusal(where, line, said) from None
 
 
-@dataclass
-class _Open:
+class _Open(NamedTuple):
     """A list or mapping whose end hasn't been seen; of a mapping, keys and values in turn."""
 
     start: yaml.CollectionStartEvent

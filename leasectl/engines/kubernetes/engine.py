@@ -8,8 +8,10 @@ and who finds it).
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.objects import TicketObject
@@ -18,10 +20,12 @@ from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.kubernetes.renewals import Renewals
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
-from leasectl.engines.kubernetes.waiting.session import WaitSession
-from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
 from leasectl.model import Claimant, ReleasedBy
 from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:  # most commands wait for nothing
+    from leasectl.engines.kubernetes.waiting.session import WaitSession
+    from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
 
 WAITER_TTL_SECONDS = 60.0
 
@@ -40,7 +44,6 @@ class KubernetesEngine:
 
     Attributes:
         renewals: Of those claims.
-        session: Of all who wait in this process.
     """
 
     undoes = False
@@ -51,12 +54,25 @@ class KubernetesEngine:
         self._claims = claims
         self._clock = clock
         self.renewals = Renewals(store, claims, clock=clock)
-        self.session = WaitSession(store, observed, clock)
+        self._lock = threading.Lock()
+        self._session: WaitSession | None = None  # under the lock
+
+    @property
+    def session(self) -> WaitSession:
+        """Of all who wait in this process."""
+        from leasectl.engines.kubernetes.waiting.session import WaitSession
+
+        with self._lock:
+            if self._session is None:
+                self._session = WaitSession(self._store, self._observed, self._clock)
+            return self._session
 
     def atomic(self) -> AbstractContextManager[object]:
         return contextlib.nullcontext()
 
     def waiter(self, claimant: Claimant, *, until: float | None) -> KubernetesWaiter:
+        from leasectl.engines.kubernetes.waiting.waiter import KubernetesWaiter
+
         ticket = OwnTicket(
             claimant,
             self._store.with_state_id(claimant.claim_key),

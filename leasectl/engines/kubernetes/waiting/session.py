@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from functools import partial
+from typing import TYPE_CHECKING
 
 from leasectl.engines.kubernetes.bodies import renewed_ticket
 from leasectl.engines.kubernetes.objects import Json, TicketObject
@@ -17,11 +18,13 @@ from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch, Sleeper
-from leasectl.engines.kubernetes.waiting.ticket_watch import TicketWatch
 from leasectl.errors import AccessRefused, LeaseError
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.wakeup import Wakeup
+
+if TYPE_CHECKING:  # most have their turn without a wait
+    from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch, Sleeper
+    from leasectl.engines.kubernetes.waiting.ticket_watch import TicketWatch
 
 _LONGEST_ANSWER_SECONDS = 5.0
 # Who was the last to wait has got its grant and goes on; it may be back soon.
@@ -86,6 +89,8 @@ class WaitSession:
         pool_watch = self._watches.get(view.pool_type)
         self._unused.pop(view.pool_type, None)
         if pool_watch is None:
+            from leasectl.engines.kubernetes.waiting.pool_watch import PoolWatch
+
             pool_watch = PoolWatch(self._store, self._observed, view.copy(), self._look)
             self._watches[view.pool_type] = pool_watch
             pool_watch.start()
@@ -101,6 +106,8 @@ class WaitSession:
             far.close()
             far = None
         if far is None:
+            from leasectl.engines.kubernetes.waiting.ticket_watch import TicketWatch
+
             assert view.pool is not None, "who is behind somebody is in a pool"
             self._far[sleeper] = TicketWatch(
                 self._store,
