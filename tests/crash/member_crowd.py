@@ -8,9 +8,12 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
-from leasectl.errors import LeaseError
+from leasectl.backends.kubernetes import open_to_look
+from leasectl.engines.kubernetes.opening import Opened
+from leasectl.errors import BackendUnreachable, LeaseError
+from leasectl.http.settings import parse_settings
 from leasectl.leases.announce import announce
 from leasectl.leases.caller import Caller
 from leasectl.leases.release import finish
@@ -18,9 +21,10 @@ from leasectl.leases.service import Service
 from leasectl.pools.joining import join, join_held, lifetime, settle
 from leasectl.pools.memberships import MembershipService
 from leasectl.state.directory import State
+from leasectl.system.clock import Clock
 from leasectl.system.poll import is_readable
 from leasectl.system.process import this_process
-from tests.crash.member_judge import Seen, read_seen
+from tests.crash.member_judge import UNSURE, Seen, read_seen
 from tests.kit.forking import ending, fork
 from tests.kit.sizes import FULL_SIZE
 
@@ -48,16 +52,29 @@ class Host(NamedTuple):
     Args:
         state_dir: Their state directory.
         backend: Whose pools.
+        settings: How to talk to that, as a record has it.
     """
 
     state_dir: Path
     backend: str
+    settings: str = ""
 
 
 def open_service(host: Host, who: str) -> Service:
     state = State.open(str(host.state_dir))
     state.events.kept_number = _KEPT
-    return Service(state, backend_url=host.backend, caller=Caller(f"{who}@host", who))
+    caller = Caller(f"{who}@host", who)
+    return Service(state, backend_url=host.backend, settings=host.settings, caller=caller)
+
+
+def clock_of(host: Host, service: Service) -> Callable[[], int]:
+    """What tells the number of the last thing that has happened in the pools of a host."""
+    if not host.backend.startswith("kubernetes:"):
+        return service.events.last_number
+    settings = parse_settings(host.settings)
+    opened = open_to_look(host.backend, settings, seconds=20.0, clock=Clock())
+    assert isinstance(opened, Opened)
+    return lambda: opened.store.labelled("leasectl.dev/none").version
 
 
 def make_pools(host: Host) -> None:
@@ -73,6 +90,7 @@ class _Participant:
     def __init__(self, host: Host, who: str, seed: str, written: Path) -> None:
         self._service = open_service(host, who)
         self._memberships = MembershipService(self._service)
+        self._now = clock_of(host, self._service)
         self._who = who
         self._rng = random.Random(seed)
         self._fd = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -84,14 +102,16 @@ class _Participant:
         if verb == "default":
             verb, to = "add", DEFAULT
         to = "" if verb in ("read", "leave") else to
-        begun = Seen(self._who, verb, name, to, self._service.events.last_number())
+        begun = Seen(self._who, verb, name, to, self._now())
         self._write(begun)
         found: tuple[str, ...] = ()
         try:
             found, outcome = self._do(verb, name, to), "done"
+        except BackendUnreachable as error:  # it may be done
+            outcome = f"{UNSURE}: {error}"
         except LeaseError as error:
             outcome = str(error)
-        last = self._service.events.last_number()
+        last = self._now()
         self._write(begun._replace(last=last, outcome=outcome, found=found))
 
     def _do(self, verb: str, name: str, to: str) -> tuple[str, ...]:

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.choice import choose, encode_choice
+from leasectl.http.settings import Settings, encode_settings
 from leasectl.pools.admin import PoolService
 from leasectl.state.event import Event, Kept
 from tests.crash.member_crowd import DEFAULT, Host, make_pools, open_service, run_crowd
-from tests.crash.member_judge import Seen, Story, read_seen, summary, violations
+from tests.crash.member_judge import Seen, Story, WrittenStory, read_seen, summary, violations
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
+from tests.kit.kubernetes.history import LeaseHistory
+from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
 
@@ -24,6 +29,17 @@ def judge(host: Host, written: Path, kills: int) -> None:
     story, seen = Story(service.events.read()), read_seen(written)
     service.state.close()
     found = violations(seen, story, default=DEFAULT)
+    print(f"{kills} kills, {story.moves} moves, {dict(sorted(summary(seen).items()))}")
+    assert found == []
+    assert kills > 0
+    done = {verb for verb, outcome in summary(seen) if outcome == "done"}
+    assert done >= ({"read", "add", "join", "hold", "move", "leave"} if FULL_SIZE else {"read"})
+
+
+def judge_written(history: LeaseHistory, written: Path, kills: int) -> None:
+    """Hold what was seen against each write, as a watch has told it."""
+    story, seen = WrittenStory(history.upto_now()), read_seen(written)
+    found = violations(seen, story, default=DEFAULT, may_be_unsure=True)
     print(f"{kills} kills, {story.moves} moves, {dict(sorted(summary(seen).items()))}")
     assert found == []
     assert kills > 0
@@ -60,6 +76,25 @@ def test_on_etcd_from_three_state_directories(hosts: Hosts, tmp_path: Path) -> N
     kills = run_crowd(crowd, written, number=NUMBER, seconds=SECONDS, kill_every=KILL_EVERY)
     settle(crowd[0])
     judge(crowd[0], written, kills)
+
+
+def test_on_kubernetes_from_three_state_directories(
+    namespace: Namespace, kubeconfig: Path, tmp_path: Path
+) -> None:
+    history = LeaseHistory(namespace)
+    choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+    settings = encode_settings(Settings(cluster=encode_choice(choice)))
+    clis = [Cli(tmp_path / f"state-{number}", tmp_path) for number in range(3)]
+    crowd = [Host(cli.state_dir, "kubernetes://", settings) for cli in clis]
+    written = tmp_path / "written"
+    make_pools(crowd[0])
+    try:
+        kills = run_crowd(crowd, written, number=NUMBER, seconds=SECONDS, kill_every=KILL_EVERY)
+        settle(crowd[0])
+    finally:
+        for cli in clis:
+            cli.close()
+    judge_written(history, written, kills)
 
 
 class TestTheJudge:
