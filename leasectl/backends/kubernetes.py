@@ -81,6 +81,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
         api,
         choice.namespace,
         state_id=opening.state.state_id(),
+        warn=opening.warn,
         observed_path=opening.state.path(f"observed-{which}"),
         lost=opening.lost,
         clock=opening.clock,

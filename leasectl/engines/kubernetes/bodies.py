@@ -23,6 +23,7 @@ from leasectl.engines.kubernetes.objects import (
     CLAIM_LABEL,
     COMING,
     COUNTS_AS,
+    EPOCH,
     KIND,
     PACE,
     PLACE,
@@ -193,6 +194,19 @@ def with_coming(pool: PoolObject) -> Body:
     """A pool to which names may be to move; whoever waits in it hears of that."""
     body = changed(pool)
     body["metadata"]["annotations"][COMING] = "true"
+    return body
+
+
+def with_epoch(pool: PoolObject, epoch: str, floor: int) -> Body:
+    """A pool of a cluster that was found to be a restored one.
+
+    Args:
+        pool: As it was seen.
+        epoch: What tells that one from all others.
+        floor: The largest resourceVersion that was seen before.
+    """
+    body = as_seen(pool.raw)
+    body["metadata"]["annotations"][EPOCH] = json.dumps([epoch, max(floor, pool.floor)])
     return body
 
 

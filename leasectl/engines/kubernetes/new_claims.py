@@ -34,7 +34,8 @@ def claims_of(
     claimant, renewed = own.claimant, micro_time(wall)
     now = parse_time(renewed)  # as everybody reads it
     identity, place = claimant.holder_identity, own.as_seen(view).place
-    base = view.version * FENCES_PER_VERSION + first
+    floor = 0 if view.pool is None else view.pool.floor
+    base = max(view.version, floor) * FENCES_PER_VERSION + first
     served = served_in(view) if view.tickets else set()
     fences = [max(base + n, each.fence + 1) for n, each in enumerate(chosen)]
     return [

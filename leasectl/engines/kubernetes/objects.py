@@ -43,6 +43,7 @@ SETTINGS = DOMAIN + "settings"
 PACE = DOMAIN + "pace"
 CHANGED = DOMAIN + "changed"
 COMING = DOMAIN + "coming"
+EPOCH = DOMAIN + "epoch"
 STATE = DOMAIN + "state"
 BELONGING = DOMAIN + "belonging"
 BY = DOMAIN + "by"
@@ -226,6 +227,8 @@ class PoolObject(NamedTuple):
         last_grant: What is different after each grant under a pace; empty for none.
         changed: What is different after each change by which it may meet less.
         coming: Names may be to move here from other pools as soon as nobody holds them.
+        epoch: What is different each time that its cluster was found to be a restored one.
+        floor: The largest resourceVersion that was seen before that.
     """
 
     id: Identity
@@ -238,6 +241,8 @@ class PoolObject(NamedTuple):
     last_grant: str = ""
     changed: str = ""
     coming: bool = False
+    epoch: str = ""
+    floor: int = 0
 
 
 class BelongingObject(NamedTuple):

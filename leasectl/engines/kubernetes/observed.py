@@ -9,6 +9,11 @@ guarded by what it has seen, so a renewal that comes between saves it.
 All processes of a state directory share what they have seen in a file there, so that a look that
 doesn't wait needn't begin from nothing. It is a hint: without it, or with one that can't be read,
 everything has just been seen for the first time. That is late, and never early.
+
+A cluster that was restored from a backup is of an earlier time: what was seen since then isn't so
+any more, and a claim may look as it did long ago, although its holder has renewed it. Whoever reads
+a list that is older than one before sees that, and forgets all; the others see it by the epoch that
+he then writes into each pool (`restored`).
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from leasectl.engines.kubernetes.objects import ResourceObject, TicketObject
+from leasectl.engines.kubernetes.objects import PoolObject, ResourceObject, TicketObject
 from leasectl.engines.kubernetes.turns import Over
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.system.clock import Clock, earliest
@@ -72,6 +77,32 @@ class Observed:
         self._lock = threading.Lock()
         self._seen: dict[str, Seen] | None = None  # by uid
         self._is_changed = False
+        self._has_forgotten = False  # since it was saved last
+        self._newest_list = 0
+        self._epochs: dict[str, list[str]] = {}  # of pools, by uid
+
+    def newest(self) -> int:
+        """The resourceVersion of the newest list that has come so far."""
+        with self._lock:
+            self._load()
+            return self._newest_list
+
+    def note_list(self, version: int, *, before: int) -> bool:
+        """A list has come; returns whether the cluster is of an earlier time than it was.
+
+        Args:
+            version: Of the list.
+            before: What was the newest when it was asked for.
+        """
+        with self._lock:
+            if version >= before:
+                self._newest_list = max(self._newest_list, version)
+                return False
+            if self._newest_list < before:
+                return False  # another thread has seen that, too
+            self._newest_list = version
+            self._forget()
+            return True
 
     def since(self, uid: str, mark: str, version: int) -> float:
         """Since when an object has been seen with this mark, on the elapsed clock.
@@ -82,14 +113,13 @@ class Observed:
             version: Of the object, as it was just seen.
         """
         with self._lock:
-            if self._seen is None:
-                self._seen = self._read()
-            seen = self._seen.get(uid)
+            known = self._load()
+            seen = known.get(uid)
             if seen is not None and (seen.mark == mark or seen.version > version):
                 return seen.since
-            self._seen[uid] = Seen(mark, self._clock.elapsed(), version)
+            known[uid] = Seen(mark, self._clock.elapsed(), version)
             self._is_changed = True
-            return self._seen[uid].since
+            return known[uid].since
 
     def note(self, found: object) -> None:
         """Note that something was seen, a renewal for example."""
@@ -100,6 +130,8 @@ class Observed:
 
     def look(self, view: PoolView) -> Looked:
         """Note all that is seen of a pool; tells what of it is over."""
+        if view.pool is not None:
+            self._note_epoch(view.pool)
         now = self._clock.elapsed()
         ends: list[float] = []
         tickets: set[str] = set()
@@ -154,9 +186,10 @@ class Observed:
             if self._seen is None or self._path is None or not self._is_changed:
                 return
             with contextlib.suppress(OSError), self._locked():
-                self._seen = _merged(self._seen, self._read())
+                if not self._has_forgotten:
+                    self._agree(*self._read())
                 self._write(self._newest(self._seen))
-                self._is_changed = False
+                self._is_changed = self._has_forgotten = False
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -168,20 +201,55 @@ class Observed:
         finally:
             os.close(fd)
 
-    def _read(self) -> dict[str, Seen]:
-        if self._path is None:
-            return {}
+    def _read(self) -> tuple[dict[str, Seen], int, dict[str, list[str]]]:
+        """What was seen, the newest list, and the epochs of pools, as the file has them."""
         try:
-            with open(self._path, encoding="utf-8") as file:
+            with open(str(self._path), encoding="utf-8") as file:
                 record = json.load(file)
             if record["boot"] != boot_id():
-                return {}
-            return {
+                return {}, 0, {}
+            seen = {
                 uid: Seen(read_text(mark), read_number(since), int(version))
                 for uid, (mark, since, version) in record["seen"].items()
             }
+            epochs = {
+                read_text(uid): list(map(read_text, known))
+                for uid, known in record.get("epochs", {}).items()
+            }
+            return seen, int(record.get("list", 0)), epochs
         except (OSError, *MALFORMED):
-            return {}
+            return {}, 0, {}
+
+    def _load(self) -> dict[str, Seen]:
+        """What was seen so far; with the lock."""
+        if self._seen is None:
+            self._seen, self._newest_list, self._epochs = (
+                ({}, 0, {}) if self._path is None else self._read()
+            )
+        return self._seen
+
+    def _note_epoch(self, pool: PoolObject) -> None:
+        """Forget all if somebody has found out that the cluster of a pool is a restored one."""
+        with self._lock:
+            self._load()
+            known = self._epochs.setdefault(pool.id.uid, [""])
+            if pool.epoch not in known:
+                known.append(pool.epoch)
+                self._forget()
+
+    def _forget(self) -> None:
+        self._seen = {}
+        self._is_changed = self._has_forgotten = True
+
+    def _agree(self, theirs: dict[str, Seen], newest: int, epochs: dict[str, list[str]]) -> None:
+        """Take over what others have seen, if they haven't forgotten anything since."""
+        mine = self._load()
+        is_new = any(
+            not set(each) <= set(self._epochs.get(uid, [""])) for uid, each in epochs.items()
+        )
+        self._seen = theirs if is_new else _merged(mine, theirs)
+        self._newest_list = newest if is_new else max(newest, self._newest_list)
+        self._epochs.update(epochs)
 
     def _newest(self, seen: dict[str, Seen]) -> dict[str, Seen]:
         oldest = self._clock.elapsed() - _KEPT_SECONDS
@@ -191,7 +259,8 @@ class Observed:
     def _write(self, seen: dict[str, Seen]) -> None:
         new = f"{self._path}.new"
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"boot": boot_id(), "seen": seen}, file)
+            record = {"seen": seen, "list": self._newest_list, "epochs": self._epochs}
+            json.dump({"boot": boot_id(), **record}, file)
         os.replace(new, str(self._path))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Callable, NamedTuple, NoReturn
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.collection import leases
@@ -96,6 +96,7 @@ def open_kubernetes(
     own: OwnRecord | None = None,
     posting: Posting | None = None,
     only_looks: bool = False,
+    warn: Callable[[str], object] = lambda text: None,
 ) -> Opened:
     """Open the pools in a namespace; nothing is asked of the cluster yet.
 
@@ -110,15 +111,27 @@ def open_kubernetes(
         own: Where a state directory has the events of what was done by it; None for nowhere.
         posting: What sends events to the cluster; None where nothing is told of anything.
         only_looks: Whoever looks at pools and names writes nothing.
+        warn: Told, in a line for people, that the cluster was restored from a backup.
     """
-    store = Store(api, leases(namespace), state_id)
     observed = Observed(clock, observed_path)
+    store = Store(api, leases(namespace), state_id, observed)
+    if not only_looks:
+        store.restored = _note_restored(store, warn)
     events = KubernetesEvents(own, posting, clock=clock, caller=caller)
     claims = Claims(store, observed, lost=lost, clock=clock, events=events)
     engine = KubernetesEngine(store, observed, claims, clock=clock)
     return Opened(
         api, store, observed, claims, engine, clock, lost, caller, namespace, own, only_looks
     )
+
+
+def _note_restored(store: Store, warn: Callable[[str], object]) -> Callable[[int, int], object]:
+    def note(before: int, version: int) -> None:
+        from leasectl.engines.kubernetes.restored import note_restored
+
+        note_restored(store, warn, before, version)
+
+    return note
 
 
 def _not_yet(what: str) -> NotSupported:

@@ -38,6 +38,7 @@ from leasectl.engines.kubernetes.objects import (
     COUNTS_AS,
     ENDED,
     ENTERING,
+    EPOCH,
     KIND,
     LAST,
     MEMBER,
@@ -244,6 +245,7 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
         raise ValueError("a burst is none")
     level, last_grant = json.loads(notes.get(PACE, '[0, ""]'))
     state, word = json.loads(notes.get(STATE, '["open", ""]'))
+    epoch, floor = json.loads(notes.get(EPOCH, '["", 0]'))
     return PoolObject(
         id_,
         raw,
@@ -255,6 +257,8 @@ def _read_pool(id_: Identity, raw: Json) -> PoolObject:
         last_grant=read_text(last_grant),
         changed=read_text(notes.get(CHANGED, "")),
         coming=COMING in notes,
+        epoch=read_text(epoch),
+        floor=read_natural(floor),
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AbstractContextManager
-from typing import Callable, Literal, NamedTuple
+from typing import TYPE_CHECKING, Callable, Literal, NamedTuple
 
 from leasectl.engines.kubernetes import names
 from leasectl.engines.kubernetes.api.collection import Collection
@@ -31,6 +31,9 @@ from leasectl.engines.kubernetes.objects import (
 )
 from leasectl.engines.kubernetes.reading import identity_of, parse_object
 from leasectl.engines.kubernetes.view import PoolView
+
+if TYPE_CHECKING:
+    from leasectl.engines.kubernetes.observed import Observed
 
 # No claim key of this state directory begins with it.
 _ELSEWHERE = "@"
@@ -67,12 +70,18 @@ class Store:
         api: Of the cluster.
         collection: The Leases of the namespace.
         state_id: Names where claim keys are unique.
+        observed: Remembers of when the newest list was; None where nothing does.
 
     Attributes:
         collection: As given.
+        restored: Told that the cluster is of an earlier time than it was: of when, and of when now.
     """
 
-    def __init__(self, api: Api, collection: Collection, state_id: str) -> None:
+    def __init__(
+        self, api: Api, collection: Collection, state_id: str, observed: Observed | None = None
+    ) -> None:
+        self.restored: Callable[[int, int], object] = lambda before, version: None
+        self._observed = observed
         self._api = api
         self.collection = collection
         self._state_id = state_id
@@ -155,9 +164,14 @@ class Store:
         return self._api.watch(self.collection, resource_version=str(version), labels=labels)
 
     def _list(self, labels: str) -> Seen:
+        observed = self._observed
+        before = 0 if observed is None else observed.newest()
         found = self._api.list(self.collection, labels=labels)
-        version = found.resource_version
-        return Seen(found.items, int(version) if version.isdecimal() else 0)
+        said = found.resource_version
+        version = int(said) if said.isdecimal() else 0
+        if observed is not None and version and observed.note_list(version, before=before):
+            self.restored(before, version)
+        return Seen(found.items, version)
 
     # Writing
 

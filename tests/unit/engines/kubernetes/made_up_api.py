@@ -45,6 +45,16 @@ class MadeUpApi:
         self._version = 1000
         self._uids = itertools.count(1)
 
+    def backup(self) -> Callable[[], None]:
+        """What brings back all that is there now, and the time of it."""
+        objects, version = copy.deepcopy(self.objects), self._version
+
+        def restore() -> None:
+            self.objects, self._version = copy.deepcopy(objects), version
+            self._versions = itertools.count(version + 1)
+
+        return restore
+
     def limited(self, until: float | None) -> AbstractContextManager[None]:
         return nullcontext()
 

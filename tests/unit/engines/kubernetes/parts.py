@@ -27,12 +27,14 @@ class Process:
         self, api: MadeUpApi, clock: Clock, observed: Path | None = None, state_id: str = "state"
     ) -> None:
         self.lost: list[tuple[str, str]] = []
+        self.warnings: list[str] = []
         self.opened: Opened = open_kubernetes(
             cast("Api", api),
             "ns",
             state_id=state_id,
             observed_path=None if observed is None else str(observed),
             lost=self._note_lost,
+            warn=self.warnings.append,
             clock=clock,
         )
         self.engine, self.pools = self.opened.engine, self.opened.pools

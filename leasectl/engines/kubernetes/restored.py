@@ -1,0 +1,58 @@
+"""A cluster whose etcd was restored from a backup, without a bump of its revisions.
+
+Everything in it is of an earlier time then: what was had since isn't held there, what was given
+back is, and fences may come again. That shows in lists that are older than one before. Whoever
+sees it says so, to his user and in each pool: a random epoch, by which all others forget what they
+have observed (`observed`), and the largest version that he had seen, above which fences go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from typing import Callable
+
+from leasectl.engines.kubernetes.bodies import with_epoch
+from leasectl.engines.kubernetes.objects import EPOCH, Json, PoolObject
+from leasectl.engines.kubernetes.reading import annotations_of, parse_object
+from leasectl.engines.kubernetes.store import Store
+from leasectl.errors import LeaseError
+
+_MOST_TRIES = 5
+
+
+def note_restored(store: Store, warn: Callable[[str], object], before: int, version: int) -> None:
+    """Tell that a cluster was restored: a user, and all who use its pools.
+
+    Args:
+        store: Where they are.
+        warn: Told in a line for people.
+        before: The resourceVersion that it had before.
+        version: What it has now.
+    """
+    warn(
+        f'the cluster of namespace "{store.collection.namespace}" is of an earlier time than it '
+        f"was (resourceVersion {version} after {before}): its etcd was restored from a backup. "
+        "What was leased since that isn't held there, so others may get it; "
+        "see: leasectl status, leasectl doctor"
+    )
+    epoch = secrets.token_hex(8)
+    with contextlib.suppress(LeaseError):  # whoever looks next sees it for himself
+        for raw in store.all("pool").items:
+            _note(store, raw, epoch, before + 1)  # so that no fence comes again
+
+
+def _note(store: Store, raw: Json | None, epoch: str, floor: int) -> None:
+    for _ in range(_MOST_TRIES):
+        pool = None if raw is None else parse_object(raw)
+        if not isinstance(pool, PoolObject):
+            return
+        body = with_epoch(pool, epoch, floor)
+        written = store.change(body, _has(body["metadata"]["annotations"][EPOCH]))
+        if written.raw is not None:
+            return
+        raw = written.found
+
+
+def _has(said: str) -> Callable[[Json], bool]:
+    return lambda raw: bool(annotations_of(raw).get(EPOCH) == said)
