@@ -163,3 +163,28 @@ def lose_answer(api: MadeUpApi, act: Callable[[], object]) -> None:
             raise BackendUnreachable("no answer")
 
     api.after = hook
+
+
+class TestAWallClockThatJumps:
+    @pytest.mark.parametrize("jump", [-1_600_000_000.0, -3600.0, 3600.0, 100_000_000_000.0])
+    def test_ends_nothing_and_keeps_nothing_alive(
+        self, manual_clock: ManualClock, jump: float
+    ) -> None:
+        wall = manual_clock.clock.wall()
+        clock = manual_clock.clock._replace(wall=lambda: wall)
+        api = MadeUpApi()
+        holder, observer = Process(api, clock), Process(api, manual_clock.clock)
+        holder.pools.create_pool("T", ["a"])
+        assert holder.acquire(KEY, Request("T", ttl_seconds=60))
+        for _ in range(4):
+            wall += jump / 4
+            observer.pools.pools()
+            manual_clock.advance(40)
+            assert holder.engine.renew(KEY) == ("a",)
+            assert observer.acquire("h/2", Request("T", ttl_seconds=60)) == ()
+            observer.pools.pools()
+        wall += jump
+        manual_clock.advance(60)
+        assert observer.acquire("h/2", Request("T", ttl_seconds=60))
+        assert holder.engine.renew(KEY) == ()
+        assert observer.lost == [(KEY, "a")]
