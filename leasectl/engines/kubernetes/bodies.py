@@ -1,9 +1,9 @@
 """How objects are written: what becomes of one that was seen, or a new one.
 
 Whatever others have written into an object of ours stays, but for ``managedFields``, which are half
-of it: an empty entry takes them away. A change carries uid and resourceVersion of what was seen, so
-that it is refused where that isn't so any more; a name that isn't there would be made by it without
-the uid.
+of it: an empty entry takes them away, except from what `kubectl apply` has made. A change carries
+uid and resourceVersion of what was seen, so that it is refused where that isn't so any more; a name
+that isn't there would be made by it without the uid.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ from leasectl.system.clock import rfc3339
 Body = dict[str, Any]
 
 API_VERSION = "coordination.k8s.io/v1"
+# Where `kubectl apply` has left this, and nothing says to whom the fields of the object belong,
+# `kubectl apply --server-side` takes away all that isn't in its file: a claim.
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _LONGEST_SPEC_TTL = 2**31 - 1
 
 
@@ -241,7 +244,9 @@ def as_seen(raw: Json) -> Body:
     meta = dict(raw.get("metadata") or {})
     meta["labels"] = dict(meta.get("labels") or {})
     meta["annotations"] = dict(meta.get("annotations") or {})
-    meta["managedFields"] = [{}]
+    if not (_APPLIED in meta["annotations"] and meta.get("managedFields")):
+        meta["annotations"].pop(_APPLIED, None)
+        meta["managedFields"] = [{}]
     return {
         "apiVersion": API_VERSION,
         "kind": "Lease",

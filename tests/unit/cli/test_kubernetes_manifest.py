@@ -39,11 +39,11 @@ def manifest(cli: Cli, *args: str) -> list[Object]:
     return list(yaml.safe_load_all(cli.ok("kubernetes", "manifest", *args)))
 
 
-def apply(cli: Cli, kubeconfig: str, *args: str) -> list[str]:
+def apply(cli: Cli, kubeconfig: str, *args: str, options: Sequence[str] = ()) -> list[str]:
     """What kubectl says of each object of a manifest."""
     text = cli.ok("kubernetes", "manifest", *args)
     said = subprocess.run(
-        ["kubectl", "apply", "-f", "-", f"--kubeconfig={kubeconfig}"],
+        ["kubectl", "apply", "-f", "-", f"--kubeconfig={kubeconfig}", *options],
         input=text,
         capture_output=True,
         text=True,
@@ -161,6 +161,34 @@ def test_a_service_account_so_bound_acquires_and_releases(
     cli.ok("release", "--handle", handle)
     shown = json.loads(cli.ok("status", "--json"))["pools"]
     assert {each["type"]: each["free"] for each in shown} == {"1e3": 1, "Null_": 2, "0x1F": 1}
+
+
+# As tools do that keep a cluster as a repository says it is.
+_ON_THE_SERVER = ("--server-side", "--force-conflicts")
+
+
+@pytest.mark.parametrize("first", [(), _ON_THE_SERVER], ids=["as ever", "on the server"])
+def test_it_is_applied_again_in_whatever_way_and_holders_and_waiters_stay(
+    cli: Cli,
+    namespace: Namespace,
+    administrator: str,
+    kubeconfig: Path,
+    first: Sequence[str],
+) -> None:
+    args = ("--namespace", namespace.name, "--pool", "T=2")
+    apply(cli, administrator, *args, options=first)
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+    cli.ok("pool", "set", "T", "--aging", "1h")
+    handle = cli.ok("acquire", "-t", "T", "--count", "2", "--ttl", "1h").rstrip("\n")
+    waiting = cli.start("acquire", "-q", "-t", "T")
+    eventually(lambda: json.loads(cli.ok("status", "--json"))["pools"][0]["queue"])
+    for options in ((), _ON_THE_SERVER, (), _ON_THE_SERVER):
+        apply(cli, administrator, *args, options=options)
+        cli.ok("renew", handle)
+    (pool,) = json.loads(cli.ok("status", "--json"))["pools"]
+    assert (pool["held"], len(pool["queue"])) == (2, 1)
+    cli.ok("release", "--handle", handle)
+    assert waiting.finish().code == 0
 
 
 def test_pools_are_as_making_them_would_make_them(
