@@ -33,7 +33,7 @@ MARKS = {
 }
 
 # What the engine on Kubernetes hasn't got yet: the modules about that.
-NOT_YET_ON_KUBERNETES = ("event", "value")
+NOT_YET_ON_KUBERNETES = ("value",)
 
 
 @pytest.fixture(params=[pytest.param(w, marks=MARKS.get(w, [])) for w in WORLDS])

@@ -21,9 +21,11 @@ from typing import Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
+from leasectl.engines.event_words import POOL_DELETED
 from leasectl.engines.kubernetes import bodies, resource_bodies
 from leasectl.engines.kubernetes.belonging import Belonging
 from leasectl.engines.kubernetes.entering import Entering
+from leasectl.engines.kubernetes.events.events import KubernetesEvents
 from leasectl.engines.kubernetes.known import all_known
 from leasectl.engines.kubernetes.listing import pool_types
 from leasectl.engines.kubernetes.names import label_of_type, object_of_pool
@@ -38,7 +40,7 @@ from leasectl.engines.kubernetes.objects import (
 from leasectl.engines.kubernetes.reading import annotations_of, parse_object
 from leasectl.engines.kubernetes.recognition import is_made_as, resource_in
 from leasectl.engines.kubernetes.store import Store
-from leasectl.engines.kubernetes.turns import in_order
+from leasectl.engines.kubernetes.turns import in_order, served_in
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.membership import remove
 from leasectl.errors import BackendUnreachable, LeaseError
@@ -54,15 +56,23 @@ class Deletions:
         entering: The flags of names that come into pools.
         belonging: What is said beside pools.
         lost: Told of leases that are taken by force.
+        events: Of what happens here.
     """
 
     def __init__(
-        self, store: Store, entering: Entering, belonging: Belonging, *, lost: LostListener
+        self,
+        store: Store,
+        entering: Entering,
+        belonging: Belonging,
+        *,
+        lost: LostListener,
+        events: KubernetesEvents,
     ) -> None:
         self._store = store
         self._entering = entering
         self._belonging = belonging
         self._lost = lost
+        self._events = events
 
     def delete(
         self, pool_type: str, *, force: bool, reaped: Callable[[PoolView], PoolView]
@@ -125,9 +135,13 @@ class Deletions:
                 self._until_so(each, lambda seen: self._take_out(seen, pool_type))
         self._belonging.forget_default(pool_type)
         view = self._store.pool(pool_type)
-        for found in (view.tickets, view.unreadable):
-            for ticket in found.values():
-                self._store.delete(ticket.id, as_seen=False)
+        served = served_in(view)
+        for ticket in view.tickets.values():
+            taken = self._store.take_away(ticket.id, as_seen=False)
+            if taken == "done" and ticket.id.name not in served:
+                self._events.withdrawn(ticket, POOL_DELETED)
+        for damaged in view.unreadable.values():
+            self._store.delete(damaged.id, as_seen=False)
         self._store.delete(pool.id, as_seen=False)
 
     def pool(self, pool_type: str) -> PoolObject | None:
@@ -171,13 +185,14 @@ class Deletions:
     def _take_out(self, seen: ResourceObject, pool_type: str) -> bool:
         if seen.member.pool != pool_type:
             return self._stay(seen, pool_type)
-        after = remove(seen.member, pool_type, force=True)
+        after, at = remove(seen.member, pool_type, force=True), self._events.now()
         if not after.is_known:
             is_done = self._store.delete(seen.id, as_seen=True)
         else:
             body = resource_bodies.released(seen, after)
             is_done = self._store.change(body, is_made_as(body)).raw is not None
         if is_done and seen.claim is not None and seen.claim.claim_key:
+            self._events.ended([seen], by="removal", at=at)
             self._lost(self._store.claim_key_of(seen.claim.claim_key), [seen.name])
         return is_done
 
@@ -194,6 +209,7 @@ class Deletions:
 
     def _have_gone(self, pool: PoolObject) -> bool:
         """Have a pool be gone, if it is still what it was to become that by the same word."""
+        at, names = self._events.now(), self._names_in(pool.type)
         for _ in range(_MOST_TRIES):
             there = self.pool(pool.type)
             if there is None or there.state == "gone":
@@ -201,8 +217,13 @@ class Deletions:
             if (there.id.uid, there.state, there.word) != (pool.id.uid, pool.state, pool.word):
                 return False
             if self._write(there, "gone", there.word):
+                if pool.state == "closing":  # else it was never there in full
+                    self._events.of_pool("pool deleted", pool.type, names, at=at)
                 return True
         raise _too_fast(pool.type)
+
+    def _names_in(self, pool_type: str) -> list[str]:
+        return sorted(each.name for each in self._store.pool(pool_type).resources.values())
 
     def _reopen(self, pool: PoolObject) -> None:
         """Have a pool grant again that is used, unless somebody else has seen to it."""

@@ -72,7 +72,9 @@ class KubernetesMembers:
         self._only_looks = only_looks
         self.entering = Entering(store)
         self.beside = Belonging(store, self.entering)
-        self.deletions = Deletions(store, self.entering, self.beside, lost=lost)
+        self.deletions = Deletions(
+            store, self.entering, self.beside, lost=lost, events=claims.events
+        )
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
         known = self.reaped()
@@ -142,14 +144,25 @@ class KubernetesMembers:
             own: Whose they are from then on; None for nobody's.
         """
         update.decide(known)
-        for _ in range(_MOST_TRIES):
-            self._try(update, own)
-            if not update.left:
-                break
-            update.decide(all_known(self._store))
-        else:
-            raise _too_fast(update.left[0])
+        at = self._claims.events.now()
+        try:
+            for _ in range(_MOST_TRIES):
+                self._try(update, own)
+                if not update.left:
+                    break
+                update.decide(all_known(self._store))
+            else:
+                raise _too_fast(update.left[0])
+        finally:  # some may have been written, although others were refused
+            self._tell_of(update, own, at)
         self._tell(update.pools_to_tell())
+
+    def _tell_of(self, update: Update, own: OwnTicket | None, at: float) -> None:
+        events, leases = self._claims.events, update.leases()
+        events.members_changed(*update.changes(), at=at)
+        if own is not None and leases:
+            held = self._claims.known(own.claimant.claim_key)
+            events.granted(own.claimant, leases, held, waited=0.0)
 
     def _try(self, update: Update, own: OwnTicket | None) -> None:
         """Write what is left of an update, as far as nobody is faster."""
@@ -235,6 +248,7 @@ class KubernetesMembers:
         """The same of one that is there, for nobody."""
         before = resource.member
         is_taken = resource.claim is not None and after.pool != before.pool
+        at = self._claims.events.now()
         if not after.is_known:
             if not self._store.delete(resource.id, as_seen=True):
                 return None
@@ -246,6 +260,7 @@ class KubernetesMembers:
             if self._store.change(body, is_made_as(body)).raw is None:
                 return None
         if is_taken and resource.claim is not None and resource.claim.claim_key:
+            self._claims.events.ended([resource], by="removal", at=at)
             self._lost(self._store.claim_key_of(resource.claim.claim_key), [resource.name])
         return ()
 

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
+from leasectl.engines.event_words import pool_made, settings_changed
 from leasectl.engines.facts import NO_SETTINGS, Pool, PoolSettings
 from leasectl.engines.kubernetes import bodies
 from leasectl.engines.kubernetes.claims import Claims
@@ -81,6 +82,8 @@ class KubernetesPools:
         self, pool_type: str, names: Sequence[str], *, settings: PoolSettings = NO_SETTINGS
     ) -> None:
         self._check_new(pool_type, names)
+        events = self._claims.events
+        at = events.now()
         for _ in range(_MOST_TRIES):
             word = secrets.token_hex(8)
             body = bodies.new_pool(pool_type, settings, state="making", word=word)
@@ -88,6 +91,8 @@ class KubernetesPools:
             made = None if written.raw is None else parse_object(written.raw)
             if isinstance(made, PoolObject):
                 self._fill(made, names)
+                what = pool_made(len(names), settings)
+                events.of_pool("pool made", pool_type, names, at=at, reason=what)
                 return
             self._end_what_is_there(pool_type)
         raise _too_fast(pool_type)
@@ -102,8 +107,12 @@ class KubernetesPools:
             if pool.settings == settings:
                 return True
             body = bodies.with_settings(pool, settings)
+            events = self._claims.events
+            at = events.now()
             written = self._store.change(body, lambda raw: _settings_of(raw) == settings)
             if written.raw is not None:
+                what = settings_changed(pool.settings, settings)
+                events.of_pool("pool changed", pool_type, (), at=at, reason=what)
                 return True
         raise _too_fast(pool_type)
 

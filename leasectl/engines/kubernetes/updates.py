@@ -89,6 +89,18 @@ class Update:
         """What was known of those of which something else is so by now."""
         return [self._before[n] for n in self._leases if self._after[n] != self._before[n]]
 
+    def changes(self) -> tuple[list[Member], list[Member]]:
+        """What was so of those that are written, and is, for who tells of it.
+
+        Of a pool that is being made that is one thing, and told of when it is there.
+        """
+        written = [] if self._making is not None else list(self._leases)
+        return [self._before[each] for each in written], [self._after[each] for each in written]
+
+    def leases(self) -> list[Lease]:
+        """What was claimed with them so far."""
+        return [lease for each in self._leases.values() for lease in each]
+
     def result(self) -> Updated:
         """What has become of them."""
         return Updated(

@@ -16,8 +16,7 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.events.own_record import OwnRecord
-    from leasectl.engines.kubernetes.events.posting import Posting
-    from leasectl.engines.kubernetes.events.posts import About
+    from leasectl.engines.kubernetes.events.posting import About, Posting
     from leasectl.engines.kubernetes.objects import ResourceObject, TicketObject
     from leasectl.engines.membership import Member
     from leasectl.state.event import Event, EventKind
@@ -131,13 +130,15 @@ class KubernetesEvents:
             resources: As they were before that; what nobody held doesn't matter.
             by: Who or what has ended them.
             at: When that was about to be done, wall clock.
-            reason: For people.
+            reason: For people; of what was taken out of a pool, who has done that.
             title: What it is called in Kubernetes; empty for what it is.
         """
         if not self._is_wanted:
             return
         from leasectl.engines.kubernetes.events import event_facts
 
+        if by == "removal":
+            reason = reason or self._caller
         for each in event_facts.alike(resources):
             self._write(event_facts.ended(each, by=by, now=at, reason=reason), each, title=title)
 
@@ -191,7 +192,7 @@ class KubernetesEvents:
     # How
 
     def _write_of_pool(self, event: Event) -> None:
-        from leasectl.engines.kubernetes.events.posts import About
+        from leasectl.engines.kubernetes.events.posting import About
 
         self._write([event], (), about=(About(object_of_pool(event.type)),))
 
@@ -205,7 +206,7 @@ class KubernetesEvents:
     ) -> None:
         if not self._is_wanted:
             return
-        from leasectl.engines.kubernetes.events.posts import About, Post
+        from leasectl.engines.kubernetes.events.posting import About, Post
 
         written = tuple(_rounded(each) for each in events if is_written(each.type, each.kind))
         if not written or self._posting is None:

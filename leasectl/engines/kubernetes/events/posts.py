@@ -12,9 +12,10 @@ import json
 import os
 import secrets
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from leasectl.engines.kubernetes.bodies import micro_time
+from leasectl.engines.kubernetes.events.posting import Post
 from leasectl.engines.kubernetes.fields import mapping, safe_text
 from leasectl.engines.kubernetes.names import label_of_type
 from leasectl.engines.kubernetes.objects import DOMAIN, KIND, POOL, Json
@@ -50,32 +51,6 @@ _BY = {
     "removal": "as it was taken out of the pool",
     "reclaim": "by a reclaim",
 }
-
-
-class About(NamedTuple):
-    """A Lease that is told of.
-
-    Args:
-        object_name: Of the Lease.
-        uid: Of this very object; empty where nobody knows.
-    """
-
-    object_name: str
-    uid: str = ""
-
-
-class Post(NamedTuple):
-    """What a step did.
-
-    Args:
-        events: One or several, in their order; their numbers don't count.
-        about: Which Leases they tell of.
-        title: What it is called in Kubernetes, in one word; empty for the last event's kind.
-    """
-
-    events: tuple[Event, ...]
-    about: tuple[About, ...]
-    title: str = ""
 
 
 def encode_post(post: Post, namespace: str) -> list[dict[str, Any]]:
