@@ -29,6 +29,7 @@ its versions are smaller than they were, what the resource remembers of its last
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.events.events import TAKEN_OVER, KubernetesEvents
@@ -48,7 +49,7 @@ from leasectl.engines.kubernetes.resource_bodies import claimed, released, with_
 from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.kubernetes.ticket import OwnTicket
 from leasectl.engines.kubernetes.view import PoolView
-from leasectl.engines.membership import after_lifetime, after_release
+from leasectl.engines.membership import Member, after_lifetime, after_release
 from leasectl.errors import BackendUnreachable
 from leasectl.model import Lease, ReleasedBy
 from leasectl.system.clock import Clock
@@ -288,17 +289,26 @@ class Claims:
     def _end(self, resource: ResourceObject, *, is_had: bool = True) -> bool:
         member = after_release(resource.member)
         if not member.is_known:  # it leaves its pool, and nothing else is said of it
-            return self._store.delete(resource.id, as_seen=True)
-        body = released(resource, member, is_had=is_had)
-        return self._store.change(body, is_freed_by(body)).raw is not None
+            is_done = self._store.delete(resource.id, as_seen=True)
+        else:
+            body = released(resource, member, is_had=is_had)
+            is_done = self._store.change(body, is_freed_by(body)).raw is not None
+        return is_done and self._note_changed(resource.member, member)
 
     def end_life(self, resource: ResourceObject) -> bool:
         """Have a name leave its pool whose time there is over, or as soon as nobody holds it."""
         member = after_lifetime(resource.member)
         if not member.is_known:
-            return self._store.delete(resource.id, as_seen=True)
-        body = with_member(resource, member)
-        return self._store.change(body, is_made_as(body)).raw is not None
+            is_done = self._store.delete(resource.id, as_seen=True)
+        else:
+            body = with_member(resource, member)
+            is_done = self._store.change(body, is_made_as(body)).raw is not None
+        return is_done and self._note_changed(resource.member, member)
+
+    def _note_changed(self, before: Member, after: Member) -> Literal[True]:
+        if before != after._replace(holder=before.holder):
+            self.events.members_changed([before], [after], at=self.events.now())
+        return True
 
     def _tell_lost(self, resource: ResourceObject) -> None:
         """Tell who held something that it is over; who isn't of leasectl isn't told."""

@@ -16,7 +16,8 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.engines.kubernetes.events.own_record import OwnRecord
-    from leasectl.engines.kubernetes.events.posting import About, Posting
+    from leasectl.engines.kubernetes.events.posting import Posting
+    from leasectl.engines.kubernetes.events.posts import About
     from leasectl.engines.kubernetes.objects import ResourceObject, TicketObject
     from leasectl.engines.membership import Member
     from leasectl.state.event import Event, EventKind
@@ -192,7 +193,7 @@ class KubernetesEvents:
     # How
 
     def _write_of_pool(self, event: Event) -> None:
-        from leasectl.engines.kubernetes.events.posting import About
+        from leasectl.engines.kubernetes.events.posts import About
 
         self._write([event], (), about=(About(object_of_pool(event.type)),))
 
@@ -206,7 +207,7 @@ class KubernetesEvents:
     ) -> None:
         if not self._is_wanted:
             return
-        from leasectl.engines.kubernetes.events.posting import About, Post
+        from leasectl.engines.kubernetes.events.posts import About, Post
 
         written = tuple(_rounded(each) for each in events if is_written(each.type, each.kind))
         if not written or self._posting is None:

@@ -15,7 +15,7 @@ from leasectl.engines.event_log import EventLog, EventWatch
 from leasectl.engines.kubernetes.api.collection import events
 from leasectl.engines.kubernetes.api.refusals import NotPermitted
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.events.posts import EVENT, NUMBERS_PER_VERSION, parse_post
+from leasectl.engines.kubernetes.events.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
 from leasectl.engines.kubernetes.events.watch import KubernetesEventWatch
 from leasectl.engines.kubernetes.names import label_of_type
 from leasectl.engines.kubernetes.objects import KIND, POOL

@@ -11,16 +11,14 @@ import contextlib
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Callable, NamedTuple
+from typing import Callable
 
 from leasectl.engines.kubernetes.api.collection import events
 from leasectl.engines.kubernetes.api.refusals import Conflict, NotPermitted
 from leasectl.engines.kubernetes.api.requests import Api
+from leasectl.engines.kubernetes.events.posts import Post
 from leasectl.errors import LeaseError
 from leasectl.system.clock import Clock
-
-if TYPE_CHECKING:
-    from leasectl.state.event import Event
 
 _LONGEST_SECONDS = 0.7
 # A process that goes on tries again after that.
@@ -29,32 +27,6 @@ _REST_SECONDS = 10.0
 _TRY_AGAIN_SECONDS = 600.0
 
 Work = Callable[[], object]
-
-
-class About(NamedTuple):
-    """A Lease that is told of.
-
-    Args:
-        object_name: Of the Lease.
-        uid: Of this very object; empty where nobody knows.
-    """
-
-    object_name: str
-    uid: str = ""
-
-
-class Post(NamedTuple):
-    """What a step did.
-
-    Args:
-        events: One or several, in their order; their numbers don't count.
-        about: Which Leases they tell of.
-        title: What it is called in Kubernetes, in one word; empty for the last event's kind.
-    """
-
-    events: tuple[Event, ...]
-    about: tuple[About, ...]
-    title: str = ""
 
 
 class Posting:
@@ -99,7 +71,7 @@ class Posting:
         now = self._clock.elapsed()
         if now < self._rests_until or self._was_refused_lately():
             return
-        from leasectl.engines.kubernetes.events.posts import encode_post
+        from leasectl.engines.kubernetes.events.post_objects import encode_post
 
         try:
             with self._api.limited(now + _LONGEST_SECONDS):

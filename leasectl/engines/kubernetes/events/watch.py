@@ -11,7 +11,7 @@ import threading
 from leasectl.engines.kubernetes.api.collection import Collection
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent, WatchExpired
-from leasectl.engines.kubernetes.events.posts import EVENT, NUMBERS_PER_VERSION, parse_post
+from leasectl.engines.kubernetes.events.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
 from leasectl.engines.kubernetes.objects import KIND
 from leasectl.engines.kubernetes.reading import identity_of
 from leasectl.errors import LeaseError
