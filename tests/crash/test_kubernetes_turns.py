@@ -27,6 +27,8 @@ def test_resources_are_passed_on_in_order_with_four_requests_each(
     print(found)
     assert found.wrong == []
     assert found.grants > 8 * SECONDS
+    told = found.requests.pop("create events")
+    assert told <= 3 * found.grants + 8 * 2  # that it waits, has its turn, and gives that back
     # A ticket, its claim, its end, and the release; a list and a watch for who comes first.
     assert sum(found.requests.values()) < 4.1 * found.grants + 8 * 4
     if FULL_SIZE:

@@ -9,6 +9,7 @@ from leasectl.backends.pool.backend import PoolBackend
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
 from leasectl.engines.kubernetes.api.opening import open_api
+from leasectl.engines.kubernetes.events.posting import Posting
 from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock
@@ -23,16 +24,21 @@ class Access:
     Args:
         kubeconfig: The path of its kubeconfig, which names the namespace.
         state_id: The host and its state directory, as it were.
+        tells_events: It sends events, as commands do.
     """
 
-    def __init__(self, kubeconfig: Path, *, state_id: str = "host") -> None:
+    def __init__(
+        self, kubeconfig: Path, *, state_id: str = "host", tells_events: bool = False
+    ) -> None:
         choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+        api = open_api(choice, clock=CLOCK)
         opened = open_kubernetes(
-            open_api(choice, clock=CLOCK),
+            api,
             choice.namespace,
             state_id=state_id,
             lost=lambda claim_key, names: None,
             clock=CLOCK,
+            posting=Posting(api, choice.namespace, clock=CLOCK) if tells_events else None,
         )
         self.engine, self.pools = opened.engine, opened.pools
         self.backend = PoolBackend("kubernetes:", self.engine, opened, clock=CLOCK, remote=True)

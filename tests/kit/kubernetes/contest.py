@@ -61,9 +61,17 @@ class Contest(NamedTuple):
 
 
 def contest(
-    namespace: Namespace, folder: Path, *, processes: int, resources: int, seconds: float
+    namespace: Namespace,
+    folder: Path,
+    *,
+    processes: int,
+    resources: int,
+    seconds: float,
 ) -> Contest:
-    """Have so many processes take turns at a pool of so many resources for so long."""
+    """Have so many processes take turns at a pool of so many resources for so long.
+
+    They send events, as commands do: that is done beside, but not for nothing.
+    """
     kubeconfig = namespace.account.kubeconfig(folder / "kubeconfig")
     history = folder / "history"
     names = [f"r{number}" for number in range(resources)]
@@ -71,7 +79,8 @@ def contest(
 
     def take_turns(number: int) -> None:
         os.close(stop_write)
-        own, recorder = Access(kubeconfig, state_id=f"host-{number}"), Recorder(history)
+        own = Access(kubeconfig, state_id=f"host-{number}", tells_events=True)
+        recorder = Recorder(history)
         turn = 0
         while not select.select([stop_read], [], [], 0)[0]:
             turn += 1
@@ -110,7 +119,9 @@ def contest(
 
 def _requests(namespace: Namespace) -> Counter[str]:
     asked = (each for each in namespace.asked() if not each.name.startswith(PREFIX))
-    return Counter(each.verb for each in asked)
+    return Counter(
+        f"{each.verb} {each.resource}" if each.resource != "leases" else each.verb for each in asked
+    )
 
 
 def _hand_offs(events: Sequence[Event]) -> list[float]:
