@@ -73,8 +73,8 @@ def command(
     join again is to renew: of what this state directory holds by join, the same handle is printed.
 
     With --ttl or --while-pid the membership ends with it: free, it goes; held, it takes no new
-    holder and goes with its release. In etcd, --while-pid also ends when this machine can't reach
-    it for a minute.
+    holder and goes with its release. In etcd and Kubernetes, --while-pid also ends when
+    this machine can't reach it for a minute.
     """
     if ttl_seconds is not None and while_pid is not None:
         raise InvalidRequest("either --ttl or --while-pid: the membership ends with one of them")

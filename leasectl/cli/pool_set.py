@@ -78,7 +78,7 @@ def command(
 
     What isn't given stays as it is. --default makes it the pool for whatever nobody else claims. It
     holds at once, for those who wait, too; a longer pace counts from the next grant on, in etcd
-    since the last one.
+    and Kubernetes since the last one.
 
     A pace spreads out the starts of many jobs at once, and costs little: where each holds its
     lease for 20 minutes, 50 resources and a pace of 20s start 3 a minute rather than 50. A good

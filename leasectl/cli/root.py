@@ -70,7 +70,7 @@ ENVIRONMENT = (
     (
         "LEASECTL_RELEASE_TIMEOUT",
         "how long a release may take at the lease proxy (30s; 10s where it isn't there) and any "
-        "request at etcd (10s)",
+        "request at etcd or Kubernetes (10s)",
     ),
     (
         "LEASECTL_KEEP_EVENTS",
