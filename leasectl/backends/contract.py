@@ -110,6 +110,7 @@ class Progress(NamedTuple):
         next_grant_in_seconds: Until the pool's pace allows the next grant; None when it does so
             now, and where that can't be told.
         pace_seconds: Of the pool; 0 for none, and where that isn't told.
+        closed: Why what is free can't be had, in words, to who is first; empty for no such reason.
     """
 
     waited_seconds: float
@@ -120,6 +121,7 @@ class Progress(NamedTuple):
     longest_held_seconds: float = 0.0
     next_grant_in_seconds: float | None = None
     pace_seconds: float = 0.0
+    closed: str = ""
 
 
 class Patience(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,6 @@ from leasectl.cli.context import choose_backend
 from leasectl.cli.described import WHAT, option
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest, NotSupported
-from leasectl.text.naming import check_name
 from leasectl.text.printable import printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,19 @@ DEFAULT_NAMESPACE = "leasectl-maintenance"
 DEFAULT_IDENTITY = "machine-remediation"
 _NODE = "{node}"
 
-node_argument = click.argument("node", type=check_name, metavar="NODE")
+# RFC 1123, as the API server wants it of names of nodes and Leases.
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_LONGEST = 253
+
+
+def check_node(text: str) -> str:
+    """Return the name of a node, or raise InvalidRequest when none can have it."""
+    if len(text) > _LONGEST or not _SUBDOMAIN.fullmatch(text):
+        raise InvalidRequest(f'no node can be called "{printable(text)}"; see: kubectl get nodes')
+    return text
+
+
+node_argument = click.argument("node", type=check_node, metavar="NODE")
 backend = option(
     "--backend",
     group=WHAT,
@@ -70,7 +82,12 @@ def settings_of(
 
     if lease_name.count(_NODE) != 1:
         raise InvalidRequest(f'--lease-name "{printable(lease_name)}" has to hold {_NODE}, once')
-    check_name(lease_name.replace(_NODE, "node"))
+    example = lease_name.replace(_NODE, "node")
+    if len(example) > _LONGEST or not _SUBDOMAIN.fullmatch(example):
+        raise InvalidRequest(
+            f'--lease-name "{printable(lease_name)}": no Lease can be called so; write small '
+            f'letters, digits, "-" and "." around {_NODE}'
+        )
     if not identity.strip() or not identity.isprintable():
         raise InvalidRequest(f'--identity "{printable(identity)}" is nobody\'s')
     us = Us(identity, padding_seconds=padding_seconds)

@@ -15,7 +15,6 @@ from leasectl.cli.table import Column, table
 from leasectl.cli.terminal import output_width
 from leasectl.system.clock import rfc3339
 from leasectl.text.durations import format_duration
-from leasectl.text.naming import check_name
 from leasectl.text.printable import printable
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _LONGEST = 300
 
 
 @new_command(epilog=EXAMPLE, options_metavar="[NODE] [OPTIONS]")
-@click.argument("node", type=check_name, metavar="NODE", required=False)
+@click.argument("node", type=maintenance_options.check_node, metavar="NODE", required=False)
 @options.json_output
 @maintenance_options.lease_namespace
 @maintenance_options.lease_name

@@ -66,7 +66,7 @@ class WaitingFacts:
     def _why(self, progress: Progress) -> list[Said]:
         """What it waits for, and for how long that is likely to take."""
         said = []
-        rule = _held_back_by(self._request, progress)
+        rule = progress.closed or _held_back_by(self._request, progress)
         is_paced = progress.next_grant_in_seconds is not None
         if is_paced:
             seconds = format_duration(math.ceil(progress.next_grant_in_seconds or 0.0))

@@ -145,6 +145,10 @@ class NodeDrain:
             self._say(f"{self._node}: {pod} was asked to go")
             self._left.append((pod, "is ending"))
         elif evicted.outcome != "gone":
+            _, known = self._held.get(pod.uid, (0.0, ""))
+            if evicted.outcome == "failed" and evicted.reason != known:
+                # In full, and once: the status has room for a part of it.
+                self._say(f"{self._node}: {pod} can't be asked to go: {evicted.reason}")
             self._left.append((pod, evicted.reason))
             again_at = now + max(AGAIN_SECONDS, evicted.again_seconds)
             self._held[pod.uid] = (again_at, evicted.reason)

@@ -6,7 +6,7 @@ living ticket is before its own, claims at the head as soon as there is enough, 
 record the grant; the claim takes the ticket away and so wakes the next. What ends the wait
 otherwise, a deadline, a signal, a withdrawal, an error, takes the ticket away as well. Where
 several types would do, `either` has a ticket in the queue of each, and leaves the others with the
-first grant.
+first grant. Who is first, and gets nothing although something is free, is told why it is `closed`.
 
 A turn is a generator that yields its sleeps: one process sleeps through them one after the other,
 a server has thousands at once, and on the memory engine a simulation has no need to sleep at all.

@@ -98,4 +98,11 @@ class PoolBackend:
 
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         """What `acquire` does, as a generator of the sleeps in between."""
-        return PoolTurn(self._engine, self._clock, claimant, journal, patience).take()
+        turn = PoolTurn(self._engine, self._clock, claimant, journal, patience, self._why_closed)
+        return turn.take()
+
+    def _why_closed(self, types: Sequence[str]) -> str:
+        from leasectl.backends.pool.closed import why_closed
+
+        with self.limited(self._clock.elapsed()):
+            return why_closed(self.pools, types)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Callable, TypeVar
 
@@ -51,6 +51,7 @@ class PoolTurn:
         claimant: Who asks, for what.
         journal: Keeps the record in step.
         patience: How long to wait.
+        closed: Called with types, for why what is free there can't be had, in words.
     """
 
     def __init__(
@@ -60,12 +61,14 @@ class PoolTurn:
         claimant: Claimant,
         journal: Journal,
         patience: Patience,
+        closed: Callable[[Sequence[str]], str],
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._claimant = claimant
         self._journal = journal
         self._patience = patience
+        self._closed = closed
         self._start = clock.elapsed()
         wait = patience.wait_seconds
         self._deadline = None if wait is None else self._start + wait
@@ -286,10 +289,17 @@ class PoolTurn:
         wanted = either(f'"{each}"' for each in types)
         left = self._until_next_grant(now)
         when = "" if left is None else f"; next grant in {format_duration(-(-left // 1))}"
+        closed = self._why_closed(now)
+        why = f" ({closed})" if closed else ""
         return NoLease(
-            f"no lease of {wanted}{after}: {now.held} of {now.capacity} held, "
+            f"no lease of {wanted}{after}: {now.held} of {now.capacity} held{why}, "
             f"{counted(now.others, others)} waiting{when}; see who with: leasectl status{only}"
         )
+
+    def _why_closed(self, now: Standing) -> str:
+        """Why what is free can't be had; asked for by who is first alone: it reads whole pools."""
+        is_first = now.position == 1 and now.held < now.capacity and not now.next_grant_at
+        return self._closed(self._claimant.request.types) if is_first else ""
 
     def _until_next_grant(self, now: Standing) -> float | None:
         """How long the pool's pace keeps everybody waiting, in seconds; None for not at all."""
@@ -328,6 +338,7 @@ class PoolTurn:
             waited_seconds=self._clock.elapsed() - self._start,
             next_grant_in_seconds=self._until_next_grant(now),
             pace_seconds=now.pace_seconds,
+            closed=self._why_closed(now),
         )
 
 

@@ -391,6 +391,19 @@ class TestInVain:
             "see who with: leasectl status -t T\n"
         )
 
+    def test_what_is_free_and_cannot_be_had_is_told_with_why(self, cli: Cli) -> None:
+        cli.ok("pool", "set", "T", "--default", "--grace", "90m")
+        cli.ok("pool", "add", "T", "--names", "came-just-now")
+        cli.ok("pool", "cordon", "--names", "T--00,T--01")
+        why = r"2 cordoned, 1 held back for 1h(30m|29m\d*s?)"
+        refused = cli("acquire", "-t", "T", "-w", "0")
+        assert refused.code == NO_LEASE
+        assert re.search(rf"0 of 3 held \({why}\), 0 others", refused.err)
+        waited = cli("acquire", "-t", "T", "-w", "0.3")
+        assert re.search(rf"0/3 held, waited 0s, {why}, gives up", waited.err)
+        cli.ok("pool", "uncordon", "--names", "T--00")
+        assert cli.ok("acquire", "-t", "T", "-w", "0")
+
     @pytest.mark.parametrize("code", ["0", "1", "255"])
     def test_the_exit_code_can_be_chosen(self, cli: Cli, code: str) -> None:
         cli.ok("acquire", "-t", "T", "-c", "2")
