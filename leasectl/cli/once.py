@@ -203,8 +203,9 @@ def command(
     itself, and is refused (64).
 
     The work is KEY and all inputs; CMD and the environment are no part of it. A result may have
-    1 MiB, and is what CMD has written when it ends, not what it leaves running. While work is under
-    way, the options of who asked first count: --keep, --attempts, --on-failure and --run-limit.
+    1 MiB, 180 KiB on kubernetes://, and is what CMD has written when it ends, not what it leaves
+    running. While work is under way, the options of who asked first count: --keep, --attempts,
+    --on-failure and --run-limit.
 
     The exit code is CMD's; of one that others ran and that failed, theirs. 75: not done within
     --wait; 79: the lease was lost, and CMD was ended; 65: the result is too large.

@@ -17,7 +17,9 @@ from leasectl.text.durations import format_duration
 
 def print_all(backend: str | None, *, as_json: bool) -> int:
     """Print which results are kept, and what is known of each."""
-    found = Results(open_service(backend, to_show=True).values).all_kept()
+    results = Results(open_service(backend, to_show=True).values)
+    found = results.all_kept()
+    results.tidy()
     found.sort(key=lambda kept: (kept.work.key, kept.written_at))
     if as_json:
         show_json([_facts(each) for each in found])

@@ -85,7 +85,13 @@ class UnusedPools:
 
     def _begin(self, server: Server) -> Callable[[MadePool], bool]:
         backend = self._open_service().backend_at(server.url, server.settings)
-        return lambda pool: remove_unused(backend, pool.type)
+
+        def remove(pool: MadePool) -> bool:
+            was_there = remove_unused(backend, pool.type)
+            backend.values.tidy()
+            return was_there
+
+        return remove
 
     def _note(self, pool: MadePool, removed: Callable[[], bool]) -> float | None:
         key = _key(pool)

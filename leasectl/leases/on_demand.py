@@ -110,15 +110,15 @@ def remove_unused(backend: Backend, pool_type: str) -> bool:
     """
     # As it was before anybody came whom we don't see: what they write is another version.
     key = round_key(pool_type)
-    rounds = [each for each in backend.values.read(key) if each.key == key]
+    found = backend.values.get(key)
     try:
         (pool,) = backend.pools.pools(pool_type)
     except NotFound:
         pool = None
     if pool is not None and (pool.held or pool.queue):
         return True
-    if rounds:
-        backend.values.change([ValueChange(key, None, each.version) for each in rounds])
+    if found is not None:
+        backend.values.change([ValueChange(key, None, found.version)])
     # Of one that isn't there something may be left. Or somebody has come, or was quicker.
     with contextlib.suppress(InvalidRequest, NotFound):
         backend.pools.delete_pool(pool_type, force=False)

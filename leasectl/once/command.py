@@ -12,7 +12,6 @@ from leasectl.model import Handle
 from leasectl.once.asked import Asked, TooLarge
 from leasectl.once.nesting import environ_inside
 from leasectl.once.output import Output, RunLimit
-from leasectl.once.results import LARGEST_RESULT
 from leasectl.once.rounds import Terms
 from leasectl.run.child import CannotExecute, Child, CommandNotFound, Ending
 from leasectl.run.leased_command import LeasedCommand
@@ -74,6 +73,7 @@ class WorkCommand:
         self._signals = signals
         self._clock = clock
         self._child: Child | None = None
+        self._largest = service.values.largest_content
 
     def run(self, path: str, terms: Terms, *, attempt: int, wait_seconds: float | None) -> Came:
         """Run the command to its end; what guards the lease is there until `let_go`.
@@ -92,7 +92,7 @@ class WorkCommand:
             _remove_left(self._asked.result_file)
         except LeaseError as error:
             return Came(None, 0.0, status=error.exit_code, error=error)
-        output = Output(LARGEST_RESULT) if self._asked.result_file is None else None
+        output = Output(self._largest) if self._asked.result_file is None else None
         child = self._child = self._fork(path, output, attempt)
         limit = RunLimit(child, terms.run_limit_seconds, output, clock=self._clock)
         leased = LeasedCommand(self._service, self._handle, self._supervisor, clock=self._clock)
@@ -155,11 +155,11 @@ class WorkCommand:
                 raise error
             content = b"" if output is None else output.content()
             if output is not None and output.is_too_large:
-                raise _too_large("what it wrote")
+                raise _too_large("what it wrote", self._largest)
             if ending != Ending(0):
                 return Came(None, seconds, ending, status_of(ending))
             if self._asked.result_file is not None:
-                content = _read_result(self._asked.result_file)
+                content = _read_result(self._asked.result_file, self._largest)
             return Came(content, seconds, ending)
         except TooLarge as error:
             return Came(None, seconds, status=error.exit_code, error=error, is_final=True)
@@ -193,8 +193,8 @@ def _remove_left(filename: str | None) -> None:
         ) from None
 
 
-def _read_result(filename: str) -> bytes:
-    """What a command has left as its result.
+def _read_result(filename: str, largest: int) -> bytes:
+    """What a command has left as its result, of so many bytes at most.
 
     Raises:
         NotFound: It isn't there, or can't be read.
@@ -205,12 +205,12 @@ def _read_result(filename: str) -> bytes:
         with open(filename, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NotFound(f"{where} is no file; the command is to write one there")
-            content = file.read(LARGEST_RESULT + 1)
+            content = file.read(largest + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise NotFound(f"{where} can't be read, although the command succeeded: {reason}") from None
-    if len(content) > LARGEST_RESULT:
-        raise _too_large(where)
+    if len(content) > largest:
+        raise _too_large(where, largest)
     return content
 
 
@@ -218,8 +218,9 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)  # also a pipe that nobody writes to
 
 
-def _too_large(what: str) -> TooLarge:
+def _too_large(what: str, largest: int) -> TooLarge:
+    size = f"{largest >> 20} MiB" if largest >= 1 << 20 else f"{largest >> 10} KiB"
     return TooLarge(
-        f"{what} is more than the {LARGEST_RESULT >> 20} MiB that a result may have; have the "
+        f"{what} is more than the {size} that a result may have on this backend; have the "
         "command keep it elsewhere, and print where that is"
     )

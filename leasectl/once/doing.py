@@ -27,6 +27,8 @@ from leasectl.system.poll import sleep
 from leasectl.system.signals import SignalDescriptor
 
 _MAKE_AGAIN_SECONDS = 0.05
+# Who has done the work takes away what is over of others', unless the server takes its time.
+_TIDY_SECONDS = 1.0
 
 
 class Once:
@@ -58,6 +60,7 @@ class Once:
         self._bad: Kept | None = None
         self._has_announced_terms = False
         self._over: Round | None = None
+        self._has_run = False
 
     def result(self, patience: Patience) -> Outcome:
         """The result of the work, or how it has failed.
@@ -80,6 +83,9 @@ class Once:
             self._pool.leave()
             raise
         self._pool.leave()
+        if self._has_run:
+            with self._service.limited(self._clock.elapsed() + _TIDY_SECONDS):
+                self._results.tidy()
         return found
 
     def _result(self, patience: Patience) -> Outcome:
@@ -202,15 +208,26 @@ class Once:
                 if content is not None:
                     return Outcome(content, kept)
                 self._bad = kept
-            return leased.share_failure() or self._do(leased, handle, path, patience)
+            return leased.share_failure() or self._do(leased, handle, path, patience, bad=kept)
         finally:
             if not leased.has_given_back and not leased.is_left:
                 give_back(self._service, handle, warn=self._warn)
                 if self._service.handles.load(handle.id) is not None:
                     self._pool.leave_to_keeper()
 
-    def _do(self, leased: UnderLease, handle: Handle, path: str, patience: Patience) -> Outcome:
-        found = leased.begin(self._bad)
+    def _do(
+        self,
+        leased: UnderLease,
+        handle: Handle,
+        path: str,
+        patience: Patience,
+        *,
+        bad: Kept | None,
+    ) -> Outcome | None:
+        found = leased.begin(bad)
+        if found is None:
+            return None
+        self._has_run = True
         command = WorkCommand(
             self._service,
             self._asked,

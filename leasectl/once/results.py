@@ -11,15 +11,14 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leasectl.engines.values import LONGEST_VALUE, Value, ValueChange, Values
+from leasectl.engines.values import CONTENT, Value, ValueChange, Values
 from leasectl.errors import CorruptState
 from leasectl.leases.on_demand import round_key
 from leasectl.once.rounds import Round, encode_round, parse_round
 from leasectl.once.work import Work
 from leasectl.text.fields import MALFORMED, read_name, read_number, read_text
 
-LARGEST_RESULT = LONGEST_VALUE
-POINTERS, _CONTENTS, _FAILURES = "once/result/", "once/content/", "once/failed/"
+POINTERS, _CONTENTS, _FAILURES = "once/result/", f"once/{CONTENT}/", "once/failed/"
 # For how long a runner may ask a server again that doesn't answer, and longer.
 _FAILURE_KEPT_SECONDS = 3600.0
 # It is written before its pointer, and is not to be gone before that.
@@ -62,13 +61,13 @@ class Results:
 
     def kept(self, work: Work) -> Kept | None:
         """The result of a work, if one is kept."""
-        found = self._values.read(POINTERS + work.digest)
-        return _parse_pointer(found[0]) if found else None
+        found = self._values.get(POINTERS + work.digest)
+        return None if found is None else _parse_pointer(found)
 
     def content(self, kept: Kept) -> bytes | None:
         """The content of a result; None if it has gone meanwhile."""
-        key = _content_key(kept.work, kept.fence)
-        return next((each.content for each in self._values.read(key) if each.key == key), None)
+        found = self._values.get(_content_key(kept.work, kept.fence))
+        return None if found is None else found.content
 
     def all_kept(self) -> list[Kept]:
         """All results that are kept."""
@@ -76,13 +75,16 @@ class Results:
 
     def round(self, work: Work) -> Round:
         """What has become of a work since its last result."""
-        found = self._values.read(round_key(work.pool_type))
-        return parse_round(found[0].content) if found else Round()
+        found = self._values.get(round_key(work.pool_type))
+        return Round() if found is None else parse_round(found.content)
 
     def has_failed(self, work: Work, fence: int) -> bool:
         """Tell whether it was recorded that a runner has failed, if that was to be noted."""
-        key = _failure_key(work, fence)
-        return any(each.key == key for each in self._values.read(key))
+        return self._values.get(_failure_key(work, fence)) is not None
+
+    def tidy(self) -> None:
+        """Take away what is over, where the store doesn't by itself."""
+        self._values.tidy()
 
 
 def kept_in(values: Iterable[Value]) -> list[Kept]:
@@ -104,8 +106,14 @@ def to_point_at(kept: Kept) -> ValueChange:
 
 
 def to_forget(kept: Kept) -> list[ValueChange]:
-    """Have a result be none any more."""
-    return [ValueChange(POINTERS + kept.work.digest, None), to_drop_content(kept.work, kept.fence)]
+    """Have a result be none any more; nothing is changed if there is another by now."""
+    pointer = ValueChange(POINTERS + kept.work.digest, None, kept.version)
+    return [pointer, to_drop_content(kept.work, kept.fence)]
+
+
+def to_find_none(work: Work) -> ValueChange:
+    """Change nothing if there is a result by now."""
+    return ValueChange(POINTERS + work.digest, None, 0)
 
 
 def to_drop_content(work: Work, fence: int) -> ValueChange:

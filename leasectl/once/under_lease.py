@@ -30,6 +30,7 @@ from leasectl.once.results import (
     Kept,
     Results,
     to_drop_content,
+    to_find_none,
     to_forget,
     to_keep_content,
     to_keep_round,
@@ -121,14 +122,15 @@ class UnderLease:
                 self._leave_to_keeper(error)
         return self._outcome(shared)
 
-    def begin(self, bad: Kept | None) -> Round:
+    def begin(self, bad: Kept | None) -> Round | None:
         """Write down that we run, and forget a result that can't be used.
 
         Args:
-            bad: That result; None for none.
+            bad: That result, as it was read under the lease; None where there was none.
 
         Returns:
-            What has become of the work so far, and by which terms it goes.
+            What has become of the work so far, and by which terms it goes; None where there is
+            another result by now: of one who had the lease before, and was slow.
 
         Raises:
             LeaseLost: The lease is another's by now.
@@ -141,15 +143,20 @@ class UnderLease:
                 self._of_ours(before), self._lease.fence, last or ticket, self._asked.terms
             )
             changes = [to_keep_round(work, found)]
-            if bad is not None:
-                changes += to_forget(bad)
+            changes += [to_find_none(work)] if bad is None else to_forget(bad)
             why = []
             if before.running is not None:
                 changes.append(to_drop_content(work, before.running))
                 why.append("whoever did it before has died")
             if bad is not None:
                 why.append("the result that was kept can't be used")
-            self._change(changes, event=self._event("work begun", reason=", ".join(why)))
+            try:
+                self._change(changes, event=self._event("work begun", reason=", ".join(why)))
+            except LeaseLost:
+                kept = self._results.kept(work)
+                if kept is None or (bad is not None and kept.version == bad.version):
+                    raise
+                return None
         return found
 
     # ---- after it

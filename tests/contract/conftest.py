@@ -32,17 +32,11 @@ MARKS = {
     "kubernetes": [pytest.mark.once],
 }
 
-# What the engine on Kubernetes hasn't got yet: the modules about that.
-NOT_YET_ON_KUBERNETES = ("value",)
-
 
 @pytest.fixture(params=[pytest.param(w, marks=MARKS.get(w, [])) for w in WORLDS])
 def world(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[World]:
-    about = request.module.__name__.rpartition("test_")[2].partition("_")[0]
-    if request.param == "kubernetes" and about in NOT_YET_ON_KUBERNETES:
-        pytest.skip("kubernetes:// hasn't got this yet")
     # What a keeper does, the worlds do.
     monkeypatch.setattr(keeper_process, "ensure", lambda state: None)
     world = WORLDS[request.param](request, tmp_path)

@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Callable, NoReturn
-
-import pytest
+from typing import Callable
 
 from leasectl.engines.event_log import EventLog
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
@@ -27,6 +25,7 @@ from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.reading import parse_object
 from leasectl.engines.members import Members
 from leasectl.engines.notes import Notes
+from leasectl.engines.values import Values
 from leasectl.system.clock import Clock
 from leasectl.system.process import this_process
 from tests.contract.forked import ForkedClient, LostFile, SharedClock
@@ -65,8 +64,8 @@ class KubernetesWorld:
         return self._open().notes
 
     @property
-    def values(self) -> NoReturn:
-        pytest.skip("kubernetes:// has no values yet")
+    def values(self) -> Values:
+        return self._open().values
 
     @property
     def events(self) -> EventLog:

@@ -2,7 +2,7 @@
 
 As a program it prints one table of all ways::
 
-    python -m tests.crash.once_race --keys 200 --runs 10 [--etcd http://127.0.0.1:2379]
+    python -m tests.crash.once_race --keys 200 --runs 10 [--etcd 127.0.0.1:2379] [--kubernetes]
 
 A run asks for one key after the other; if it is killed at one it asks again. Each work's command
 holds a lock of the kernel's as long as it lives, so that two at once are found out, and prints a
@@ -12,6 +12,7 @@ word that no other prints, so that two results are.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -26,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
+from tests.kit.kubernetes.namespaces import new_namespace
+from tests.kit.kubernetes.servers import own_servers
 from tests.kit.support import Cli, Started
 
 Way = Literal["once", "nothing", "markers", "do and done"]
@@ -351,6 +354,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--way", choices=WAYS, action="append")
     parser.add_argument("--etcd", help="host:port; once runs on it as well, from 3 directories")
+    parser.add_argument("--kubernetes", action="store_true", help="likewise, on one of our own")
     parser.add_argument("--ttl", type=int, default=5)
     given = parser.parse_args()
     print("| " + " | ".join(HEADINGS) + " |", flush=True)
@@ -374,11 +378,19 @@ def main() -> None:
         if way == "once":
             print("  not the same for all:", found.unequal(), flush=True)
 
-    for way in given.way or WAYS:
+    for way in WAYS if given.way is None else given.way:
         race(way, way, {}, ())
     if given.etcd:
         url = f"etcd://{given.etcd}/race-{os.getpid()}"
         race("once, etcd", "once", {"LEASECTL_BACKEND": url}, ("--ttl", f"{given.ttl}s"))
+    if given.kubernetes:
+        with contextlib.ExitStack() as ends:
+            folder = ends.enter_context(tempfile.TemporaryDirectory())
+            namespace = ends.enter_context(new_namespace(ends.enter_context(own_servers(1))))
+            kubeconfig = namespace.account.kubeconfig(Path(folder) / "kubeconfig")
+            env = {"LEASECTL_BACKEND": "kubernetes://", "LEASECTL_KUBECONFIG": str(kubeconfig)}
+            race("once, Kubernetes", "once", env, ("--ttl", f"{given.ttl}s"))
+            print("  left:", len(namespace.lease_names()), "Leases", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import httpx
 from leasectl.backends.contract import Patience
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
+from leasectl.http.no_answer import NoAnswer
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
@@ -240,3 +241,23 @@ def lose_answer(number: int, *, seconds: float, mark: Path) -> None:
         return response
 
     httpx.Client.send = sent  # type: ignore[method-assign,assignment]
+
+
+def lose_answer_of_ask(number: int, *, seconds: float, mark: Path) -> None:
+    """The same of requests by `leasectl.http`."""
+    ask = Client.ask
+    numbers = itertools.count(1)
+    back_at = 0.0
+
+    def asked(client: Client, call: Call, **options: Any) -> Answer:
+        nonlocal back_at
+        if time.monotonic() < back_at:
+            raise NoAnswer("away", sent=False)
+        answer = ask(client, call, **options)
+        if next(numbers) == number:
+            back_at = time.monotonic() + seconds
+            mark.touch()
+            raise NoAnswer("lost")
+        return answer
+
+    Client.ask = asked  # type: ignore[method-assign,assignment]

@@ -13,15 +13,14 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Callable, NamedTuple
 
 import pytest
 
 from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.once.work import work_of
 from leasectl.pools.admin import PoolService
+from tests.crash.once_attempt import Attempt
 from tests.crash.sweeping import kill_at_request, lose_answer
-from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import kill_at
@@ -36,7 +35,6 @@ MOST_REQUESTS = 80
 REQUEST_STRIDE = 1 if EVERY_KILL else 17
 ANSWER_STRIDE = 1 if EVERY_KILL else 11
 WAITER_STRIDE = 1 if EVERY_KILL else 211
-WORK = 'exec 9>>"$1.alone"; flock -n 9 || echo beside >>"$1"; echo ran >>"$1"; echo "$$"; exit $2'
 DOES = ': >"$1.began"; until [ -e "$1.may" ]; do sleep 0.01; done; echo result'
 # What stays on etcd: events, results, and what goes by itself.
 EXPECTED = re.compile(r"event|bucket/|value/once/(result|content|failed)/")
@@ -45,63 +43,6 @@ EXPECTED = re.compile(r"event|bucket/|value/once/(result|content|failed)/")
 @pytest.fixture(scope="module", autouse=True)
 def everything_loaded() -> None:
     load_everything()
-
-
-class Attempt(NamedTuple):
-    """A work of its own, at which somebody is killed.
-
-    Args:
-        cli: Who asks.
-        key: For what.
-        options: How.
-        status: How its command ends.
-    """
-
-    cli: Cli
-    key: str
-    options: tuple[str, ...] = ()
-    status: int = 0
-
-    @property
-    def log(self) -> Path:
-        return self.cli.cwd / f"log-{self.key}"
-
-    def ask(self, before: Callable[[], object] = lambda: None) -> tuple[int, str]:
-        """Ask for it in a process that does something before; how that ended, and its result."""
-        return self.finish(self.begin(before))
-
-    @property
-    def output(self) -> Path:
-        return self.cli.cwd / "output"
-
-    def finish(self, pid: int) -> tuple[int, str]:
-        """Wait for one that has begun; returns as `ask`."""
-        code = ending(pid)
-        return code, self.output.read_text() if self.output.exists() else ""
-
-    def begin(self, before: Callable[[], object]) -> int:
-        """Begin to ask for it; returns the process."""
-        self.output.unlink(missing_ok=True)
-        words = ["once", self.key, "-q", "-w", "20", *self.options, "--"]
-        words += ["sh", "-c", WORK, "-", str(self.log), str(self.status)]
-
-        def work() -> None:
-            os.chdir(self.cli.cwd)
-            before()
-            leasectl(self.cli.state_dir, self.output, *words)
-
-        return fork(work)
-
-    def check(self, code: int, out: str, when: str) -> None:
-        """See that all is well, although somebody was killed."""
-        assert code in (0, -signal.SIGKILL), when
-        again, result = self.ask()
-        assert (again, bool(result)) == (0, True), when
-        assert self.ask() == (0, result), when
-        assert out in ("", result), when
-        said = self.log.read_text().split()
-        assert set(said) == {"ran"}, when
-        assert len(said) <= (1 if code == 0 else 2), when
 
 
 def is_over(cli: Cli) -> bool:

@@ -28,7 +28,14 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import read_time, unreadable
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.values import Guard, Value, ValueChange
+from leasectl.engines.values import (
+    LARGEST_CONTENT,
+    Guard,
+    Value,
+    ValueChange,
+    check_changes,
+    is_content,
+)
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
 from leasectl.text.fields import MALFORMED
@@ -45,6 +52,8 @@ class EtcdValues:
         clock: Where times come from.
     """
 
+    largest_content = LARGEST_CONTENT
+
     def __init__(
         self, gateway: Gateway, keys: Keys, claims: EtcdClaims, events: EtcdEvents, *, clock: Clock
     ) -> None:
@@ -54,10 +63,18 @@ class EtcdValues:
         self._claims = claims
         self._clock = clock
 
+    def get(self, key: str) -> Value | None:
+        (found,) = self._gateway.read(read(self._keys.value(key))).answers
+        return None if found.first is None else _parse(found.first, key)
+
     def read(self, prefix: str) -> tuple[Value, ...]:
         start = self._keys.value("")
         (found,) = self._gateway.read(read_all(start + prefix)).answers
-        return tuple(_parse(kv, kv.key[len(start) :]) for kv in found.items)
+        values = (_parse(kv, kv.key[len(start) :]) for kv in found.items)
+        return tuple(each for each in values if not is_content(each.key))
+
+    def tidy(self) -> None:
+        """etcd does it by itself: what is kept for a time is attached to one of its leases."""
 
     def change(
         self,
@@ -66,6 +83,7 @@ class EtcdValues:
         guard: Guard | None = None,
         event: Event | None = None,
     ) -> bool:
+        check_changes(changes)
         token = secrets.token_hex(8)
         leases = {
             each.key: new_etcd_lease_id() for each in changes if each.keep_seconds is not None

@@ -19,6 +19,7 @@ away.
 what is `known`, and carries `updates` out: a name comes in by `entering`, if what is said beside
 pools (`belonging`) has it so. `listing` says which there are, `shown` what is in them, and
 `standing` that to who waits. `notes` are left at claims, and read along with them (`notes_at`).
-What was done is told by `events`, and that a cluster was `restored` from a backup to whom it
-concerns. From a cluster to all that leads `opening`.
+Beside pools `values` are kept, as `value_objects`. What was done is told by `events`, and that a
+cluster was `restored` from a backup to whom it concerns. From a cluster to all that leads
+`opening`.
 """

@@ -20,6 +20,8 @@ from leasectl.engines.kubernetes.objects import (
     NAME,
     POOL,
     SETTINGS,
+    SPACE,
+    SUBJECT,
     TICKET,
     TYPE,
     Json,
@@ -54,6 +56,8 @@ def as_it_counts(raw: Json) -> Body | None:
     labels = body["metadata"]["labels"]
     labels[KIND] = kind
     labels.pop(POOL, None)
+    if kind == "values":
+        labels[SPACE] = names.label_of_type(notes[SUBJECT].partition("/")[0])
     if isinstance(notes.get(TYPE), str):
         labels[POOL] = names.label_of_type(notes[TYPE])
     found = parse_object(body)
@@ -111,4 +115,6 @@ def _kind_by_annotations(object_name: str, notes: Mapping[str, Any]) -> Kind | N
         return "pool"
     if BELONGING in notes and object_name == names.OBJECT_OF_BELONGING:
         return "belonging"
+    if isinstance(notes.get(SUBJECT), str) and object_name.startswith(names.VALUE_PREFIX):
+        return "content" if notes[SUBJECT].count("/") > 1 else "values"
     return None

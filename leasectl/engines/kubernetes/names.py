@@ -18,6 +18,7 @@ import secrets
 OWN = "leasectl-"
 POOL_PREFIX = "leasectl-pool-"
 TICKET_PREFIX = "leasectl-ticket-"
+VALUE_PREFIX = "leasectl-value-"
 # What is said beside pools, of names that aren't in any yet.
 OBJECT_OF_BELONGING = "leasectl-belonging"
 LONGEST_OBJECT = 253
@@ -39,6 +40,16 @@ def object_of_resource(name: str) -> str:
 def object_of_pool(pool_type: str) -> str:
     """What the object of a pool is called."""
     return _as_it_is_or_slug(pool_type, POOL_PREFIX)
+
+
+def object_of_values(space: str, subject: str) -> str:
+    """What the object is called in which all that is small is kept of a subject."""
+    return _as_it_is_or_slug(f"{space}.{subject}", VALUE_PREFIX)
+
+
+def object_of_content(space: str, subject: str, word: str) -> str:
+    """What the object of a content is called."""
+    return _as_it_is_or_slug(f"{space}.{subject}.content.{word}", VALUE_PREFIX)
 
 
 def new_ticket_object() -> str:

@@ -16,7 +16,7 @@ from leasectl.engines.membership import Member, Pools
 from leasectl.model import Labels, Lease
 
 Json = Mapping[str, Any]
-Kind = Literal["resource", "ticket", "pool", "belonging", "value"]
+Kind = Literal["resource", "ticket", "pool", "belonging", "values", "content"]
 # It grants; it isn't complete; it is to be deleted if nobody uses it; it is deleted in part.
 PoolState = Literal["open", "making", "closing", "gone"]
 
@@ -27,6 +27,7 @@ POOL = DOMAIN + "pool"
 CLAIM_LABEL = DOMAIN + "claim"
 ENTERING = DOMAIN + "entering"
 MOVES_TO = DOMAIN + "moves-to"
+SPACE = DOMAIN + "space"
 # Annotations.
 NAME = DOMAIN + "name"
 TYPE = DOMAIN + "type"
@@ -47,6 +48,10 @@ EPOCH = DOMAIN + "epoch"
 STATE = DOMAIN + "state"
 BELONGING = DOMAIN + "belonging"
 BY = DOMAIN + "by"
+KEPT = DOMAIN + "kept"
+SUBJECT = DOMAIN + "subject"
+# Of what is kept of a subject, each by its kind.
+VALUE_DOMAIN = "value." + DOMAIN
 
 # Of a ticket that doesn't say how long it lasts.
 USUAL_TTL_SECONDS = 60.0
@@ -261,6 +266,59 @@ class BelongingObject(NamedTuple):
     pending: Pools | None = None
 
 
+class Said(NamedTuple):
+    """What is kept under a key.
+
+    Args:
+        content: That.
+        version: What tells it from what was or will be kept there.
+        written_at: Wall clock of whoever wrote it, in seconds since the epoch.
+        until: When it is over, by the wall clock of whoever looks; None for never.
+    """
+
+    content: bytes
+    version: int
+    written_at: float
+    until: float | None = None
+
+
+class ValuesObject(NamedTuple):
+    """All that is small and kept of a subject.
+
+    Args:
+        id: Its object.
+        raw: That, as the server has it.
+        space: Whose it is.
+        subject: Of what.
+        said: By kind and word, as "/" is between them.
+        contents: The words of those contents that there are, or may be, of this subject, and when
+            they are over: 0.0 for those that are to go.
+    """
+
+    id: Identity
+    raw: Json
+    space: str
+    subject: str
+    said: Mapping[str, Said]
+    contents: Mapping[str, float | None]
+
+
+class ContentObject(NamedTuple):
+    """A content, which may be large.
+
+    Args:
+        id: Its object.
+        raw: That, as the server has it.
+        key: Under which it is kept.
+        said: It.
+    """
+
+    id: Identity
+    raw: Json
+    key: str
+    said: Said
+
+
 class Unreadable(NamedTuple):
     """An object with our label that nobody of ours has written so.
 
@@ -277,4 +335,12 @@ class Unreadable(NamedTuple):
     why: str
 
 
-Found = Union[ResourceObject, TicketObject, PoolObject, BelongingObject, Unreadable]
+Found = Union[
+    ResourceObject,
+    TicketObject,
+    PoolObject,
+    BelongingObject,
+    ValuesObject,
+    ContentObject,
+    Unreadable,
+]

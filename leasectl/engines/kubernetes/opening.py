@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes.api.collection import leases
@@ -12,7 +12,6 @@ from leasectl.engines.kubernetes.engine import KubernetesEngine
 from leasectl.engines.kubernetes.events.events import KubernetesEvents
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.store import Store
-from leasectl.errors import NotSupported
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from leasectl.engines.kubernetes.members import KubernetesMembers
     from leasectl.engines.kubernetes.notes import KubernetesNotes
     from leasectl.engines.kubernetes.pools import KubernetesPools
+    from leasectl.engines.kubernetes.values import KubernetesValues
 
 
 class Opened(NamedTuple):
@@ -80,8 +80,12 @@ class Opened(NamedTuple):
         return KubernetesNotes(self.store, self.claims)
 
     @property
-    def values(self) -> NoReturn:
-        raise _not_yet("values")
+    def values(self) -> KubernetesValues:
+        from leasectl.engines.kubernetes.values import KubernetesValues
+
+        return KubernetesValues(
+            self.store, self.claims, tell=self.claims.events.happened, clock=self.clock
+        )
 
 
 def open_kubernetes(
@@ -132,7 +136,3 @@ def _note_restored(store: Store, warn: Callable[[str], object]) -> Callable[[int
         note_restored(store, warn, before, version)
 
     return note
-
-
-def _not_yet(what: str) -> NotSupported:
-    return NotSupported(f"kubernetes:// has no {what} yet; local: and etcd:// have")

@@ -306,11 +306,25 @@ def _read_properties(pairs: Any) -> Properties:
     return tuple(sorted((read_name(key), safe_text(read_text(value))) for key, value in pairs))
 
 
+def _read_values(id_: Identity, raw: Json) -> Found:
+    from leasectl.engines.kubernetes.value_objects import read_values
+
+    return read_values(id_, raw, annotations_of(raw))
+
+
+def _read_content(id_: Identity, raw: Json) -> Found:
+    from leasectl.engines.kubernetes.value_objects import read_content
+
+    return read_content(id_, raw, annotations_of(raw))
+
+
 _READ: dict[str, Callable[[Identity, Json], Found]] = {
     "resource": _read_resource,
     "ticket": _read_ticket,
     "pool": _read_pool,
     "belonging": _read_belonging,
+    "values": _read_values,
+    "content": _read_content,
 }
 
 

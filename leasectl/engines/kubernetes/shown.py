@@ -13,6 +13,7 @@ from leasectl.engines.kubernetes.objects import (
     POOL,
     BelongingObject,
     Json,
+    Kind,
     PoolObject,
     ResourceObject,
     TicketObject,
@@ -27,6 +28,7 @@ from leasectl.engines.membership import Member, Pools
 from leasectl.system.clock import Clock
 
 NO_POOLS = Pools(frozenset())
+_SHOWN: tuple[Kind, ...] = ("pool", "resource", "ticket", "belonging")
 
 
 class ShownPools:
@@ -60,7 +62,7 @@ class ShownPools:
     def pools(self, pool_type: str | None) -> tuple[Pool, ...]:
         """All pools, or the one; NotFound when there is no such type."""
         if pool_type is None:
-            seen = self._store.all()
+            seen = self._store.all(*_SHOWN)
             views, belonging = _views(seen), _belonging(seen.items)
         else:
             views = [self._store.pool(pool_type)]

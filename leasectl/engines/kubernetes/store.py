@@ -24,6 +24,7 @@ from leasectl.engines.kubernetes.objects import (
     CLAIM_LABEL,
     KIND,
     POOL,
+    SPACE,
     Identity,
     Json,
     Kind,
@@ -123,6 +124,10 @@ class Store:
         """
         label = names.label_of_claim(self.with_state_id(claim_key))
         return self._list(f"{CLAIM_LABEL}={label},{KIND}={kind}")
+
+    def values(self, space: str | None) -> Seen:
+        """The objects of what is kept of subjects in a space, or in all; no contents."""
+        return self._list(SPACE if space is None else f"{SPACE}={names.label_of_type(space)}")
 
     def everything(self) -> Seen:
         """All Leases of the namespace, whosever they are."""

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leasectl.engines.local.store import LocalStore
-from leasectl.engines.values import Guard, Value, ValueChange
+from leasectl.engines.values import (
+    LARGEST_CONTENT,
+    Guard,
+    Value,
+    ValueChange,
+    check_changes,
+    is_content,
+)
 from leasectl.state.directory import State
 from leasectl.state.event import Event
 from leasectl.system.clock import Clock
@@ -23,18 +30,29 @@ class LocalValues:
         clock: Where times come from.
     """
 
+    largest_content = LARGEST_CONTENT
+
     def __init__(self, state: State, store: LocalStore, *, clock: Clock) -> None:
         self._state = state
         self._store = store
         self._clock = clock
 
+    def get(self, key: str) -> Value | None:
+        return next(iter(self._query("key = :key", key=key)), None)
+
     def read(self, prefix: str) -> tuple[Value, ...]:
+        found = self._query("substr(key, 1, length(:prefix)) = :prefix", prefix=prefix)
+        return tuple(each for each in found if not is_content(each.key))
+
+    def tidy(self) -> None:
+        """`change` does it each time."""
+
+    def _query(self, which: str, **words: str) -> tuple[Value, ...]:
         rows = self._state.query(
             "SELECT key, content, version, written_at FROM value "
-            "WHERE substr(key, 1, length(:prefix)) = :prefix "
-            "AND (kept_until IS NULL OR kept_until > :now) ORDER BY key",
-            prefix=prefix,
+            f"WHERE {which} AND (kept_until IS NULL OR kept_until > :now) ORDER BY key",
             now=self._clock.wall(),
+            **words,
         )
         return tuple(
             Value(row["key"], bytes(row["content"]), row["version"], row["written_at"])
@@ -48,6 +66,7 @@ class LocalValues:
         guard: Guard | None = None,
         event: Event | None = None,
     ) -> bool:
+        check_changes(changes)
         with self._state.transaction() as db:
             db.execute("DELETE FROM value WHERE kept_until <= ?", (self._clock.wall(),))
             if not all(map(self._is_as_it_has_to_be, changes)) or not self._may(guard):

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leasectl.engines.memory.store import MemoryStore
-from leasectl.engines.values import Guard, Value, ValueChange
+from leasectl.engines.values import (
+    LARGEST_CONTENT,
+    Guard,
+    Value,
+    ValueChange,
+    check_changes,
+    is_content,
+)
 from leasectl.state.event import Event
 
 
@@ -24,10 +31,20 @@ class MemoryValues:
         store: Its pools.
     """
 
+    largest_content = LARGEST_CONTENT
+
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._contents: dict[str, _Content] = {}
         self._last_version = 0
+
+    def get(self, key: str) -> Value | None:
+        with self._store.lock:
+            self._drop_old(self._store.clock.elapsed())
+            found = self._contents.get(key)
+            if found is None:
+                return None
+            return Value(key, found.content, found.version, found.written_at)
 
     def read(self, prefix: str) -> tuple[Value, ...]:
         with self._store.lock:
@@ -35,8 +52,12 @@ class MemoryValues:
             return tuple(
                 Value(key, found.content, found.version, found.written_at)
                 for key, found in sorted(self._contents.items())
-                if key.startswith(prefix)
+                if key.startswith(prefix) and not is_content(key)
             )
+
+    def tidy(self) -> None:
+        with self._store.lock:
+            self._drop_old(self._store.clock.elapsed())
 
     def change(
         self,
@@ -45,6 +66,7 @@ class MemoryValues:
         guard: Guard | None = None,
         event: Event | None = None,
     ) -> bool:
+        check_changes(changes)
         with self._store.lock:
             self._drop_old(self._store.clock.elapsed())
             if not all(map(self._is_as_it_has_to_be, changes)) or not self._may(guard):
