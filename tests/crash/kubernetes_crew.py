@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 
@@ -93,6 +93,14 @@ class Crew:
         """Everybody's who would stand still with the machine."""
         running = [each[0] for each in self._running if each is not None]
         return [*(pid for pid, _ in self._members), *running, *self._keepers()]
+
+    def note_unwatched(self, slots: Iterable[int]) -> None:
+        """Write down that nobody ends some commands when their time is over, from here on."""
+        for slot in slots:
+            running = self._running[slot]
+            if running is not None:
+                self._recorder.note("orphaned", running[1])
+                self._recorder.note("hindered", running[1].partition("/")[0])
 
     def kill(self, slot: int) -> None:
         """KILL a participant and start another in its place."""

@@ -193,8 +193,11 @@ class Faults:
         return self._crew.kill_run(self._rng.randrange(self._crew.runs))
 
     def _stop_run(self) -> object:
-        pid = self._crew.pid_of_run(self._rng.randrange(self._crew.runs))
-        return self._stop(pid, "", self._for_a_while())
+        """Stop what has a command: for long its own time ends, and nobody is there to say so."""
+        slot, seconds = self._rng.randrange(self._crew.runs), self._for_a_while()
+        if seconds > self._crew.ttl / 10:
+            self._crew.note_unwatched([slot])
+        return self._stop(self._crew.pid_of_run(slot), "", seconds)
 
     def _kill_keeper(self) -> object:
         return _signal(self._crew.keeper(self._rng), signal.SIGKILL)
@@ -223,6 +226,7 @@ class Faults:
     def _sleep(self) -> None:
         """Have everything stand still for longer than a ttl, as on a machine that sleeps."""
         pids = self._crew.all_pids()
+        self._crew.note_unwatched(range(self._crew.runs))
         places = self._crew.places_at(0) + self._crew.places_at(1)
         for place in places:
             self._recorder.note("disturbed", place)

@@ -98,11 +98,11 @@ def all_violations(
 
 
 def _without_orphans(events: Sequence[Event]) -> list[Event]:
-    """Leave out what a command did whose `run` was killed, if its keeper could be hindered then.
+    """Leave out what a command did whose `run` was stopped; or killed, and its keeper hindered.
 
     Where nobody can renew, nobody is left either who would end it in time: that is how it is.
     """
-    orphaned = {e.handle: e.at for e in events if e.kind == "orphaned"}
+    orphaned = {e.handle: e.at for e in reversed(events) if e.kind == "orphaned"}
     hindered: dict[str, list[int]] = {}
     for e in events:
         if e.kind in ("disturbed", "hindered"):
