@@ -27,6 +27,9 @@ from tests.crash.reclaim_log import freed_in, read_log, violations
 from tests.crash.reclaim_participants import Holders, Operator, Place
 from tests.kit.etcd.server import etcd_server
 from tests.kit.forking import ending, fork
+from tests.kit.kubernetes.hosts import namespace_settings
+from tests.kit.kubernetes.namespaces import new_namespace
+from tests.kit.kubernetes.servers import kubernetes_servers
 from tests.kit.support import Cli
 
 _TIMES_AT_MOST = 60
@@ -67,7 +70,13 @@ class Report(NamedTuple):
 
 
 def campaign(
-    folder: Path, backend: str, size: Size, *, shakes_hands: bool = True, states: int = 1
+    folder: Path,
+    backend: str,
+    size: Size,
+    *,
+    shakes_hands: bool = True,
+    states: int = 1,
+    settings: str = "",
 ) -> Report:
     """Have holders and operators go on for a while, and judge what they have written down.
 
@@ -77,8 +86,10 @@ def campaign(
         size: How much of it.
         shakes_hands: Operators ask; else they take what seems to be in excess.
         states: State directories that the holders share; the operators are in the first.
+        settings: How to talk to the backend, as a record has it.
     """
-    places = [Place(folder / f"state-{n}", backend, folder / "log") for n in range(states)]
+    log = folder / "log"
+    places = [Place(folder / f"state-{n}", backend, log, settings) for n in range(states)]
     service = places[0].service()
     service.pools.create_pool("T", [f"T--{n}" for n in range(size.holders * size.names)])
     after = service.events.last_number()
@@ -203,7 +214,9 @@ def main() -> int:
     parser.add_argument("--holders", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--etcd", action="store_true")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--etcd", action="store_true")
+    where.add_argument("--kubernetes", action="store_true")
     options = parser.parse_args()
     size = Size(holders=options.holders, seconds=options.seconds, processes=options.processes)
     with contextlib.ExitStack() as stack:
@@ -211,11 +224,20 @@ def main() -> int:
         if options.etcd:
             server = stack.enter_context(etcd_server())
             backend, states = server.endpoints[0].replace("http://", "etcd://"), 2
+        if options.kubernetes:
+            servers = stack.enter_context(kubernetes_servers())
+            states = 2
         failed = False
         for shakes_hands in (True, False):
             folder = Path(tempfile.mkdtemp(prefix="reclaim-"))
             url = f"{backend}/{folder.name}" if options.etcd else backend
-            report = campaign(folder, url, size, shakes_hands=shakes_hands, states=states)
+            settings = ""
+            if options.kubernetes:
+                namespace = stack.enter_context(new_namespace(servers))
+                url, settings = "kubernetes://", namespace_settings(namespace, folder)
+            report = campaign(
+                folder, url, size, shakes_hands=shakes_hands, states=states, settings=settings
+            )
             print(f"{'with' if shakes_hands else 'without'} the handshake ({folder}):")
             for name, number in report.counts.items():
                 print(f"  {name}: {number}")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from leasectl.backends.contract import Patience
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.facts import Pool
+from leasectl.engines.kubernetes.store import Store
 from leasectl.engines.notes import Note, NoteChange, NoteWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.acquire import acquire
@@ -44,15 +45,18 @@ class Place(NamedTuple):
         directory: Its state directory.
         backend: Where the pool "T" is.
         log: The file that it writes to.
+        settings: How to talk to the backend, as a record has it.
     """
 
     directory: Path
     backend: str
     log: Path
+    settings: str = ""
 
     def service(self) -> Service:
         state = State.open(str(self.directory))
-        return Service(state, backend_url=self.backend, caller=Caller(CAMPAIGN, "host"))
+        caller = Caller(CAMPAIGN, "host")
+        return Service(state, backend_url=self.backend, settings=self.settings, caller=caller)
 
 
 class Holders:
@@ -266,14 +270,20 @@ class _Watched:
 
 
 def _count_commits() -> Callable[[], int]:
-    """Count the transactions that this process asks etcd for."""
+    """Count the transactions that this process asks etcd for, or its writes to Kubernetes."""
     number = 0
-    commit = Gateway.commit
+    commit, change = Gateway.commit, Store.change
 
     def counted(gateway: Gateway, *args: object, **options: object) -> object:
         nonlocal number
         number += 1
         return commit(gateway, *args, **options)  # type: ignore[arg-type]
 
+    def counted_change(store: Store, *args: object, **options: object) -> object:
+        nonlocal number
+        number += 1
+        return change(store, *args, **options)  # type: ignore[arg-type]
+
     Gateway.commit = counted  # type: ignore[method-assign,assignment]
+    Store.change = counted_change  # type: ignore[method-assign,assignment]
     return lambda: number

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.kubernetes.api.address import KubernetesAddress
-from leasectl.engines.kubernetes.api.choice import choose, encode_choice
-from leasectl.http.settings import Settings, encode_settings
 from leasectl.pools.admin import PoolService
 from leasectl.state.event import Event, Kept
 from tests.crash.member_crowd import DEFAULT, Host, make_pools, open_service, run_crowd
@@ -16,6 +13,7 @@ from tests.crash.member_judge import Seen, Story, WrittenStory, read_seen, summa
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
 from tests.kit.kubernetes.history import LeaseHistory
+from tests.kit.kubernetes.hosts import namespace_settings
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli, eventually
@@ -78,12 +76,9 @@ def test_on_etcd_from_three_state_directories(hosts: Hosts, tmp_path: Path) -> N
     judge(crowd[0], written, kills)
 
 
-def test_on_kubernetes_from_three_state_directories(
-    namespace: Namespace, kubeconfig: Path, tmp_path: Path
-) -> None:
+def test_on_kubernetes_from_three_state_directories(namespace: Namespace, tmp_path: Path) -> None:
     history = LeaseHistory(namespace)
-    choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
-    settings = encode_settings(Settings(cluster=encode_choice(choice)))
+    settings = namespace_settings(namespace, tmp_path)
     clis = [Cli(tmp_path / f"state-{number}", tmp_path) for number in range(3)]
     crowd = [Host(cli.state_dir, "kubernetes://", settings) for cli in clis]
     written = tmp_path / "written"

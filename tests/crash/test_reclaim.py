@@ -24,6 +24,8 @@ from tests.kit.etcd.server import EtcdServer
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.killing import kill_at
+from tests.kit.kubernetes.hosts import namespace_settings
+from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.loading import load_everything
 from tests.kit.sizes import FULL_SIZE
 from tests.kit.support import Cli
@@ -51,6 +53,13 @@ class TestHandshake:
 
     def test_the_same_in_etcd(self, etcd: EtcdServer, tmp_path: Path) -> None:
         report = campaign(tmp_path, url_below(etcd, tmp_path), SIZE, states=2)
+        print(report.counts)
+        assert report.violations == []
+        assert report.counts["taken back"] >= SIZE.at_least
+
+    def test_the_same_in_kubernetes(self, namespace: Namespace, tmp_path: Path) -> None:
+        settings = namespace_settings(namespace, tmp_path)
+        report = campaign(tmp_path, "kubernetes://", SIZE, states=2, settings=settings)
         print(report.counts)
         assert report.violations == []
         assert report.counts["taken back"] >= SIZE.at_least

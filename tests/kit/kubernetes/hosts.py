@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from leasectl.engines.kubernetes.api.address import KubernetesAddress
+from leasectl.engines.kubernetes.api.choice import choose, encode_choice
+from leasectl.http.settings import Settings, encode_settings
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.relay import Relay
@@ -61,3 +64,15 @@ class KubernetesHosts:
     def close(self) -> None:
         for cli in self._clis:
             cli.close()
+
+
+def namespace_settings(namespace: Namespace, folder: Path) -> str:
+    """How to talk to a namespace as its service account, as a record has it.
+
+    Args:
+        namespace: Which.
+        folder: Where a kubeconfig is written.
+    """
+    kubeconfig = namespace.account.kubeconfig(folder / "kubeconfig")
+    choice = choose(KubernetesAddress(kubeconfig=str(kubeconfig)), {})
+    return encode_settings(Settings(cluster=encode_choice(choice)))

@@ -150,7 +150,7 @@ def requests_of(act: Act, clock: ManualClock) -> int:
 
 
 # In part: every so many-th request of the first, and of the second, others with each pair.
-FIRST, SECOND = (1, 1) if EVERY_KILL else (13, 17)
+FIRST, SECOND = (1, 1) if EVERY_KILL else (17, 29)
 
 
 @pytest.mark.parametrize("first", ACTS)
@@ -166,7 +166,7 @@ def test_no_name_is_ever_where_it_may_not_be(first: str, manual_clock: ManualClo
                         break
                     runs += 1
     print(f"{first}: {runs} runs")
-    assert runs > 5
+    assert runs > 3
 
 
 def run(
