@@ -128,9 +128,16 @@ def _found(store: Store) -> _Found:
 
 
 def _is_edited(ticket: TicketObject) -> bool:
-    """Tell whether somebody else has written a ticket, as far as that shows."""
+    """Tell whether somebody else has written a ticket, as far as that shows.
+
+    Until its first renewal, which writes its place down, the server tells how many have written it.
+    """
     place = annotations_of(ticket.raw).get(PLACE)
-    return not ticket.claim_key or (place is not None and str(ticket.place) != place)
+    if not ticket.claim_key:
+        return True
+    if place is None:
+        return len(ticket.raw["metadata"].get("managedFields") or ()) > 1
+    return str(ticket.place) != place
 
 
 def _name(raw: Json) -> str:

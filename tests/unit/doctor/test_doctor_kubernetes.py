@@ -14,7 +14,7 @@ from leasectl.engines.kubernetes.objects import MEMBER, SETTINGS
 from tests.kit.doctor_reports import Report, doctor
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.rights import LEAST_RULES
-from tests.kit.support import Cli
+from tests.kit.support import Cli, eventually
 
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 
@@ -226,6 +226,23 @@ class TestWhatWasEdited:
         refused = cluster("release", "--names", "T--00", "--force")
         assert (refused.code, refused.err.count("\n")) == (77, 1)
         assert 'T--00 is held by "somebody", who didn\'t get it from leasectl' in refused.err
+
+
+def test_a_ticket_that_hands_have_written_before_its_first_renewal_is_named(
+    cluster: Cli, namespace: Namespace
+) -> None:
+    cluster.ok("acquire", "-t", "T", "-c", "2")
+    waiting = cluster.start("acquire", "-t", "T", "-w", "60s", "-q")
+
+    def tickets() -> list[str]:
+        return [each for each in namespace.lease_names() if each.startswith("leasectl-ticket-")]
+
+    eventually(tickets)
+    assert objects(cluster)["what"] == "1 pool, 2 held, 1 waiting"
+    (ticket,) = tickets()
+    edit(namespace, ticket, **{"seen-by": "somebody"})
+    assert objects(cluster)["what"] == f"edited, and of no use any more: {ticket}"
+    waiting.kill()
 
 
 def test_a_claim_that_no_record_knows_is_given_back_with_fix(cluster: Cli) -> None:
