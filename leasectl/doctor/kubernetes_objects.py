@@ -137,7 +137,7 @@ def _is_edited(ticket: TicketObject) -> bool:
         return True
     if place is None:
         return len(ticket.raw["metadata"].get("managedFields") or ()) > 1
-    return str(ticket.place) != place
+    return bool(str(ticket.place) != place)
 
 
 def _name(raw: Json) -> str:
