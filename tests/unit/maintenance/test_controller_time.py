@@ -1,0 +1,118 @@
+"""The controller and time: clocks that jump, and a lead that is about to end."""
+
+from __future__ import annotations
+
+import pytest
+
+from leasectl.errors import BackendUnreachable
+from leasectl.maintenance.facts import Lease, NodeWrite
+from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS
+from leasectl.maintenance.objects import Json
+from tests.unit.maintenance.test_controller import NODE, World, pod
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.cluster.add_node(NODE)
+    return world
+
+
+def refuse_to_renew(world: World) -> None:
+    """Have the server answer all but who writes the Lease of leaders."""
+    write_lease = world.cluster.write_lease
+
+    def refused(name: str, read: Json | None, lease: Lease, *, node: str = "") -> Json | None:
+        if name == LEASE_NAME:
+            raise BackendUnreachable("it is away")
+        return write_lease(name, read, lease, node=node)
+
+    world.cluster.write_lease = refused  # type: ignore[method-assign]
+
+
+def test_a_wall_clock_that_jumps_ahead_is_noticed_soon(world: World) -> None:
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: world.cluster.status(NODE) == "active")
+    elapsed = world.now
+    world.clock._wall += 700.0
+    world.until(lambda: world.cluster.status(NODE) == "ended", within=15)
+    assert world.now - elapsed <= 11
+
+
+def test_a_leader_begins_nothing_that_it_could_not_see_done(world: World) -> None:
+    world.during(1)
+    refuse_to_renew(world)
+    world.during(TTL_SECONDS - 5)
+    assert world.replicas[0].leadership.has_seconds(0)
+    world.cluster.ask_for(NODE, "10m")
+    world.during(30)
+    assert world.cluster.status(NODE) == ""
+    assert NODE not in world.cluster.leases
+
+
+def test_the_second_write_is_not_begun_either_if_the_first_took_too_long(world: World) -> None:
+    world.during(1)
+    refuse_to_renew(world)
+    write_lease = world.cluster.write_lease
+
+    def slow(name: str, read: Json | None, lease: Lease, *, node: str = "") -> Json | None:
+        written = write_lease(name, read, lease, node=node)
+        world.clock.advance(TTL_SECONDS)
+        return written
+
+    world.cluster.write_lease = slow  # type: ignore[method-assign]
+    written: list[NodeWrite] = []
+    write_node = world.cluster.write_node
+
+    def noted(read: Json, write: NodeWrite) -> bool:
+        written.append(write)
+        return write_node(read, write)
+
+    world.cluster.write_node = noted  # type: ignore[method-assign]
+    world.cluster.ask_for(NODE, "10m")
+    world.during(30)
+    assert NODE in world.cluster.leases
+    assert written == []
+
+
+def test_a_second_maintenance_is_drained_anew(world: World) -> None:
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: world.cluster.status(NODE) == "active")
+    world.cluster.ask_for(NODE, None)
+    world.until(lambda: world.cluster.status(NODE) == "ended")
+    world.cluster.running[NODE] = [pod("late")]
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: world.cluster.status(NODE) == "active", within=60)
+    assert world.cluster.evicted == ["default/late"]
+
+
+def drain_in_vain(world: World) -> None:
+    """Have a pod that no budget ever lets go, and a drain that asks for it again and again."""
+    world.cluster.running[NODE] = [pod("a")]
+    world.cluster.held = {"a"}
+    world.cluster.ask_for(NODE, "2m")
+    world.until(lambda: "disruption budget" in world.cluster.status(NODE), within=30)
+
+
+def test_who_leads_no_more_evicts_nothing(world: World) -> None:
+    drain_in_vain(world)
+    refuse_to_renew(world)
+    world.during(TTL_SECONDS)
+    world.cluster.requests.clear()
+    world.during(30)
+    assert "evict" not in world.cluster.requests
+
+
+def test_a_drain_ends_in_time_also_where_the_node_cannot_be_looked_at(world: World) -> None:
+    drain_in_vain(world)
+
+    def refused(name: str) -> Json | None:
+        raise BackendUnreachable("it may not")
+
+    world.cluster.node = refused  # type: ignore[method-assign]
+    world.during(125)
+    world.cluster.requests.clear()
+    world.during(30)
+    assert "evict" not in world.cluster.requests
