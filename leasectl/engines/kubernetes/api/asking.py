@@ -93,14 +93,15 @@ class Asking:
             client.close()
 
     @contextlib.contextmanager
-    def limited(self, until: float | None) -> Iterator[None]:
+    def limited(self, until: float | None, *, is_strict: bool = False) -> Iterator[None]:
         """As `Api.limited`."""
-        before = getattr(self._limits, "until", None)
-        self._limits.until = until
+        limits = self._limits
+        before = getattr(limits, "until", None), getattr(limits, "least", _LEAST_SECONDS)
+        limits.until, limits.least = until, 0.0 if is_strict else _LEAST_SECONDS
         try:
             yield
         finally:
-            self._limits.until = before
+            limits.until, limits.least = before
 
     def ask(self, deed: Deed, call: Call, *, is_repeatable: bool) -> Reply:
         """Ask until it is answered.
@@ -195,7 +196,7 @@ class Asking:
         """When a request that begins now has to end."""
         limit = getattr(self._limits, "until", None)
         deadline = start + self._deadline_seconds
-        return deadline if limit is None else min(deadline, max(limit, start + _LEAST_SECONDS))
+        return deadline if limit is None else min(deadline, max(limit, start + self._limits.least))
 
     def _limit(self, start: float) -> float:
         """The same, where the server is busy and says when to come again."""

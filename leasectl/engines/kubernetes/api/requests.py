@@ -97,13 +97,16 @@ class Api:
         """End all connections that nobody uses; those of watches end with them."""
         self._asking.close()
 
-    def limited(self, until: float | None) -> AbstractContextManager[None]:
+    def limited(
+        self, until: float | None, *, is_strict: bool = False
+    ) -> AbstractContextManager[None]:
         """Wait not much longer for what this thread asks inside; None for as long as ever.
 
         Args:
             until: A time of the elapsed clock.
+            is_strict: Not any longer, however little that is.
         """
-        return self._asking.limited(until)
+        return self._asking.limited(until, is_strict=is_strict)
 
     # What is done with objects
 

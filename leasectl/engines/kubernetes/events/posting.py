@@ -74,7 +74,7 @@ class Posting:
         from leasectl.engines.kubernetes.events.post_objects import encode_post
 
         try:
-            with self._api.limited(now + _LONGEST_SECONDS):
+            with self._api.limited(now + _LONGEST_SECONDS, is_strict=True):
                 for body in encode_post(post, self._events.namespace):
                     with contextlib.suppress(Conflict):  # by the try before, whose answer was lost
                         self._api.create(self._events, body, is_repeatable=True)
