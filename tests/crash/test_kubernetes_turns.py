@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from leasectl.engines.kubernetes.names import TICKET_PREFIX
 from tests.kit.kubernetes.contest import contest
 from tests.kit.kubernetes.crowd import crowd
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.sizes import FULL_SIZE
+from tests.kit.support import Cli, eventually
 
 SECONDS = 60.0 if FULL_SIZE else 1.5
 WAITERS = 500 if FULL_SIZE else 24  # more than those who are next
@@ -49,3 +51,20 @@ def test_a_crowd_asks_for_nothing_but_renewals_and_is_served_in_order(
     assert found.requests.get("watch", 0) < 1.1
     if FULL_SIZE:
         assert found.idle_requests["update"] <= 3.1
+
+
+def test_a_command_that_has_waited_leaves_no_ticket(
+    cli: Cli, namespace: Namespace, kubeconfig: Path
+) -> None:
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+
+    def tickets() -> list[str]:
+        return [each for each in namespace.lease_names() if each.startswith(TICKET_PREFIX)]
+
+    cli.ok("pool", "create", "T", "--count", "1")
+    handle = cli.ok("acquire", "-t", "T").strip()
+    waiting = cli.start("acquire", "-t", "T", "-w", "60s")
+    eventually(tickets, what="it waits")
+    cli.ok("release", "--handle", handle)
+    assert waiting.finish().code == 0
+    assert tickets() == []
