@@ -27,7 +27,7 @@ from leasectl.engines.kubernetes.belonging import Belonging
 from leasectl.engines.kubernetes.entering import Entering
 from leasectl.engines.kubernetes.events.events import KubernetesEvents
 from leasectl.engines.kubernetes.known import all_known
-from leasectl.engines.kubernetes.listing import pool_types
+from leasectl.engines.kubernetes.listing import no_pool
 from leasectl.engines.kubernetes.names import label_of_type, object_of_pool
 from leasectl.engines.kubernetes.objects import (
     CHANGED,
@@ -87,7 +87,7 @@ class Deletions:
         for _ in range(_MOST_TRIES):
             pool = self.pool(pool_type)
             if pool is None:
-                raise refusals.no_pool(pool_type, pool_types(self._store))
+                raise no_pool(self._store, pool_type)
             if pool.state == "open":
                 if not force:
                     check_unused(reaped(self._store.pool(pool_type)))

@@ -174,6 +174,11 @@ def test_works_and_keys_of_properties_in_etcd_are_offered(
     assert offered(cli, "once", "--backend", "local:", "--show", "") == []
 
 
+def test_works_and_keys_of_properties_in_kubernetes_are_offered(cli: Cli, kubeconfig: Path) -> None:
+    cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
+    offers_of_works_and_properties(cli)
+
+
 def test_the_types_are_those_of_the_chosen_backend(cli: Cli, etcd: EtcdServer, prefix: str) -> None:
     url = f"{etcd.endpoints[0].replace('http', 'etcd')}{prefix}"
     cli.pool("azure--here")
