@@ -105,8 +105,9 @@ def command(
     why; whom a reclaim asked, and what was said; and what pools were made and changed. A line each,
     the oldest first, times in UTC; on a terminal a long one goes on below. Of a lease proxy they
     are those of this state directory's handles. Events are kept for 30 days, and the last 100,000
-    of them, unless LEASECTL_KEEP_EVENTS says otherwise, like 7d,10000 or 0 for none. --json prints
-    an object a line, with all that is known of each.
+    of them, unless LEASECTL_KEEP_EVENTS says otherwise, like 7d,10000 or 0 for none; on Kubernetes
+    the cluster keeps those of other machines for an hour, and stderr says since when there are any.
+    --json prints an object a line, with all that is known of each.
     """
     time_options.check_stretch(since, until)
     if follows and until is not None:
