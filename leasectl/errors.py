@@ -133,6 +133,10 @@ class NotAllowed(LeaseError):
     exit_code = 77
 
 
+class NotMade(NotAllowed):
+    """A pool was taken away, or made by somebody else, while it was being made."""
+
+
 class LeaseLost(LeaseError):
     """The lease went away while it was in use."""
 

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from leasectl.engines.values import ValueChange
-from leasectl.errors import InvalidRequest, LeaseError, NotFound, NotSupported
+from leasectl.errors import InvalidRequest, LeaseError, NotFound, NotMade, NotSupported
 from leasectl.leases.service import Service
 from leasectl.state import keeper_process
 from leasectl.state.made_pools import MadePool, MadePools
@@ -63,7 +63,7 @@ class PoolOnDemand:
             self._service.pools.create_pool(self._type, [self._type])
         except NotSupported:
             raise
-        except (InvalidRequest, NotFound):
+        except (InvalidRequest, NotFound, NotMade):
             return False  # somebody else is at it, or we were so slow that it is over
         return True
 

@@ -37,7 +37,11 @@ from leasectl.engines.membership import Member, Pools, add, remove
 from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
 from leasectl.model import Process
 from leasectl.system.clock import Clock
+from leasectl.system.signals import pause
 
+# That others are given who make a pool, before it is taken for what somebody killed has left.
+_MOST_LOOKS = 20
+_LOOK_AGAIN_SECONDS = 0.05
 _MOST_TRIES = 20
 
 
@@ -169,7 +173,8 @@ class KubernetesPools:
         Raises:
             InvalidRequest: It is a pool like any other.
         """
-        there, deletions = self._members.deletions.pool(pool_type), self._members.deletions
+        deletions = self._members.deletions
+        there = self._once_made(pool_type)
         if there is None and self._store.get(object_of_pool(pool_type)) is None:
             return
         if there is None or there.state == "open":
@@ -178,6 +183,20 @@ class KubernetesPools:
             deletions.end(there, force=False)
         except NotAllowed as error:
             raise refusals.pool_exists(pool_type) from error
+
+    def _once_made(self, pool_type: str) -> PoolObject | None:
+        """What is there of a pool, once who is making it is done or has had the time for it.
+
+        Who ends what another has begun begins anew, and so would that one.
+        """
+        there = self._members.deletions.pool(pool_type)
+        word = None if there is None else there.word
+        for _ in range(_MOST_LOOKS):
+            if there is None or (there.state, there.word) != ("making", word):
+                break
+            pause(_LOOK_AGAIN_SECONDS)
+            there = self._members.deletions.pool(pool_type)
+        return there
 
     def _fill(self, made: PoolObject, names: Sequence[str]) -> None:
         """Have names be in a pool that isn't there yet, and then have it be there."""

@@ -8,7 +8,7 @@ from leasectl.engines.kubernetes.known import Known, being_made
 from leasectl.engines.kubernetes.objects import PoolObject
 from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, check_unheld, pools_with_less
-from leasectl.errors import NotAllowed
+from leasectl.errors import NotMade
 from leasectl.model import Lease
 
 
@@ -115,7 +115,7 @@ class Update:
             return known.pools
         there = known.objects.get(making.type)
         if there is None or (there.state, there.word) != (making.state, making.word):
-            raise NotAllowed(
+            raise NotMade(
                 f'pool "{making.type}" was deleted, or made by somebody else, before it was made '
                 "in full"
             )
