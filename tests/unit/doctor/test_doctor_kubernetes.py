@@ -247,7 +247,9 @@ def test_a_ticket_that_hands_have_written_before_its_first_renewal_is_named(
 
 def test_a_claim_that_no_record_knows_is_given_back_with_fix(cluster: Cli) -> None:
     cluster.ok("acquire", "-t", "T")
-    cluster.ok("acquire", "-t", "T", LEASECTL_STATE_DIR=f"{cluster.state_dir}-of-another")
+    cluster.ok(
+        "acquire", "-t", "T", "--ttl", "1h", LEASECTL_STATE_DIR=f"{cluster.state_dir}-of-another"
+    )
     with contextlib.closing(sqlite3.connect(cluster.state_dir / "state.db")) as db:
         db.execute("DELETE FROM handle")
         db.execute("DELETE FROM lease")
