@@ -86,7 +86,8 @@ def all_violations(
         longest_gap: So many seconds nothing may be granted that somebody could have.
     """
     events = _without_late_releases(_without_orphans(sorted(history)))
-    gaps = [gap for gap in gaps_in(events, names, most) if gap.seconds > longest_gap]
+    # There what such commands have is had, however long they use it.
+    gaps = [gap for gap in gaps_in(sorted(history), names, most) if gap.seconds > longest_gap]
     return [
         *violations(events, capacity=len(names), counts_grants=False),
         *_expired_early(events),
