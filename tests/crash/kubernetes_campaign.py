@@ -51,6 +51,7 @@ class Size(NamedTuple):
         lost: The share of answers that don't arrive.
         every: So long after each fault that isn't of a server comes another, in seconds.
         habits: Of the participants.
+        slack: What a machine that has other things to do may add to two ttls without a grant.
     """
 
     seconds: float = 600.0
@@ -61,6 +62,7 @@ class Size(NamedTuple):
     lost: float = 0.01
     every: tuple[float, float] = (0.5, 2.5)
     habits: Habits = Habits()
+    slack: float = 0.0
 
 
 class Report(NamedTuple):
@@ -113,10 +115,8 @@ def campaign(namespace: Namespace, folder: Path, size: Size, seed: int = 0) -> R
         left = _left(namespace, places, names, size.habits.ttl)
         events = read_history(history)
         most, paths = size.habits.most, [path for relay in relays for path in relay.paths]
-        asked = namespace.asked()
-        found = all_violations(
-            events, asked, paths, names=names, most=most, longest_gap=2 * size.habits.ttl
-        )
+        asked, longest = namespace.asked(), 2 * size.habits.ttl + size.slack
+        found = all_violations(events, asked, paths, names=names, most=most, longest_gap=longest)
         return Report(
             left + found,
             count(events, names=names, most=most),

@@ -24,6 +24,7 @@ SHORT = Size(
     habits=Habits(
         ttl=2.0, holds=(0.02, 0.3), long_holds=(2.4, 3.0), rests=(0.0, 0.2), waits=(1.0, 4.0)
     ),
+    slack=4.0,
 )
 
 
