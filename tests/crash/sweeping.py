@@ -10,14 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Callable
-
-import httpx
+from typing import Callable
 
 from leasectl.backends.contract import Patience
-from leasectl.http.exchange import Client
-from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer
+from leasectl.http.transport import Incoming, Sending
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
 from leasectl.leases.release import release
@@ -184,37 +181,23 @@ def among_contenders(sweep: Sweep) -> Iterator[None]:
 
 
 def kill_at_request(number: int, *, after: bool) -> None:
-    """KILL this process at its request of that number: before it is sent or when it is answered."""
-    send = httpx.Client.send
-    numbers = itertools.count(1)
+    """KILL this process at its request of that number: before it is sent or when it is answered.
 
-    def counted(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+    Of requests by `leasectl.http`, streams among them.
+    """
+    send, numbers = Sending.open, itertools.count(1)
+
+    @contextmanager
+    def counted(sending: Sending) -> Iterator[Incoming]:
         is_it = next(numbers) == number
         if is_it and not after:
             os.kill(os.getpid(), signal.SIGKILL)
-        response = send(client, request, **options)
-        if is_it:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return response
+        with send(sending) as incoming:
+            if is_it:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield incoming
 
-    httpx.Client.send = counted  # type: ignore[method-assign,assignment]
-
-
-def kill_at_ask(number: int, *, after: bool) -> None:
-    """The same of requests by `leasectl.http`, as Kubernetes is asked."""
-    ask = Client.ask
-    numbers = itertools.count(1)
-
-    def counted(client: Client, call: Call, **options: Any) -> Answer:
-        is_it = next(numbers) == number
-        if is_it and not after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        answer = ask(client, call, **options)
-        if is_it:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return answer
-
-    Client.ask = counted  # type: ignore[method-assign,assignment]
+    Sending.open = counted  # type: ignore[method-assign,assignment]
 
 
 def lose_answer(number: int, *, seconds: float, mark: Path) -> None:
@@ -225,39 +208,19 @@ def lose_answer(number: int, *, seconds: float, mark: Path) -> None:
         seconds: For how long, from then on, no other gets through.
         mark: A file that is made then.
     """
-    send = httpx.Client.send
-    numbers = itertools.count(1)
+    send, numbers = Sending.open, itertools.count(1)
     back_at = 0.0
 
-    def sent(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
-        nonlocal back_at
-        if time.monotonic() < back_at:
-            raise httpx.ConnectError("away", request=request)
-        response = send(client, request, **options)
-        if next(numbers) == number:
-            back_at = time.monotonic() + seconds
-            mark.touch()
-            raise httpx.ReadError("lost", request=request)
-        return response
-
-    httpx.Client.send = sent  # type: ignore[method-assign,assignment]
-
-
-def lose_answer_of_ask(number: int, *, seconds: float, mark: Path) -> None:
-    """The same of requests by `leasectl.http`."""
-    ask = Client.ask
-    numbers = itertools.count(1)
-    back_at = 0.0
-
-    def asked(client: Client, call: Call, **options: Any) -> Answer:
+    @contextmanager
+    def sent(sending: Sending) -> Iterator[Incoming]:
         nonlocal back_at
         if time.monotonic() < back_at:
             raise NoAnswer("away", sent=False)
-        answer = ask(client, call, **options)
-        if next(numbers) == number:
-            back_at = time.monotonic() + seconds
-            mark.touch()
-            raise NoAnswer("lost")
-        return answer
+        with send(sending) as incoming:
+            if next(numbers) == number:
+                back_at = time.monotonic() + seconds
+                mark.touch()
+                raise NoAnswer("lost")
+            yield incoming
 
-    Client.ask = asked  # type: ignore[method-assign,assignment]
+    Sending.open = sent  # type: ignore[method-assign,assignment]

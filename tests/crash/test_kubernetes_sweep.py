@@ -29,7 +29,7 @@ from leasectl.pools.admin import PoolService
 from leasectl.state.directory import State
 from leasectl.system.afterwards import finish
 from leasectl.system.clock import boottime_seconds
-from tests.crash.sweeping import kill_at_ask
+from tests.crash.sweeping import kill_at_request
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.invariants import broken_invariants
 from tests.kit.kubernetes.access import Access
@@ -107,7 +107,7 @@ class Sweep:
 
         def work() -> None:
             os.environ["LEASECTL_KUBECONFIG"] = str(self._kubeconfig)
-            kill_at_ask(number, after=after)
+            kill_at_request(number, after=after)
             leasectl(cli.state_dir, folder / "output", *arguments)
 
         code = ending(fork(work))

@@ -19,7 +19,7 @@ from leasectl.engines.kubernetes.objects import KEPT
 from leasectl.once.work import work_of
 from tests.crash.once_attempt import Attempt
 from tests.crash.once_race import Race
-from tests.crash.sweeping import kill_at_ask, lose_answer_of_ask
+from tests.crash.sweeping import kill_at_request, lose_answer
 from tests.crash.test_once_race import KEYS, RUNS, TTL_SECONDS, judge
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
@@ -87,7 +87,7 @@ def test_killed_at_any_request(namespace: Namespace, hosts: list[Cli], after: bo
     options = ("--ttl", "2s", "--backend", BACKEND)
     for number in range(1 + (6 if after else 0), MOST_REQUESTS, KILL_STRIDE):
         attempt = Attempt(hosts[0], f"k{number}", options)
-        code, out = attempt.ask(partial(kill_at_ask, number, after=after))
+        code, out = attempt.ask(partial(kill_at_request, number, after=after))
         attempts.append((attempt, code, out))
         if [code for _, code, _ in attempts[-2:]] == [0, 0]:
             break
@@ -102,7 +102,7 @@ def test_killed_at_any_request(namespace: Namespace, hosts: list[Cli], after: bo
 
 def lose(number: int, mark: Path) -> None:
     os.environ["LEASECTL_RELEASE_TIMEOUT"] = "0.3s"
-    lose_answer_of_ask(number, seconds=0.7, mark=mark)
+    lose_answer(number, seconds=0.7, mark=mark)
 
 
 @pytest.mark.parametrize("status", [0, 7])
