@@ -32,9 +32,9 @@ def test_whatever_goes_wrong_the_guarantees_hold(namespace: Namespace, tmp_path:
     report = campaign(namespace, tmp_path, SHORT, seed=1)
     print(report)
     assert report.violations == []
-    assert report.counts.grants > 10
-    assert sum(report.faults.values()) > 5
-    assert sum(report.lost.values()) > 3
+    assert report.counts.grants > 5
+    assert sum(report.faults.values()) > 3
+    assert sum(report.lost.values()) > 0
 
 
 class TestJudging:
