@@ -119,12 +119,23 @@ def _without_orphans(events: Sequence[Event]) -> list[Event]:
 
 
 def _without_late_releases(events: Sequence[Event]) -> list[Event]:
-    """Of what was over when it was released somebody has told, or was killed before he could."""
+    """Leave out what was over when it was released, and what somebody else had by the answer.
+
+    Of the one somebody has told, or was killed before he could; and who hears nothing of a release
+    and finds that another has given it back since can't tell.
+    """
     until: dict[str, int] = {}
     for e in events:
         if e.kind in ("granted", "renewed"):
             until[e.handle] = max(e.until, until.get(e.handle, 0))
-    return [e for e in events if e.kind != "unreleased" or e.at < until.get(e.handle, 0)]
+    begun = {e.lease: e.at for e in events if e.kind == "releasing"}
+    had = [(e.name, e.at) for e in events if e.kind == "granted"]
+
+    def counts(e: Event) -> bool:
+        was_had = any(name == e.name and begun.get(e.lease, 0) < at < e.at for name, at in had)
+        return e.at < until.get(e.handle, 0) and not was_had
+
+    return [e for e in events if e.kind != "unreleased" or counts(e)]
 
 
 def _by_name(events: Iterable[Event], kind: str) -> dict[str, int]:
