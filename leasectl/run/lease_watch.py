@@ -74,7 +74,7 @@ class LeaseWatch:
             state_id = service.state.state_id()
             self._claim_watch = open_claim_watch(handle, state_id=state_id, clock=clock)
         self._pipe = listen(service.state.runner_pipe(handle.id))
-        self._look_at_record()  # nobody could tell us before
+        self.look_at_record()  # nobody could tell us before
         self._keeper = KeeperPidfd(service, lock_patience=self._lock_patience, clock=clock)
 
     @property
@@ -119,7 +119,7 @@ class LeaseWatch:
         """Do what the descriptors that have something to say, and the time, ask for."""
         if self._pipe.fd in woken:
             self._pipe.renew()
-            self._look_at_record()
+            self.look_at_record()
             self.noted(None)
         if self._keeper.fd is not None and self._keeper.fd in woken:
             self._keeper.look()
@@ -134,7 +134,7 @@ class LeaseWatch:
         if self._renew_at is not None and now >= self._renew_at:
             self._renew()
         if self._look_at_record_at is not None and now >= self._look_at_record_at:
-            self._look_at_record()
+            self.look_at_record()
         if self._give_up_lost_at is not None and now >= self._give_up_lost_at:
             self.go_on_without()
 
@@ -190,7 +190,7 @@ class LeaseWatch:
 
     # ---- renewals
 
-    def _look_at_record(self) -> None:
+    def look_at_record(self) -> None:
         """See whether the lease was taken, by the last of those who came before we listened.
 
         One that is at it may have found no pipe, or an older one, and wakes nobody: so with the

@@ -99,12 +99,16 @@ def wait_to_start(
 
 
 def _why_gone(service: Service, handle: Handle, watch: LeaseWatch, now: float) -> LeaseError | None:
-    if watch.is_lost(now):
-        why = f" ({watch.reason})" if watch.reason else ""
-        return LeaseLost(
-            f"the lease of {watch.subject} was lost{why} before anything was started under it"
-        )
-    return _released(handle) if service.current(whole(handle)) is None else None
+    if not watch.is_lost(now):
+        if service.current(whole(handle)) is not None:
+            return None
+        watch.look_at_record()  # of which it may not have been told yet
+        if not watch.is_lost(now):
+            return _released(handle)
+    why = f" ({watch.reason})" if watch.reason else ""
+    return LeaseLost(
+        f"the lease of {watch.subject} was lost{why} before anything was started under it"
+    )
 
 
 def _released(handle: Handle) -> Cancelled:

@@ -29,6 +29,7 @@ class ServeWorld:
     """The shared server and what stands behind it; as `tests.contract.world.World` has it."""
 
     ttl_seconds = 0.0
+    counts_grants = True  # as the embedded pool behind it
 
     def __init__(self, server: Serving, service: Service) -> None:
         self.server = server

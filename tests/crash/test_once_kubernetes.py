@@ -54,8 +54,9 @@ def leftovers(namespace: Namespace) -> list[str]:
     """What is there beside results, contents that these point to, and what is kept for a time."""
     found = []
     contents = set()
-    for name in namespace.lease_names():
-        lease = namespace.lease(name)
+    leases = namespace.all_leases()  # as of one instant
+    for lease in leases:
+        name = lease["metadata"]["name"]
         notes = lease["metadata"]["annotations"]
         kind = lease["metadata"]["labels"]["leasectl.dev/kind"]
         if kind == "values":
@@ -69,7 +70,8 @@ def leftovers(namespace: Namespace) -> list[str]:
             contents |= {f"{name}.content.{word}" for word in kept["contents"]}
         elif kind != "content":
             found.append(name)
-    names = {name for name in namespace.lease_names() if ".content." in name}
+    names = {each["metadata"]["name"] for each in leases}
+    names = {each for each in names if ".content." in each}
     return found + sorted(names ^ contents)
 
 

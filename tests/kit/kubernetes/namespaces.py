@@ -55,7 +55,11 @@ class Namespace:
 
     def lease_names(self) -> list[str]:
         """The names of all Leases in it, sorted."""
-        return [each["metadata"]["name"] for each in self.administrator.items(self.leases)]
+        return [each["metadata"]["name"] for each in self.all_leases()]
+
+    def all_leases(self) -> list[Object]:
+        """All Leases in it, as of one instant."""
+        return self.administrator.items(self.leases)
 
     def relay(self, number: int = 0) -> AbstractContextManager[Relay]:
         """What a client can be made to talk to instead of one of the servers, with a token."""
