@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
+from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
-from typing import Callable
 
 from leasectl.engines.event_log import EventLog
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
@@ -23,6 +23,8 @@ from leasectl.engines.kubernetes.fields import parse_time
 from leasectl.engines.kubernetes.objects import TicketObject
 from leasectl.engines.kubernetes.opening import Opened, open_kubernetes
 from leasectl.engines.kubernetes.reading import parse_object
+from leasectl.engines.kubernetes.waiting.session import WaitSession
+from leasectl.engines.kubernetes.waiting.waiter import FEW_NEXT
 from leasectl.engines.members import Members
 from leasectl.engines.notes import Notes
 from leasectl.engines.values import Values
@@ -85,6 +87,7 @@ class KubernetesWorld:
             for client in self._clients:
                 if client.is_stopped:
                     self.end_waiting(client.claim_key)
+        eventually(self._all_have_seen, what="who waits sees what is there")
         left = seconds
         while left > 0:
             waiting = self._waiting()
@@ -116,7 +119,7 @@ class KubernetesWorld:
     def participant(self, client: ForkedClient) -> Participant:
         assert isinstance(client, _Client)
         opened = self._open()
-        client.when_to_look(opened.engine.session.look_at_time)
+        client.when_to_look(opened.engine.session)
         return Participant(
             opened.engine,
             opened,
@@ -137,6 +140,20 @@ class KubernetesWorld:
         found = map(parse_object, self._store.all("ticket").items)
         tickets = [each for each in found if isinstance(each, TicketObject)]
         return [each for each in tickets if each.claim_key in running]
+
+    def _all_have_seen(self) -> bool:
+        """Tell whether those who wait have seen all that was written, by the time that it is."""
+        tickets = self._waiting()
+        if len(tickets) > FEW_NEXT:
+            return True  # some don't follow their pool
+        by_key = {f"world/{each.claim_key}": each for each in self._clients}
+        for ticket in tickets:
+            view = self._store.pool(ticket.pool)
+            ids = [each.id for each in view.resources.values()]
+            latest = max(each.version for each in (*ids, ticket.id))
+            if by_key[ticket.claim_key].seen() < latest:
+                return False
+        return True
 
     def _all_have_renewed(self) -> bool:
         now = self._time.clock.wall()
@@ -165,6 +182,7 @@ class _Client(ForkedClient):
     def __init__(self, claim_key: str, world: KubernetesWorld) -> None:
         self._world = world
         self._read_fd, self._write_fd = os.pipe()
+        self._seen = RawValue("q", 0)
         super().__init__(claim_key, world.participant, world.is_waiting)
         os.close(self._read_fd)
 
@@ -173,10 +191,18 @@ class _Client(ForkedClient):
         if self.is_running:
             os.write(self._write_fd, b".")
 
-    def when_to_look(self, look: Callable[[], None]) -> None:
+    def seen(self) -> int:
+        """The version of the newest that it has seen of a pool that it waits in."""
+        os.write(self._write_fd, b"?")
+        return int(self._seen.value)
+
+    def when_to_look(self, session: WaitSession) -> None:
         def run() -> None:
-            while os.read(self._read_fd, 1):
-                look()
+            while asked := os.read(self._read_fd, 1):
+                if asked == b".":
+                    session.look_at_time()
+                views = [each.view() for each in list(session._watches.values())]
+                self._seen.value = max((each.version for each in views if each), default=0)
 
         threading.Thread(target=run, daemon=True).start()
 
