@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import ssl
 
 # A server that vanished is noticed after a minute, however long an answer may take.
-_OPTIONS = (
+KEEP_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    # Without it each request of two packets would wait for 40 ms.
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
 )
+# Without it each request of two packets would wait for 40 ms.
+_AT_ONCE = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 # Servers close those that nobody uses after a time of theirs; who is later may just miss that.
 _LONGEST_IDLE_SECONDS = 5.0
 
@@ -53,7 +53,7 @@ class TcpConnection:
         place = (target.host.encode(), target.port)
         connected = socket.create_connection(place, timeout=seconds)  # type: ignore[arg-type]
         try:
-            for option in _OPTIONS:
+            for option in (*KEEP_ALIVE, _AT_ONCE):
                 connected.setsockopt(*option)
         except BaseException:
             connected.close()
@@ -105,17 +105,19 @@ class TcpConnection:
 
     def half_close(self) -> None:
         """Close our half: it may still be answered."""
-        self._shut(socket.SHUT_WR)
+        shut(self._socket, socket.SHUT_WR)
 
     def cut(self) -> None:
         """End it under whoever uses it."""
-        self._shut(socket.SHUT_RDWR)
+        shut(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Have done with it; only for who uses it."""
         self._socket.close()
 
-    def _shut(self, how: int) -> None:
-        with contextlib.suppress(OSError):
-            # Of the plain connection below: a TLS layer would first want to say goodbye.
-            socket.socket.shutdown(self._socket, how)
+
+def shut(connected: socket.socket, how: int) -> None:
+    """Shut a connection or one half of it, under whoever uses it; as `socket.shutdown` has it."""
+    with contextlib.suppress(OSError):
+        # Of the plain connection below: a TLS layer would first want to say goodbye.
+        socket.socket.shutdown(connected, how)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+# Of these a server wants to be told that there is none.
+_WITH_BODY = ("POST", "PUT", "PATCH")
+
 
 class Call(NamedTuple):
     """One request.
@@ -29,6 +32,27 @@ class Call(NamedTuple):
     longest_silence_seconds: float | None = None
     more_headers: Sequence[tuple[str, str]] = ()
     server_name: str | None = None
+
+
+def headers_of(call: Call, *, closes: bool) -> list[tuple[str, str]]:
+    """All that a request says in front of its body, but for the host; its own go before the usual.
+
+    Args:
+        call: The request.
+        closes: Its connection ends with it.
+    """
+    headers = {
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        "User-Agent": "leasectl",
+        "Connection": "close" if closes else "keep-alive",
+    }
+    if call.body or call.method in _WITH_BODY:
+        headers["Content-Length"] = str(len(call.body))
+    if call.only_now:
+        headers["Expect"] = "100-continue"
+    headers.update(call.headers)
+    return [*headers.items(), *call.more_headers]
 
 
 class Answer(NamedTuple):

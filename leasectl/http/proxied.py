@@ -15,20 +15,14 @@ from typing import Any
 
 import httpx
 
+from leasectl.http.connection import KEEP_ALIVE, shut
 from leasectl.http.http1 import BadUrl, ProtocolError
-from leasectl.http.messages import Call
+from leasectl.http.messages import Call, headers_of
 from leasectl.http.no_answer import NoAnswer, no_answer
 from leasectl.http.transport import Incoming, server_of
 from leasectl.http.trust import Trust
 from leasectl.system.poll import is_readable
 
-# A server that vanished is noticed after a minute, however long an answer may take.
-_KEEP_ALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
 # Whatever was under way when they came, the request wasn't.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL)
 _LIBRARYS_ERRORS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL)
@@ -96,7 +90,7 @@ class ProxiedTransport:
             verify=verify,
             trust_env=False,
             proxy=self._proxy_url,
-            socket_options=_KEEP_ALIVE,
+            socket_options=KEEP_ALIVE,
             retries=0,
         )
         return httpx.Client(transport=transport, trust_env=False)
@@ -115,7 +109,7 @@ class ProxiedTransport:
         """Have the next request to a server make a connection of its own."""
         connected = self.last(server_of(url))
         if connected is not None:
-            _shut(connected, socket.SHUT_RDWR)
+            shut(connected, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """End all connections."""
@@ -172,7 +166,7 @@ class ProxiedSending:
         with self._lock:
             connected = self._socket
         if connected is not None:
-            _shut(connected, socket.SHUT_WR)
+            shut(connected, socket.SHUT_WR)
 
     def cut(self) -> None:
         """End its connection, and one that is still to come as soon as it is there."""
@@ -180,7 +174,7 @@ class ProxiedSending:
             self._is_cut = True
             connected = self._socket
         if connected is not None:
-            _shut(connected, socket.SHUT_RDWR)
+            shut(connected, socket.SHUT_RDWR)
 
     def _chunks(self, response: httpx.Response) -> Iterator[bytes]:
         try:
@@ -194,17 +188,8 @@ class ProxiedSending:
 
     def _request(self) -> httpx.Request:
         call = self._call
-        headers = {
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",
-            "User-Agent": "leasectl",
-            "Connection": "close" if self._own_connection else "keep-alive",
-            **call.headers,
-        }
         content: bytes | Iterator[bytes] = call.body
         if call.only_now:
-            headers["Expect"] = "100-continue"
-            headers["Content-Length"] = str(len(call.body))
             content = self._once_heard(call.body)
         timeout = {**self._transport.timeout, "read": call.longest_silence_seconds}
         extensions: dict[str, Any] = {"timeout": timeout, "trace": self._trace}
@@ -213,7 +198,7 @@ class ProxiedSending:
         return httpx.Request(
             call.method,
             call.url,
-            headers=[*headers.items(), *call.more_headers],
+            headers=headers_of(call, closes=self._own_connection),
             content=content,
             extensions=extensions,
         )
@@ -242,7 +227,7 @@ class ProxiedSending:
             self._socket = connected
             is_cut = self._is_cut
         if is_cut:  # nobody waits any more for what it was to be
-            _shut(connected, socket.SHUT_RDWR)
+            shut(connected, socket.SHUT_RDWR)
         else:
             self._transport.note(self._server, connected)
 
@@ -254,9 +239,3 @@ def _as_ours(error: Exception) -> Exception:
     if isinstance(error, httpx.RemoteProtocolError):
         return ProtocolError(str(error))
     return BadUrl(str(error)) if isinstance(error, httpx.InvalidURL) else error
-
-
-def _shut(connected: socket.socket, how: int) -> None:
-    with contextlib.suppress(OSError):
-        # Of the plain connection below: a TLS layer would first want to say goodbye.
-        socket.socket.shutdown(connected, how)

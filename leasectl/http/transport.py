@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.http.connection import TcpConnection
-from leasectl.http.http1 import AnswerReader, BadUrl, ProtocolError, parse_url, request_head
-from leasectl.http.messages import Call
+from leasectl.http.http1 import AnswerReader, BadUrl, ProtocolError, Target, parse_url, request_head
+from leasectl.http.messages import Call, headers_of
 from leasectl.http.no_answer import NoAnswer, no_answer
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from leasectl.http.trust import Trust
 
 _FAILURES = (OSError, ProtocolError, BadUrl)
-_BODY_METHODS = ("POST", "PUT", "PATCH")
 
 
 class Incoming(NamedTuple):
@@ -150,10 +149,11 @@ class Sending:
         """
         context = self._transport.context(self._call.url)
         with self._telling():
-            connection = self._connect(context)
+            target = parse_url(self._call.url)
+            connection = self._connect(target, context)
         try:
             with self._telling():
-                reader = self._ask(connection)
+                reader = self._ask(connection, target)
                 head = reader.head()
             yield Incoming(head.status, head.headers, self._chunks(reader))
             if reader.leaves_connection and not self._own_connection:
@@ -185,13 +185,12 @@ class Sending:
     def _no_answer(self, error: Exception) -> NoAnswer:
         return no_answer(error, url=self._call.url, sent=self._is_sent)
 
-    def _connect(self, context: ssl.SSLContext | None) -> TcpConnection:
+    def _connect(self, target: Target, context: ssl.SSLContext | None) -> TcpConnection:
         call = self._call
         idle = None if self._own_connection else self._transport.take_idle(call)
         if idle is not None:
             self._note(idle)
             return idle
-        target = parse_url(call.url)
         connection = TcpConnection.open(target, seconds=self._transport.connect_seconds)
         try:
             self._note(connection)
@@ -224,9 +223,10 @@ class Sending:
                 self._connection.close()
             self._connection = None
 
-    def _ask(self, connection: TcpConnection) -> AnswerReader:
+    def _ask(self, connection: TcpConnection, target: Target) -> AnswerReader:
         call = self._call
-        head = request_head(call.method, parse_url(call.url), self._headers())
+        headers = headers_of(call, closes=self._own_connection)
+        head = request_head(call.method, target, headers)
         with self._lock:
             if self._is_cut:
                 raise ProtocolError("the connection was cut")
@@ -242,19 +242,6 @@ class Sending:
             connection.send(head + call.body)
         connection.listen(call.longest_silence_seconds)
         return AnswerReader(connection.receive)
-
-    def _headers(self) -> Iterator[tuple[str, str]]:
-        call = self._call
-        yield "Accept", "*/*"
-        yield "Accept-Encoding", "identity"
-        yield "User-Agent", "leasectl"
-        yield "Connection", "close" if self._own_connection else "keep-alive"
-        if call.body or call.method in _BODY_METHODS:
-            yield "Content-Length", str(len(call.body))
-        if call.only_now:
-            yield "Expect", "100-continue"
-        yield from call.headers.items()
-        yield from call.more_headers
 
     def _chunks(self, reader: AnswerReader) -> Iterator[bytes]:
         with self._telling():

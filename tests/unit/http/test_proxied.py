@@ -38,3 +38,32 @@ def test_a_proxy_that_hangs_up_may_have_passed_it_on(serve: StartPeculiar) -> No
         client.ask(Call("http://nowhere.invalid/"), seconds=5)
     assert raised.value.sent
     assert "etcds://" in raised.value.advice
+
+
+@pytest.mark.parametrize("is_proxied", [False, True])
+def test_what_a_request_says_is_the_same_either_way_and_each_of_it_once(is_proxied: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stopped:  # its kernel goes on taking
+        url = f"http://127.0.0.1:{stopped.getsockname()[1]}"
+        client = Client(
+            clock=Clock(),
+            proxy_url=url if is_proxied else None,
+            connect_seconds=1.0,
+            longest_bytes=1 << 20,
+        )
+        call = Call(f"{url}/path", b"{}", {"Accept": "application/json"}, more_headers=[("A", "b")])
+        with client, pytest.raises(NoAnswer):
+            client.ask(call, seconds=0.4)
+        connection, _ = stopped.accept()
+        with connection:
+            said = b"".join(iter(lambda: connection.recv(4096), b""))
+    head, _, body = said.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")[1:]
+    assert body == b"{}"
+    assert sorted(line.lower() for line in lines if not line.lower().startswith("host:")) == [
+        "a: b",
+        "accept-encoding: identity",
+        "accept: application/json",
+        "connection: keep-alive",
+        "content-length: 2",
+        "user-agent: leasectl",
+    ]
