@@ -7,8 +7,8 @@ tries again when it has been woken (`heard`) -> the claim takes the ticket away,
 next. `dequeue` leaves nothing behind, whatever has happened. All this is `contract`; who comes
 first is `ranking`, how fast grants may come `pacing`, what would do for a request `matching`, and
 whether what is there ever could `possible`. `pool_admin` is what makes and shows the
-pools, as `facts`, and `event_log` tells what happened in them (`event_words`). What can't be done
-is refused by all in the same words (`refusals`).
+pools, as `facts`, and `event_log` tells what happened in them (`event_words`; on servers, of
+`event_parts`). What can't be done is refused by all in the same words (`refusals`).
 
 Beside leases a store has other `sides`: `members` keeps in which pool each name is, as the pure
 functions of `membership` say, which `matching` compares with what a request wants; `notes` are left

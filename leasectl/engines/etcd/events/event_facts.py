@@ -8,14 +8,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from leasectl.engines.etcd.records import Claim
+from leasectl.engines.event_parts import (
+    AGAINST_ITS_WILL,
+    handle_of,
+    of_claimant,
+    short,
+    wanted,
+)
 from leasectl.engines.facts import QueueEntry
 from leasectl.model import Claimant, ReleasedBy, Ticket
 from leasectl.state.event import Event, EventKind
 
-_LONGEST_REASON = 300
 # More names than that nobody reads in an event; the number of them is there as well.
 _MOST_NAMES = 1000
-_AGAINST_ITS_WILL: tuple[ReleasedBy, ...] = ("ttl", "force", "removal")
 
 
 def queued(claimant: Claimant, *, now: float) -> Event:
@@ -25,20 +30,13 @@ def queued(claimant: Claimant, *, now: float) -> Event:
         claimant: Whose.
         now: Wall clock, in seconds; so it is below.
     """
-    return _of_claimant("queued", claimant, now)
+    return of_claimant("queued", claimant, now)
 
 
 def granted(ticket: Ticket, claim: Claim, *, waited: float) -> Event:
     """A ticket becomes a claim, after so many seconds; its fences are what the event is read at."""
-    return _of_claimant("granted", ticket.claimant, claim.acquire_time)._replace(
+    return of_claimant("granted", ticket.claimant, claim.acquire_time)._replace(
         names=claim.names, ticket=ticket.number, grant=claim.grant, wait_seconds=max(0.0, waited)
-    )
-
-
-def gave_up(ticket: Ticket, *, now: float, waited: float, why: str) -> Event:
-    """A ticket is taken away that became nothing, after so many seconds."""
-    return _of_claimant("gave up", ticket.claimant, now)._replace(
-        ticket=ticket.number, wait_seconds=max(0.0, waited), reason=_short(why)
     )
 
 
@@ -50,7 +48,7 @@ def withdrawn(pool_type: str, entry: QueueEntry, *, now: float, why: str) -> Eve
         now,
         "gave up",
         pool_type,
-        _wanted(entry.name),
+        wanted(entry.name),
         handle=handle,
         acquisition=acquisition,
         holder_identity=entry.holder_identity,
@@ -58,7 +56,7 @@ def withdrawn(pool_type: str, entry: QueueEntry, *, now: float, why: str) -> Eve
         priority=entry.priority,
         ticket=entry.ticket,
         wait_seconds=max(0.0, now - entry.since),
-        reason=_short(why),
+        reason=short(why),
     )
 
 
@@ -85,7 +83,7 @@ def ended(
     reason: str = "",
 ) -> list[Event]:
     """Some names of a claim are free or gone, and lost just now unless its holder meant that."""
-    is_lost = by in _AGAINST_ITS_WILL and not claim.ended
+    is_lost = by in AGAINST_ITS_WILL and not claim.ended
     losses = [lost(pool_type, claim, names, by=by, now=now, reason=reason)] if is_lost else []
     return [*losses, _of_claim("released", pool_type, claim, names, by, now, reason)]
 
@@ -118,32 +116,6 @@ def of_pool(
     )
 
 
-def handle_of(claim_key: str) -> tuple[str, int]:
-    """The handle and the acquisition that a claim key with its state id stands for."""
-    _, _, key = claim_key.partition("/")
-    handle, _, acquisition = key.rpartition("/")
-    if handle and acquisition.isdecimal() and acquisition.isascii():
-        return handle, int(acquisition)
-    return key, 0
-
-
-def _of_claimant(kind: EventKind, claimant: Claimant, now: float) -> Event:
-    handle, acquisition = handle_of(f"/{claimant.claim_key}")
-    request = claimant.request
-    return Event(
-        0,
-        now,
-        kind,
-        request.type,
-        _wanted(request.name),
-        handle=handle,
-        acquisition=acquisition,
-        holder_identity=claimant.holder_identity,
-        count=request.count,
-        priority=request.priority,
-    )
-
-
 def _of_claim(
     kind: EventKind,
     pool_type: str,
@@ -170,14 +142,5 @@ def _of_claim(
         grant=claim.grant,
         hold_seconds=max(0.0, now - claim.acquire_time),
         by=by,
-        reason=_short(reason),
+        reason=short(reason),
     )
-
-
-def _wanted(name: str | None) -> tuple[str, ...]:
-    """The one resource that a ticket waits for, where it does."""
-    return () if name is None else (name,)
-
-
-def _short(reason: str) -> str:
-    return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 1] + "…"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from leasectl.engines import event_parts
 from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
 from leasectl.engines.etcd.claims.claims import EtcdClaims, Reaped
 from leasectl.engines.etcd.claims.renewals import EtcdRenewals
@@ -118,7 +119,10 @@ class EtcdQueues:
         if not own.is_put:
             self.withdraw(claim_key, why)  # it may be there, and nobody told us
             return
-        event = event_facts.gave_up(own.ticket, now=now, waited=own.waited, why=why)
+        ticket = own.ticket
+        event = event_parts.gave_up(
+            ticket.claimant, ticket=ticket.number, now=now, waited=own.waited, why=why
+        )
         if not self._withdrawals.drop(own.claim_id, claim_key, own.ticket.number, [event]):
             self._claims.give_back(own.claim_id, by="command")
 

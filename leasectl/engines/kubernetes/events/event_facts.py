@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from leasectl.engines.event_parts import (
+    AGAINST_ITS_WILL,
+    handle_of,
+    of_claimant,
+    short,
+    wanted,
+)
 from leasectl.engines.kubernetes.objects import Claim, ResourceObject, TicketObject
 from leasectl.model import Claimant, Lease, ReleasedBy
 from leasectl.state.event import Event, EventKind
 
-_LONGEST_REASON = 300
 # What more names than that are nobody reads in an event; the number of them is there as well.
 _MOST_NAME_CHARACTERS = 50_000
-_AGAINST_ITS_WILL: tuple[ReleasedBy, ...] = ("ttl", "force", "removal")
 
 
 def queued(claimant: Claimant, *, ticket: int, now: float) -> Event:
@@ -26,25 +31,18 @@ def queued(claimant: Claimant, *, ticket: int, now: float) -> Event:
         ticket: Its number.
         now: Wall clock, in seconds; so it is below.
     """
-    return _of_claimant("queued", claimant, now)._replace(ticket=ticket)
+    return of_claimant("queued", claimant, now)._replace(ticket=ticket)
 
 
 def granted(claimant: Claimant, leases: Sequence[Lease], *, waited: float) -> Event:
     """A ticket has become leases, after so many seconds."""
     first = leases[0]
-    return _of_claimant("granted", claimant, first.acquire_time)._replace(
+    return of_claimant("granted", claimant, first.acquire_time)._replace(
         names=tuple(each.name for each in leases),
         fences=tuple(each.fence for each in leases),
         ticket=first.ticket,
         grant=first.grant,
         wait_seconds=max(0.0, waited),
-    )
-
-
-def gave_up(claimant: Claimant, *, ticket: int, now: float, waited: float, why: str) -> Event:
-    """A ticket is taken away that became nothing, after so many seconds."""
-    return _of_claimant("gave up", claimant, now)._replace(
-        ticket=ticket, wait_seconds=max(0.0, waited), reason=_short(why)
     )
 
 
@@ -56,7 +54,7 @@ def withdrawn(ticket: TicketObject, *, now: float, why: str) -> Event:
         now,
         "gave up",
         ticket.pool,
-        _wanted(ticket.want.name),
+        wanted(ticket.want.name),
         handle=handle,
         acquisition=acquisition,
         holder_identity=ticket.holder_identity,
@@ -64,7 +62,7 @@ def withdrawn(ticket: TicketObject, *, now: float, why: str) -> Event:
         priority=ticket.priority,
         ticket=ticket.place,
         wait_seconds=max(0.0, now - ticket.since),
-        reason=_short(why),
+        reason=short(why),
     )
 
 
@@ -99,7 +97,7 @@ def ended(
     was_ended = any(each.claim is not None and each.claim.ended for each in resources)
     if was_ended:
         by = "force"
-    is_lost = by in _AGAINST_ITS_WILL and not was_ended
+    is_lost = by in AGAINST_ITS_WILL and not was_ended
     losses = [lost(resources, by=by, now=now, reason=reason)] if is_lost else []
     return [*losses, _of_claim("released", resources, by, now, reason)]
 
@@ -129,33 +127,7 @@ def of_pool(
         tuple(names) if is_short else (),
         holder_identity=caller,
         count=len(names),
-        reason=_short(reason),
-    )
-
-
-def handle_of(claim_key: str) -> tuple[str, int]:
-    """The handle and the acquisition that a claim key with its state id stands for."""
-    _, _, key = claim_key.partition("/")
-    handle, _, acquisition = key.rpartition("/")
-    if handle and acquisition.isdecimal() and acquisition.isascii():
-        return handle, int(acquisition)
-    return key, 0
-
-
-def _of_claimant(kind: EventKind, claimant: Claimant, now: float) -> Event:
-    handle, acquisition = handle_of(f"/{claimant.claim_key}")
-    request = claimant.request
-    return Event(
-        0,
-        now,
-        kind,
-        request.type,
-        _wanted(request.name),
-        handle=handle,
-        acquisition=acquisition,
-        holder_identity=claimant.holder_identity,
-        count=request.count,
-        priority=request.priority,
+        reason=short(reason),
     )
 
 
@@ -184,14 +156,5 @@ def _of_claim(
         grant=first.grant,
         hold_seconds=max(0.0, now - first.acquire_time),
         by=by,
-        reason=_short(reason),
+        reason=short(reason),
     )
-
-
-def _wanted(name: str | None) -> tuple[str, ...]:
-    """The one resource that a ticket waits for, where it does."""
-    return () if name is None else (name,)
-
-
-def _short(reason: str) -> str:
-    return reason if len(reason) <= _LONGEST_REASON else reason[: _LONGEST_REASON - 1] + "…"

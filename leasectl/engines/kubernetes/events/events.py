@@ -99,10 +99,10 @@ class KubernetesEvents:
     ) -> None:
         """Its owner has taken a ticket away that became nothing."""
         if self._is_wanted:
-            from leasectl.engines.kubernetes.events import event_facts
+            from leasectl.engines import event_parts
 
             self._write_of_pool(
-                event_facts.gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why)
+                event_parts.gave_up(claimant, ticket=ticket, now=at, waited=waited, why=why)
             )
 
     def withdrawn(self, ticket: TicketObject, why: str = "") -> None:
