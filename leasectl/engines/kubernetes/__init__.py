@@ -20,6 +20,6 @@ what is `known`, and carries `updates` out: a name comes in by `entering`, if wh
 pools (`belonging`) has it so. `listing` says which there are, `shown` what is in them, and
 `standing` that to who waits. `notes` are left at claims, and read along with them (`notes_at`).
 Beside pools `values` are kept, as `value_objects`. What was done is told by `events`, and that a
-cluster was `restored` from a backup to whom it concerns. From a cluster to all that leads
-`opening`.
+cluster was `restored` from a backup to whom it concerns. Who is to hear of what others do is
+`following` a watch. From a cluster to all that leads `opening`.
 """

@@ -10,16 +10,13 @@ import threading
 
 from leasectl.engines.kubernetes.api.collection import Collection
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded, WatchEvent, WatchExpired
+from leasectl.engines.kubernetes.api.watching import WatchEvent, WatchExpired
 from leasectl.engines.kubernetes.events.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
+from leasectl.engines.kubernetes.following import Following
 from leasectl.engines.kubernetes.objects import KIND
 from leasectl.engines.kubernetes.reading import identity_of
-from leasectl.errors import LeaseError
 from leasectl.state.event import Event
-from leasectl.system.wakeup import Wakeup
 
-_LEAST_SECONDS = 0.2
-_ASK_AGAIN_SECONDS = 5.0
 _OURS = f"{KIND}={EVENT}"
 
 
@@ -37,30 +34,23 @@ class KubernetesEventWatch:
     def __init__(self, api: Api, collection: Collection) -> None:
         self._api = api
         self._collection = collection
-        self._wakeup = Wakeup()
-        self._closed = threading.Event()
         self._lock = threading.Lock()
         # Under the lock:
-        self._watch: Watch | None = None
         self._come: list[Event] = []
         self._version = self._base = self._list_after(None)
-        threading.Thread(target=self._run, name="leasectl_event_watch", daemon=True).start()
+        self._following = Following(self._follow)
+        self._following.start("leasectl_event_watch")
 
     @property
     def fd(self) -> int:
-        return self._wakeup.fd
+        return self._following.fd
 
     def clear(self) -> int:
-        self._wakeup.clear()
+        self._following.clear()
         return 0
 
     def close(self) -> None:
-        self._closed.set()
-        with self._lock:
-            watch = self._watch
-        if watch is not None:
-            watch.cut()
-        self._wakeup.close()
+        self._following.close()
 
     def come_after(self, number: int) -> list[Event] | None:
         """What has come with larger numbers; None where some of that was there before it began.
@@ -69,7 +59,7 @@ class KubernetesEventWatch:
         """
         version = number // NUMBERS_PER_VERSION
         with self._lock:
-            if self._closed.is_set() or version < self._base:
+            if self._following.is_closed or version < self._base:
                 return None
             self._come = [each for each in self._come if each.number > number]
             self._base = version
@@ -82,27 +72,14 @@ class KubernetesEventWatch:
 
     # The thread
 
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            try:
-                self._follow()
-            except WatchExpired:
-                self._list_anew()
-            except WatchEnded as ended:
-                self._closed.wait(ended.retry_after_seconds or _LEAST_SECONDS)
-            except LeaseError:
-                self._closed.wait(_ASK_AGAIN_SECONDS)
-
     def _follow(self) -> None:
         version = str(self._version)
         watch = self._api.watch(self._collection, resource_version=version, labels=_OURS)
-        with self._lock:
-            self._watch = watch
-        if self._closed.is_set():
-            return
-        with watch as events:
-            for event in events:
-                self._take(event)
+        try:
+            self._following.take_all(watch, self._take)
+        except WatchExpired:
+            self._version = self._list_after(self._version)
+            self._following.wake()
 
     def _take(self, event: WatchEvent) -> None:
         version = identity_of(event.object).version
@@ -111,15 +88,7 @@ class KubernetesEventWatch:
             self._come += [each for each in come if each.number // NUMBERS_PER_VERSION == version]
             self._version = max(self._version, version)
         if come:
-            self._wakeup.set()
-
-    def _list_anew(self) -> None:
-        try:
-            self._version = self._list_after(self._version)
-        except LeaseError:
-            self._closed.wait(_ASK_AGAIN_SECONDS)
-            return
-        self._wakeup.set()
+            self._following.wake()
 
     def _list_after(self, version: int | None) -> int:
         """List all, to go on from there; returns when that was.
