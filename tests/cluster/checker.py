@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.kit.history import Event, participant_of, uses, violations
+from tests.kit.history import Event, expired_early, participant_of, violations
 
 # After a change of leader etcd gives every lease its full time again and one election timeout; it
 # looks every half second for those that have run out. The rest is for a machine that is busy.
@@ -74,7 +74,7 @@ def all_violations(history: Iterable[Event], *, capacity: int, ttl_seconds: floa
     return [
         *violations(events, capacity=capacity),
         *_outlived(events, ttl_seconds),
-        *_expired_early(events),
+        *expired_early(events),
         *_failed(events),
     ]
 
@@ -104,14 +104,6 @@ def _outlived(events: Sequence[Event], ttl_seconds: float) -> Iterator[str]:
         if late > 0 and event.handle not in told:
             told.add(event.handle)
             yield f"{event.handle}, which is dead, {event.kind} {late:.1f}s longer than it may"
-
-
-def _expired_early(events: Sequence[Event]) -> Iterator[str]:
-    expired = {(e.handle, e.name): e.at for e in events if e.kind == "expired"}
-    for _, end, use in uses(events):
-        at = expired.get((use.handle, use.name))
-        if at is not None and end is not None and at < end:
-            yield f"{use.name} of {use.handle} expired while its holder believed in it"
 
 
 def _failed(events: Sequence[Event]) -> Iterator[str]:

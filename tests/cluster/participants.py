@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -13,7 +13,7 @@ from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Lease, Request
 from tests.kit.etcd.access import Access
 from tests.kit.history import Recorder
-from tests.kit.use import Use
+from tests.kit.use import Use, give_back
 
 POOL = "T"
 
@@ -118,22 +118,9 @@ class Participant:
         return Request(POOL, count=rng.randint(1, habits.most), ttl_seconds=ttl)
 
     def _release(self, claim_key: str, handle: str, leases: Sequence[Lease], callers: int) -> None:
-        """Give back, as one caller or as several at once, and write down who was told what."""
         accesses = [self._access, *(self._open() for _ in range(callers - 1))]
-        with ThreadPoolExecutor(callers) as threads:
-            freeing = [threads.submit(each.engine.free, claim_key) for each in accesses]
-        told: set[str] = set()
-        try:
-            for each in freeing:
-                names = each.result()
-                told.update(names)
-                mine = [lease for lease in leases if lease.name in names]
-                self._recorder.write("released", handle, mine)
-        except BackendUnreachable as error:
-            self._recorder.note("not-released", handle, type(error).__name__)
-        else:
-            missing = [lease for lease in leases if lease.name not in told]
-            self._recorder.write("unreleased", handle, missing)
+        frees = [partial(each.engine.free, claim_key) for each in accesses]
+        give_back(self._recorder, handle, leases, frees, unsure=BackendUnreachable)
         for access in accesses[1:]:
             access.gateway.close()
 

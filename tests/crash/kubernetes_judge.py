@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from tests.kit.history import Event, Hold, participant_of, uses, violations
+from tests.kit.history import Event, Hold, expired_early, participant_of, uses, violations
 from tests.kit.kubernetes.audit import Asked
 
 # What hinders a keeper may have begun so long before, in nanoseconds.
@@ -90,7 +90,7 @@ def all_violations(
     gaps = [gap for gap in gaps_in(sorted(history), names, most) if gap.seconds > longest_gap]
     return [
         *violations(events, capacity=len(names), counts_grants=False),
-        *_expired_early(events),
+        *expired_early(events),
         *(f"{e.handle} {e.name}" for e in events if e.kind == "failed"),
         *(f"{gap.seconds:.1f}s without a grant, until {gap.until}" for gap in gaps),
         *_made_anew(asked),
@@ -140,14 +140,6 @@ def _without_late_releases(events: Sequence[Event]) -> list[Event]:
 
 def _by_name(events: Iterable[Event], kind: str) -> dict[str, int]:
     return dict(sorted(Counter(e.name for e in events if e.kind == kind).items()))
-
-
-def _expired_early(events: Sequence[Event]) -> Iterator[str]:
-    expired = {(e.handle, e.name): e.at for e in events if e.kind == "expired"}
-    for _, end, use in uses(events):
-        at = expired.get((use.handle, use.name))
-        if at is not None and end is not None and at < end:
-            yield f"{use.name} of {use.handle} expired while its holder believed in it"
 
 
 def _made_anew(asked: Iterable[Asked]) -> Iterator[str]:

@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple
 
@@ -27,7 +27,7 @@ from leasectl.system.clock import Clock
 from tests.kit.forking import leasectl
 from tests.kit.history import Recorder
 from tests.kit.journal import NoJournal
-from tests.kit.use import Use
+from tests.kit.use import Use, give_back
 
 POOL = "T"
 _CLOCK = Clock()
@@ -187,22 +187,9 @@ class Participant:
             return  # its time is over some time
 
     def _release(self, claim_key: str, handle: str, leases: Sequence[Lease], callers: int) -> None:
-        """Give back, as one caller or as several at once, and write down who was told what."""
         places = [self._opened, *(self._place.open(self._note_expired) for _ in range(callers - 1))]
-        with ThreadPoolExecutor(callers) as threads:
-            freeing = [threads.submit(each.engine.free, claim_key) for each in places]
-        told: set[str] = set()
-        try:
-            for each in freeing:
-                names = each.result()
-                told.update(names)
-                mine = [lease for lease in leases if lease.name in names]
-                self._recorder.write("released", handle, mine)
-        except LeaseError as error:
-            self._recorder.note("not-released", handle, type(error).__name__)
-        else:
-            missing = [lease for lease in leases if lease.name not in told]
-            self._recorder.write("unreleased", handle, missing)
+        frees = [partial(each.engine.free, claim_key) for each in places]
+        give_back(self._recorder, handle, leases, frees, unsure=LeaseError)
         for opened in places[1:]:
             opened.api.close()
 

@@ -7,8 +7,9 @@ import signal
 from pathlib import Path
 from typing import Callable, NamedTuple
 
+from tests.crash.sweeping import lose_answer
 from tests.kit.forking import ending, fork, leasectl
-from tests.kit.support import Cli
+from tests.kit.support import Cli, eventually
 
 WORK = 'exec 9>>"$1.alone"; flock -n 9 || echo beside >>"$1"; echo ran >>"$1"; echo "$$"; exit $2'
 
@@ -68,3 +69,21 @@ class Attempt(NamedTuple):
         said = self.log.read_text().split()
         assert set(said) == {"ran"}, when
         assert len(said) <= (1 if code == 0 else 2), when
+
+
+def lose(number: int, mark: Path) -> None:
+    """Have the answer to the request of that number be lost, and who asks soon give that up."""
+    os.environ["LEASECTL_RELEASE_TIMEOUT"] = "0.3s"
+    lose_answer(number, seconds=0.7, mark=mark)
+
+
+def see_all_gone(leftovers: Callable[[], list[str]]) -> None:
+    """Wait until the keepers have removed all that isn't needed, while nobody asks again.
+
+    Args:
+        leftovers: What there is still of that.
+    """
+    try:
+        eventually(lambda: leftovers() == [], 30.0)
+    except AssertionError:
+        assert leftovers() == []

@@ -8,7 +8,6 @@ which results there are, which works have failed of late, and the results.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,15 +16,15 @@ import pytest
 
 from leasectl.engines.kubernetes.objects import KEPT
 from leasectl.once.work import work_of
-from tests.crash.once_attempt import Attempt
+from tests.crash.once_attempt import Attempt, lose, see_all_gone
 from tests.crash.once_race import Race
-from tests.crash.sweeping import kill_at_request, lose_answer
+from tests.crash.sweeping import kill_at_request
 from tests.crash.test_once_race import KEYS, RUNS, TTL_SECONDS, judge
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.loading import load_everything
 from tests.kit.sizes import EVERY_KILL
-from tests.kit.support import Cli, eventually
+from tests.kit.support import Cli
 
 BACKEND = "kubernetes://"
 MOST_REQUESTS = 100
@@ -75,14 +74,6 @@ def leftovers(namespace: Namespace) -> list[str]:
     return found + sorted(names ^ contents)
 
 
-def see_all_gone(namespace: Namespace) -> None:
-    """Wait until the keepers have removed all that isn't needed, while nobody asks again."""
-    try:
-        eventually(lambda: leftovers(namespace) == [], 30.0)
-    except AssertionError:
-        assert leftovers(namespace) == []
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_any_request(namespace: Namespace, hosts: list[Cli], after: bool) -> None:
     attempts: list[tuple[Attempt, int, str]] = []
@@ -95,16 +86,11 @@ def test_killed_at_any_request(namespace: Namespace, hosts: list[Cli], after: bo
             break
     kills = sum(code != 0 for _, code, _ in attempts)
     assert kills > (15 if EVERY_KILL else 1)
-    see_all_gone(namespace)
+    see_all_gone(partial(leftovers, namespace))
     for attempt, code, out in attempts:
         attempt.check(code, out, f"killed at request of {attempt.key}")
-    see_all_gone(namespace)
+    see_all_gone(partial(leftovers, namespace))
     print(f"{kills} kills")
-
-
-def lose(number: int, mark: Path) -> None:
-    os.environ["LEASECTL_RELEASE_TIMEOUT"] = "0.3s"
-    lose_answer(number, seconds=0.7, mark=mark)
 
 
 @pytest.mark.parametrize("status", [0, 7])
@@ -130,7 +116,7 @@ def test_any_answer_lost(
         if not mark.exists():
             break  # it has asked for less than that
         codes.append(code)
-    see_all_gone(namespace)
+    see_all_gone(partial(leftovers, namespace))
     assert len(codes) > (20 if EVERY_KILL else 1)
     print(f"{len(codes)} lost, {codes.count(69)} in vain")
 
@@ -143,4 +129,4 @@ def test_the_race(namespace: Namespace, hosts: list[Cli], tmp_path: Path) -> Non
     found = race.go(RUNS)
     judge(found)
     assert max(found.takeovers(), default=0.0) < TTL_SECONDS + 4
-    see_all_gone(namespace)
+    see_all_gone(partial(leftovers, namespace))

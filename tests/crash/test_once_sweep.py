@@ -19,8 +19,8 @@ import pytest
 from leasectl.engines.etcd.gateway.requests import read_all
 from leasectl.once.work import work_of
 from leasectl.pools.admin import PoolService
-from tests.crash.once_attempt import Attempt
-from tests.crash.sweeping import kill_at_request, lose_answer
+from tests.crash.once_attempt import Attempt, lose, see_all_gone
+from tests.crash.sweeping import kill_at_request
 from tests.kit.hosts import Hosts
 from tests.kit.invariants import broken_invariants
 from tests.kit.killing import kill_at
@@ -117,14 +117,6 @@ def leftovers(hosts: Hosts) -> list[str]:
     return [each for each in names if not EXPECTED.match(each)]
 
 
-def see_all_gone(hosts: Hosts) -> None:
-    """Wait until the keepers have removed all that isn't needed, while nobody asks again."""
-    try:
-        eventually(lambda: leftovers(hosts) == [], 30.0)
-    except AssertionError:
-        assert leftovers(hosts) == []
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_any_request_on_etcd(hosts: Hosts, after: bool) -> None:
     cli = hosts.new()
@@ -138,16 +130,11 @@ def test_killed_at_any_request_on_etcd(hosts: Hosts, after: bool) -> None:
             break
     kills = sum(code != 0 for _, code, _ in attempts)
     assert kills > (15 if EVERY_KILL else 1)
-    see_all_gone(hosts)
+    see_all_gone(partial(leftovers, hosts))
     for attempt, code, out in attempts:
         attempt.check(code, out, f"killed at request of {attempt.key}")
     assert leftovers(hosts) == []
     print(f"{kills} kills")
-
-
-def lose(number: int, mark: Path) -> None:
-    os.environ["LEASECTL_RELEASE_TIMEOUT"] = "0.3s"
-    lose_answer(number, seconds=0.7, mark=mark)
 
 
 @pytest.mark.parametrize("status", [0, 7])
@@ -171,6 +158,6 @@ def test_any_answer_lost_on_etcd(hosts: Hosts, status: int) -> None:
         if not mark.exists():
             break  # it has asked for less than that
         codes.append(code)
-    see_all_gone(hosts)
+    see_all_gone(partial(leftovers, hosts))
     assert len(codes) > (40 if EVERY_KILL else 3)
     print(f"{len(codes)} lost, {codes.count(69)} in vain")

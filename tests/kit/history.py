@@ -328,3 +328,12 @@ def _released_by_nobody(events: Sequence[Event]) -> Iterator[str]:
     for event in events:
         if event.kind == "unreleased" and (event.handle, event.name) not in expired:
             yield f"nobody was told of the release of {event.name} of {event.handle}"
+
+
+def expired_early(events: Sequence[Event]) -> Iterator[str]:
+    """What a holder was told to have lost by time while it believed in it still."""
+    expired = {(e.handle, e.name): e.at for e in events if e.kind == "expired"}
+    for _, end, use in uses(events):
+        at = expired.get((use.handle, use.name))
+        if at is not None and end is not None and at < end:
+            yield f"{use.name} of {use.handle} expired while its holder believed in it"

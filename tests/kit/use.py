@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Callable
 
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import BackendUnreachable, LeaseError
 from leasectl.model import Lease
 from leasectl.system.clock import Clock
 from tests.kit.history import Recorder
@@ -84,3 +85,34 @@ class Use:
         else:
             self._until = 0.0
         self._changed.notify_all()
+
+
+def give_back(
+    recorder: Recorder,
+    handle: str,
+    leases: Sequence[Lease],
+    frees: Sequence[Callable[[], Sequence[str]]],
+    *,
+    unsure: type[LeaseError],
+) -> None:
+    """Give back, as one caller or as several at once, and write down who was told what.
+
+    Args:
+        recorder: Told.
+        handle: Whose it was.
+        leases: What.
+        frees: Frees it, one for each caller; returns what that one has freed.
+        unsure: What is raised where nobody knows whether it is free.
+    """
+    with ThreadPoolExecutor(len(frees)) as threads:
+        freeing = [threads.submit(each) for each in frees]
+    told: set[str] = set()
+    try:
+        for each in freeing:
+            names = each.result()
+            told.update(names)
+            recorder.write("released", handle, [x for x in leases if x.name in names])
+    except unsure as error:
+        recorder.note("not-released", handle, type(error).__name__)
+    else:
+        recorder.write("unreleased", handle, [x for x in leases if x.name not in told])
