@@ -22,8 +22,8 @@ from tests.kit.kubernetes.namespaces import Namespace
 
 # So many begin at once: as many as a server lets in without keeping any waiting for long.
 _AT_ONCE = 20
-# For their watches to be there, and for the server to have forgotten what it took to come.
-_SETTLING_SECONDS = 2.0
+# When nothing but renewals was asked for so long, all have begun to wait.
+_SETTLED_SECONDS = 2.0
 
 
 class Crowd(NamedTuple):
@@ -96,7 +96,7 @@ def crowd(
             pids.append(fork(lambda n=number: wait(n)))  # type: ignore[misc]
             if len(pids) % _AT_ONCE == 0 or len(pids) == waiters:
                 server.until_asked("create", made + len(pids))
-        time.sleep(_SETTLING_SECONDS)
+        server.until_settled()
         memory = server.memory_kib() - memory
         asked, took, start = server.requests(), server.seconds(), time.monotonic()
         time.sleep(idle_seconds)
@@ -149,6 +149,17 @@ class _Server:
         while self.requests()[verb] < times:
             assert time.monotonic() < deadline, f"fewer than {times} have asked to {verb}"
             time.sleep(0.5)
+
+    def until_settled(self) -> None:
+        """Wait until clients ask for nothing but that somebody lives."""
+        deadline, before = time.monotonic() + 120, -1
+        while (asked := self._asked_beside_renewals()) != before:
+            assert time.monotonic() < deadline, "there is no end to what those ask who wait"
+            before = asked
+            time.sleep(_SETTLED_SECONDS)
+
+    def _asked_beside_renewals(self) -> int:
+        return sum(number for verb, number in self.requests().items() if verb != "update")
 
     def write_ms(self, name: str, times: int = 100) -> float:
         """Of a core, that a write of an object takes it."""
