@@ -3,9 +3,9 @@
 A command goes down through the rooms of this house, and nothing ever looks up: `cli` reads what was
 typed and calls a verb in `leases` (or in `pools`, or has `run` run a command under a lease), which
 asks one of the `backends`. Those with pools share one algorithm over `engines`: one in memory, one
-in a file, one in etcd. Records of who holds what are in `state`, servers are reached by `http`, the
-machine by `system`; `text` has the words. What fails is one of `errors`, what is passed around a
-fact of `model`.
+in a file, one in etcd, one in Kubernetes; others ask a lease proxy, or Boskos. Records of who holds
+what are in `state`, servers are reached by `http`, the machine by `system`; `text` has the words.
+What fails is one of `errors`, what is passed around a fact of `model`.
 
 More use the verbs: the `keeper`, the one background process of a state directory; the `server`,
 which speaks the lease proxy's protocol; `once`, where one does what the others use; `reclaim`,
@@ -15,4 +15,4 @@ which takes back what holders don't use; `maintenance`, a time in which a node t
 its ``__init__.py``.
 """
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.boskos.fixture import any_boskos as any_boskos
+from tests.kit.boskos.fixture import boskos as boskos
+from tests.kit.boskos.fixture import shared_boskos as shared_boskos
 from tests.kit.etcd.server import EtcdServer, etcd_server
 from tests.kit.faults.fixture import fault_proxy as fault_proxy
 from tests.kit.kubernetes.namespaces import Namespace, new_namespace

@@ -231,11 +231,14 @@ class Backend(Protocol):
             by: Who ends them, for the record of events.
         """
 
-    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+    def renew(
+        self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
+    ) -> tuple[str, ...]:
         """Renew what a claim key finds; returns the names that it still holds.
 
         Args:
             claim_key: What finds it.
+            names: Which those are, as far as is known; some servers can't tell.
             ttl_seconds: The ttl from now on, where there is one; None for that which it has.
         """
 

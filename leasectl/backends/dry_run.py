@@ -74,5 +74,7 @@ class DryRunBackend(WithoutPools):
     ) -> tuple[str, ...]:
         return ()
 
-    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+    def renew(
+        self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
+    ) -> tuple[str, ...]:
         return ()

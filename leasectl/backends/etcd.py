@@ -16,7 +16,7 @@ from leasectl.system import signals
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.backends.servers import ClaimWatch
+    from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.etcd.gateway.gateway import Gateway
     from leasectl.engines.etcd.keys import Keys
     from leasectl.engines.notes import NoteListener
@@ -94,7 +94,7 @@ def open_renewals(
     ttl_seconds: float,
     noted: NoteListener,
     clock: Clock,
-) -> Callable[[str], tuple[str, ...]]:
+) -> Renew:
     """As `PoolServer` has it. None is tried longer than a sixth of the ttl at one member."""
     from leasectl.engines.etcd.gateway.gateway import ATTEMPT_SECONDS
     from leasectl.engines.etcd.opening import open_etcd, open_gateway
@@ -110,7 +110,7 @@ def open_renewals(
         url, gateway, state_id=state_id, lost=lambda claim_key, names: None, clock=clock
     )
     opened.engine.renewals.noted = noted
-    return opened.engine.renew
+    return lambda claim_key, names: opened.engine.renew(claim_key)
 
 
 def open_claim_watch(

@@ -29,16 +29,24 @@ class Kind(NamedTuple):
         remote: Its leases live on a server; else they change in one transaction with the records.
         has_pools: It has pools of its own, which can be shown and changed.
         default_ttl_seconds: The ttl of a request that names none; None: it doesn't expire.
+        timed_by: The module that tells from an address how long its leases last, and how often they
+            are renewed, a `TimingSource`; None where requests say that, and they are renewed three
+            times a ttl.
+        claims_by_identity: A claim key is the holder's identity, with the acquisition: its server
+            shows it to people.
         releases_by_name: A release by bare name hits whoever holds it; else only the claim that is
             named along with it.
+        pools_are: Of one without pools of its own, where they are, for errors; empty for nowhere.
         grants_nothing: Every request succeeds, and nothing is leased.
         pool_server: The module that asks its server beside a `Backend`, a `PoolServer`; None where
             there is no server, or it is asked for nothing else.
+        counted_by: The module that asks its server how many resources of a type there are, and who
+            has how many, a `CountServer`; None where more than that is known.
         status_by: The module that asks its server how the pools behind it are, a `StatusServer`;
             None where it has pools of its own, or can't be asked.
         examined_by: The module with the checks that `doctor` makes of it; None for none.
-        located_by: The module that finds in the environment where its server is, a `Locator`; None
-            where its URLs say so.
+        located_by: The module that finds in the environment where its server is, or as whom we come
+            to it, a `Locator`; None where its URLs and the usual settings say so.
     """
 
     schemes: tuple[str, ...]
@@ -50,9 +58,13 @@ class Kind(NamedTuple):
     remote: bool
     has_pools: bool
     default_ttl_seconds: float | None = None
+    timed_by: str | None = None
+    claims_by_identity: bool = False
     releases_by_name: bool = False
+    pools_are: str = ""
     grants_nothing: bool = False
     pool_server: str | None = None
+    counted_by: str | None = None
     status_by: str | None = None
     examined_by: str | None = None
     located_by: str | None = None
@@ -122,6 +134,25 @@ KINDS: tuple[Kind, ...] = (
         examined_by="leasectl.doctor.lease_proxy",
     ),
     Kind(
+        schemes=("boskos+http", "boskos+https"),
+        title="Boskos",
+        example="boskos+http://HOST",
+        choice="boskos+http://HOST",
+        help="boskos+http://HOST[?expire=30m] (over TLS boskos+https://)",
+        opener="leasectl.backends.boskos.opening",
+        remote=True,
+        has_pools=False,
+        default_ttl_seconds=1800.0,
+        timed_by="leasectl.backends.boskos.opening",
+        claims_by_identity=True,
+        pools_are="keeps its pools itself, as the file says that its --config names (as a rule a "
+        "ConfigMap): change them there, and see them with: leasectl status TYPE",
+        pool_server="leasectl.backends.boskos.opening",
+        counted_by="leasectl.backends.boskos.status",
+        examined_by="leasectl.doctor.boskos",
+        located_by="leasectl.backends.boskos.opening",
+    ),
+    Kind(
         schemes=("none",),
         title="a dry run",
         example="none:",
@@ -174,9 +205,14 @@ def claim_key_of(handle: Handle) -> str:
     Where a claim and its record don't change together it says which acquisition, so that what
     is late for one never meets the next.
     """
-    if not kind_of_handle(handle).remote:
+    kind = kind_of_handle(handle)
+    if not kind.remote:
         return handle.id
-    return handle.key if handle.adopted_claim is None else handle.adopted_claim
+    if handle.adopted_claim is not None:
+        return handle.adopted_claim
+    if kind.claims_by_identity:
+        return f"{handle.holder_identity}/{handle.acquisition}"
+    return handle.key
 
 
 def release_key_of(handle: Handle) -> str:
@@ -203,7 +239,9 @@ def no_backend(url: str) -> InvalidRequest:
 
 def no_pools(url: str) -> NotSupported:
     """The refusal of a backend without pools of its own."""
-    return NotSupported(f"backend {url} has no pools; choose {_with_pools()} with --backend")
+    theirs = _find(url)
+    why = theirs.pools_are if theirs is not None and theirs.pools_are else "has no pools"
+    return NotSupported(f"backend {url} {why}; choose {_with_pools()} with --backend")
 
 
 def one_type_only(url: str) -> NotSupported:
@@ -211,6 +249,16 @@ def one_type_only(url: str) -> NotSupported:
     return NotSupported(
         f"backend {url} takes one type a request; for whichever of several is free first choose "
         f"{_with_pools()} with --backend, or give one -t"
+    )
+
+
+def only_ttl(url: str, seconds: float) -> NotSupported:
+    """The refusal of a ttl where all leases have the same."""
+    from leasectl.text.durations import format_duration
+
+    return NotSupported(
+        f"all leases of {url} last for {format_duration(seconds)} after their last renewal: its "
+        f"server has one time for all; give --ttl {format_duration(seconds)}, or leave it out"
     )
 
 

@@ -18,7 +18,7 @@ from leasectl.system import signals
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.backends.servers import ClaimWatch
+    from leasectl.backends.servers import ClaimWatch, Renew
     from leasectl.engines.kubernetes.api.choice import ClusterChoice
     from leasectl.engines.kubernetes.opening import Opened
     from leasectl.engines.notes import NoteListener
@@ -107,7 +107,7 @@ def open_renewals(
     ttl_seconds: float,
     noted: NoteListener,
     clock: Clock,
-) -> Callable[[str], tuple[str, ...]]:
+) -> Renew:
     """As `PoolServer` has it. No try takes longer than a sixth of the ttl."""
     from leasectl.engines.kubernetes.api.opening import open_api
     from leasectl.engines.kubernetes.events.posting import Posting
@@ -129,7 +129,7 @@ def open_renewals(
         posting=Posting(api, choice.namespace, clock=clock),
     )
     opened.engine.renewals.noted = noted
-    return opened.engine.renew
+    return lambda claim_key, names: opened.engine.renew(claim_key)
 
 
 def open_claim_watch(

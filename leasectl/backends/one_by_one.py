@@ -12,13 +12,18 @@ journal records each the moment it arrives -> after too long a wait for the rest
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Callable, Protocol
+from collections.abc import Generator, Sequence
+from typing import Callable, Protocol, TypeVar
 
 from leasectl.backends.contract import RemoteJournal
 from leasectl.model import Lease
 from leasectl.system.backoff import Backoff, Pauses
 from leasectl.system.clock import earliest
+from leasectl.system.poll import Sleep
+
+Result = TypeVar("Result")
+# What yields the sleeps that it needs, and returns something in the end.
+Steps = Generator[Sleep, "set[int]", Result]
 
 # With a part in hand the rest is waited for this long, times 1 to 2.
 PART_SECONDS = 45.0
@@ -41,7 +46,7 @@ class Grants(Protocol):
     @property
     def ghost_seconds(self) -> float: ...
 
-    def ask_for_one(self, until: float | None) -> str | None:
+    def ask_for_one(self, until: float | None) -> Steps[str | None]:
         """Ask for one, and wait.
 
         Args:
@@ -61,7 +66,7 @@ class Grants(Protocol):
             BackendUnreachable: It is not certain that it was given back.
         """
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> Steps[None]:
         """Let time pass; raises what ends the wait."""
 
 
@@ -73,8 +78,8 @@ def acquire_one_by_one(
     deadline: float | None,
     now: Callable[[], float],
     chance: Callable[[], float] = random.random,
-) -> tuple[Lease, ...] | None:
-    """Get so many leases, or none.
+) -> Steps[tuple[Lease, ...] | None]:
+    """Get so many leases, or none; yields each sleep that it needs.
 
     What has arrived when this raises is on record, and whoever has asked gives it back.
 
@@ -98,7 +103,7 @@ def acquire_one_by_one(
         leases: list[Lease] = []
         while len(leases) < count:
             part = now() + _part_seconds(server) * (1 + chance()) if leases else None
-            lease = _get_one(server, journal, earliest(deadline, part), chance)
+            lease = yield from _get_one(server, journal, earliest(deadline, part), chance)
             if lease is None:
                 break
             leases.append(lease)
@@ -110,7 +115,9 @@ def acquire_one_by_one(
         # Before the ghost of the request that was given up is gone, another would only be in the
         # way of those who get on.
         seconds = server.ghost_seconds + pauses.next()
-        server.pause(seconds if deadline is None else max(0.0, min(seconds, deadline - now())))
+        yield from server.pause(
+            seconds if deadline is None else max(0.0, min(seconds, deadline - now()))
+        )
         if deadline is not None and now() >= deadline:
             return None
 
@@ -121,9 +128,9 @@ def _part_seconds(server: Grants) -> float:
 
 def _get_one(
     server: Grants, journal: RemoteJournal, until: float | None, chance: Callable[[], float]
-) -> Lease | None:
+) -> Steps[Lease | None]:
     while True:
-        name = server.ask_for_one(until)
+        name = yield from server.ask_for_one(until)
         if name is None:
             return None
         lease = journal.arrived(name)
@@ -132,7 +139,7 @@ def _get_one(
         # An older release of this name is still under way and could hit the new grant.
         server.give_back(name)
         shortest, longest = _RELEASE_SECONDS
-        server.pause(shortest + (longest - shortest) * chance())
+        yield from server.pause(shortest + (longest - shortest) * chance())
 
 
 def _give_all_back(server: Grants, journal: RemoteJournal, leases: Sequence[Lease]) -> None:

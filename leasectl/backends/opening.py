@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Callable, cast
 
 from leasectl.backends.contract import Opening
-from leasectl.backends.kinds import claim_key_of, kind_of
+from leasectl.backends.kinds import claim_key_of, kind_of, kind_of_handle
 from leasectl.errors import NotSupported
 from leasectl.http.settings import Settings, parse_settings
 from leasectl.model import Request
@@ -16,7 +16,17 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.backends.contract import Backend, Opener
-    from leasectl.backends.servers import ClaimWatch, Locator, PoolServer, StatusServer
+    from leasectl.backends.servers import (
+        ClaimWatch,
+        CountServer,
+        Locator,
+        PoolServer,
+        Renew,
+        StatusServer,
+        Timing,
+        TimingSource,
+        TypeCounts,
+    )
     from leasectl.engines.contract import LostListener
     from leasectl.engines.notes import NoteListener
     from leasectl.engines.sides import Sides
@@ -62,6 +72,32 @@ def check_request(url: str, request: Request, wait_seconds: float | None) -> Non
     _opener(url).check_request(request, wait_seconds)
 
 
+def timing(url: str) -> Timing | None:
+    """How long leases last where their address says it; None where requests do.
+
+    Args:
+        url: Of a backend there is.
+
+    Raises:
+        InvalidRequest: It can't be right.
+    """
+    module = kind_of(url).timed_by
+    if module is None:
+        return None
+    return cast("TimingSource", importlib.import_module(module)).timing(url)
+
+
+def renew_seconds(handle: Handle) -> float:
+    """How often what a handle holds is renewed: well before its ttl is over, so that there is time
+    for more than one try."""
+    assert handle.request.ttl_seconds is not None
+    third = handle.request.ttl_seconds / 3
+    if kind_of_handle(handle).timed_by is None:
+        return third
+    known = timing(handle.backend)
+    return third if known is None else min(third, known.renew_seconds)
+
+
 def open_backend(
     url: str,
     state: State,
@@ -104,7 +140,7 @@ def open_renewals(
     ttl_seconds: float,
     noted: NoteListener = lambda notes: None,
     clock: Clock,
-) -> Callable[[str], tuple[str, ...]]:
+) -> Renew:
     """Open what renews leases on a server, for use in a thread of its own.
 
     Args:
@@ -116,7 +152,8 @@ def open_renewals(
         clock: Where times come from.
 
     Returns:
-        Gives a claim key's claims their full time again and tells which names it still holds.
+        Gives a claim key's claims their full time again, which are some names as far as is known,
+        and tells which it still holds.
 
     Raises:
         NotSupported: Leases of this kind aren't renewed by their holder.
@@ -259,6 +296,27 @@ def ask_status(url: str, settings: str, *, pool_type: str | None, clock: Clock) 
         return None
     server = cast("StatusServer", importlib.import_module(module))
     return server.ask_status(url, parse_settings(settings), pool_type=pool_type, clock=clock)
+
+
+def ask_counts(
+    url: str, settings: str, pool_types: Sequence[str], *, clock: Clock
+) -> tuple[TypeCounts, ...]:
+    """Ask a server how many resources of some types there are, and who has how many.
+
+    Args:
+        url: Of a backend whose row names a `CountServer`.
+        settings: How to talk to the server, as `encode_settings` wrote it.
+        pool_types: Which types.
+        clock: Where times come from.
+
+    Raises:
+        NotFound: There is none of one of them.
+        BackendUnreachable: No answer, or none to us.
+    """
+    module = kind_of(url).counted_by
+    assert module is not None, "its row names one"
+    server = cast("CountServer", importlib.import_module(module))
+    return server.ask_counts(url, parse_settings(settings), pool_types, clock=clock)
 
 
 def _opener(url: str) -> Opener:

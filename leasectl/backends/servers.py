@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Callable, Protocol
+from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
@@ -11,6 +11,11 @@ from leasectl.system.clock import Clock
 if TYPE_CHECKING:
     from leasectl.engines.notes import NoteListener
     from leasectl.engines.sides import Sides
+
+
+# Gives what a claim key holds its full time again, which are those names as far as is known;
+# returns the names that it still holds.
+Renew = Callable[[str, Sequence[str]], "tuple[str, ...]"]
 
 
 class ClaimWatch(Protocol):
@@ -42,7 +47,7 @@ class PoolServer(Protocol):
         ttl_seconds: float,
         noted: NoteListener,
         clock: Clock,
-    ) -> Callable[[str], tuple[str, ...]]:
+    ) -> Renew:
         """Open what renews in a thread of its own; as `opening.open_renewals`."""
 
     def open_claim_watch(
@@ -109,3 +114,54 @@ class StatusServer(Protocol):
         self, url: str, settings: Settings, *, pool_type: str | None, clock: Clock
     ) -> object:
         """Ask for pools as they are; as `opening.ask_status`."""
+
+
+class Timing(NamedTuple):
+    """How long the leases at an address last.
+
+    Args:
+        ttl_seconds: After their last renewal, in the worst case.
+        said_seconds: What people say that is, who know of no worst case.
+        renew_seconds: How often they are renewed.
+    """
+
+    ttl_seconds: float
+    said_seconds: float
+    renew_seconds: float
+
+
+class TimingSource(Protocol):
+    """The module that a kind's row names for how long its leases last."""
+
+    def timing(self, url: str) -> Timing:
+        """As `opening.timing`."""
+
+
+class TypeCounts(NamedTuple):
+    """How many resources of a type there are.
+
+    Args:
+        type: Which.
+        states: How many are in each state, as the server calls it.
+        owners: How many each owner has; those that nobody has are under the empty name.
+        free_state: The state of those that can be had.
+    """
+
+    type: str
+    states: Mapping[str, int]
+    owners: Mapping[str, int]
+    free_state: str
+
+
+class CountServer(Protocol):
+    """The module that a kind's row names for how many resources its server tells of."""
+
+    def ask_counts(
+        self, url: str, settings: Settings, pool_types: Sequence[str], *, clock: Clock
+    ) -> tuple[TypeCounts, ...]:
+        """Ask for some types.
+
+        Raises:
+            NotFound: There is none of one of them.
+            BackendUnreachable: No answer, or none to us.
+        """

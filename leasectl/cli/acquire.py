@@ -125,6 +125,7 @@ def command(
                         guard=guard,
                         guards_job_too=guard_pid is not None,
                         start_delay_seconds=start_delay,
+                        listed=True,
                     )
                     waiting.got(handle, start_delay)
                 if not start_delay:

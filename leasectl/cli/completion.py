@@ -17,7 +17,7 @@ Examples:
 """
 
 
-_ASKED = either(kind.title for kind in KINDS if kind.pool_server)
+_ASKED = either(kind.title for kind in KINDS if kind.pool_server and kind.has_pools)
 HELP = f"""\
 Print the script that lets a shell complete commands.
 

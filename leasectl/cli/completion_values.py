@@ -172,6 +172,8 @@ def known_types(backend: str | None = None) -> Sequence[str]:
         kind = kind_of(url)
         if kind.has_pools and not kind.remote:
             found = read_only.pool_types(state_directory())
+        elif kind.counted_by:
+            found = read_only.handle_types(state_directory(), url)
         else:
             found = pool_types(url, settings(url), seconds=_SERVER_SECONDS, clock=Clock())
     return [each for each in found if not is_reserved(each)]

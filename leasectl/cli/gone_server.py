@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from leasectl.backends.proxy.connection import Connection, NotSent
+from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import ACQUIRE
+from leasectl.backends.unanswered import NotSent
 from leasectl.cli.serve_env import SERVE_PID
 from leasectl.errors import BackendUnreachable, LeaseError, NotFound
 from leasectl.http.settings import Settings

@@ -165,11 +165,12 @@ class _Priority(Between):
 
 
 def _default_ttls() -> str:
-    return "".join(
-        f"; in {kind.title}, {kind.default_ttl_seconds:g}s, renewed for you"
+    ttls = {
+        kind.title: "what its address says" if kind.timed_by else f"{kind.default_ttl_seconds:g}s"
         for kind in KINDS
         if kind.default_ttl_seconds is not None
-    )
+    }
+    return "".join(f"; in {title}, {ttl}, renewed for you" for title, ttl in ttls.items())
 
 
 _request_options = (

@@ -10,7 +10,8 @@ from leasectl.cli.context import open_service
 from leasectl.cli.described import OneOf, option, plain_handle_command, word
 from leasectl.cli.output import emit_json, emit_lines, note, when_due
 from leasectl.cli.waiting import pause
-from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotFound
+from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError
+from leasectl.leases.adoption import unknown_here
 from leasectl.leases.delay import arm, leave_to_keeper
 from leasectl.leases.release import release
 from leasectl.leases.scope_test import unlist_stale
@@ -18,7 +19,6 @@ from leasectl.leases.service import Service
 from leasectl.leases.targets import Listed, Targets
 from leasectl.model import ReleaseTarget
 from leasectl.text.durations import DurationRange, parse_duration_range
-from leasectl.text.printable import printable
 
 if TYPE_CHECKING:
     import click
@@ -157,10 +157,7 @@ def command(
             "no longer listed in SHARED_DIR"
         )
     if listed.unknown:
-        raise NotFound(
-            f"no resource {printable(', '.join(listed.unknown))}, which stays listed in "
-            "SHARED_DIR; if it is another backend's, name that with --backend"
-        )
+        raise unknown_here(service, listed.unknown)
 
 
 def _tell_person(text: str) -> None:

@@ -61,16 +61,21 @@ ENVIRONMENT = (
     ("LEASECTL_PRIORITY", "how a request goes before others, unless --priority says it"),
     ("LEASECTL_TOKEN_FILE", "file with a bearer token for the lease proxy"),
     ("LEASECTL_USER_FILE", "file with user:password for etcd"),
+    ("LEASECTL_BOSKOS_USERNAME", "user for what stands in front of Boskos and asks for one"),
+    ("LEASECTL_BOSKOS_PASSWORD_FILE", "file with that user's password"),
     ("LEASECTL_KUBECONFIG", "which cluster of Kubernetes, and as whom; goes before KUBECONFIG"),
     ("LEASECTL_CA_FILE", "certificates to trust, of https:// or etcds://"),
     ("SSL_CERT_FILE", "the same, if LEASECTL_CA_FILE isn't set"),
     ("LEASECTL_CERT_FILE", "certificate to show there"),
     ("LEASECTL_KEY_FILE", "its key"),
-    ("LEASECTL_TRUST_ENV", "1: heed http_proxy and its like on the way to the lease proxy"),
+    (
+        "LEASECTL_TRUST_ENV",
+        "1: heed http_proxy and its like on the way to the lease proxy or Boskos",
+    ),
     (
         "LEASECTL_RELEASE_TIMEOUT",
-        "how long a release may take at the lease proxy (30s; 10s where it isn't there) and any "
-        "request at etcd or Kubernetes (10s)",
+        "how long a release may take at the lease proxy or Boskos (30s; 10s where it isn't there) "
+        "and any request at etcd or Kubernetes (10s)",
     ),
     (
         "LEASECTL_KEEP_EVENTS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leasectl.backends.kinds import kind_of
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
@@ -58,6 +59,11 @@ def command(
     and UTC; with --watch as well, there is one object a line. NO_COLOR is heeded.
     """
     service = open_service(backend, to_show=not watch)
+    if kind_of(service.backend_url).counted_by:
+        from leasectl.cli.status_counts import show_counts
+
+        show_counts(service, pool_type, watch=watch, as_json=as_json)
+        return
     if watch:
         from leasectl.cli.status_watch import show_again
 

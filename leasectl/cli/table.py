@@ -82,10 +82,19 @@ def table(
         available = width - len(indent)
         chosen = _with_room(widths, columns, available)
         _shrink(widths, columns, chosen, available)
-    lines = []
-    for n in range(1 + len(rows)):
-        line = [_Cell(texts[c][n], widths[c], columns[c], is_title=n == 0) for c in chosen]
-        lines.append(_written(line, indent, width, colour=colour))
+    if colour:
+        lines = [
+            _written(
+                [_Cell(texts[c][n], widths[c], columns[c], is_title=n == 0) for c in chosen],
+                indent,
+                width,
+            )
+            for n in range(1 + len(rows))
+        ]
+    else:
+        filled = [_filled(texts[c], widths[c], columns[c]) for c in chosen]
+        in_rows = zip(*filled) if filled else [()] * (1 + len(rows))
+        lines = [_joined(line, indent, width) for line in in_rows]
     left_out = tuple(column.title for n, column in enumerate(columns) if n not in chosen)
     return Table(
         "".join(f"{line}\n" for line in lines), left_out, widths == wanted and not left_out
@@ -140,8 +149,19 @@ class _Cell(NamedTuple):
         return padded.replace(shown, painted(shown, code), 1) if colour and shown else padded
 
 
-def _written(line: Sequence[_Cell], indent: str, width: int | None, *, colour: bool) -> str:
+def _written(line: Sequence[_Cell], indent: str, width: int | None) -> str:
     plain = indent + (" " * GAP).join(each.written(colour=False) for each in line).rstrip()
-    if not colour or (width is not None and cells(plain) > width):
+    if width is not None and cells(plain) > width:
         return shorten(plain, width, cut="end")
     return indent + (" " * GAP).join(each.written(colour=True) for each in line).rstrip()
+
+
+def _filled(texts: Sequence[str], width: int, column: Column) -> list[str]:
+    """The texts of a column, each as wide as it is to be; there may be thousands."""
+    if all(map(str.isascii, texts)) and max(map(len, texts)) <= width:
+        return [each.rjust(width) if column.right else each.ljust(width) for each in texts]
+    return [pad(shorten(t, width, cut=column.cut), width, right=column.right) for t in texts]
+
+
+def _joined(line: Sequence[str], indent: str, width: int | None) -> str:
+    return shorten(indent + (" " * GAP).join(line).rstrip(), width, cut="end")

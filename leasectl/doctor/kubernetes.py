@@ -77,7 +77,11 @@ def cluster(choice: ClusterChoice) -> Finding:
     """Which cluster and namespace, where is that written, and why there?"""
     what = f'{choice.server}, namespace "{choice.namespace}", by {choice.found}: {choice.why}'
     if choice.warning:
-        return Finding(WARN, f"{what}; {choice.warning}", "have its certificate be verified")
+        return Finding(
+            WARN,
+            f"{what}; {choice.warning}",
+            "give it an https:// address whose certificate is verified",
+        )
     return Finding(OK, what)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leasectl.backends.proxy.connection import Connection, words_of
+from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import ACQUIRE
 from leasectl.backends.proxy.status import LONGEST_STATUS_BYTES, STATUS
+from leasectl.backends.unanswered import words_of
 from leasectl.doctor.findings import FAIL, OK, Check, Finding
 from leasectl.doctor.way_there import tls_used
 from leasectl.errors import BackendUnreachable

@@ -81,6 +81,8 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
     for handle in handles.active():
         if handle.adopted_claim is not None:
             continue  # nobody has ever been told of its path
+        if handle.waiter is not None and not state.names_files.is_there(handle.id):
+            continue  # nobody has been told yet
         if handle.state == "held" and _read_names(state, handle) != handle.names:
             yield Disagreement(
                 f"{state.names_path(handle.id)} doesn't say what the handle holds",

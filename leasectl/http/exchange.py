@@ -9,7 +9,7 @@ still arrives.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Callable
 
@@ -18,7 +18,7 @@ from leasectl.http.no_answer import NOT_IN_TIME, NotInTime, too_long
 from leasectl.http.transport import Incoming, Sending, Transport
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock, earliest
-from leasectl.system.poll import Interrupt, sleep
+from leasectl.system.poll import Interrupt, Sleep, sleep_through
 from leasectl.system.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -117,13 +117,25 @@ class Client:
             NoAnswer: None, or one that is longer than anybody asked for.
             LeaseError: Files that say whom to trust can't be used, or an interrupt says so.
         """
+        steps = self.asking(call, seconds=seconds, tick=tick, late=late)
+        return sleep_through(steps, interrupts=interrupts, now=self._clock.elapsed)
+
+    def asking(
+        self,
+        call: Call,
+        *,
+        seconds: float | None,
+        tick: Callable[[float], float | None] = lambda now: None,
+        late: Callable[[Answer | None], object] | None = None,
+    ) -> Generator[Sleep, set[int], Answer]:
+        """What `ask` does, as a generator of its sleeps: what ends the wait is thrown into it."""
         exchange = _Exchange(
             self._transport.new_sending(call, own_connection=False), self._longest_bytes
         )
         self._assign(exchange.run)
         in_time = False
         try:
-            in_time = self._wait(exchange.fd, seconds, interrupts, tick)
+            in_time = yield from self._wait(exchange.fd, seconds, tick)
         finally:
             if not in_time:
                 self._give_up(exchange, lingers=late is not None)
@@ -150,17 +162,13 @@ class Client:
         self._worker.assign(work)
 
     def _wait(
-        self,
-        done_fd: int,
-        seconds: float | None,
-        interrupts: Sequence[Interrupt],
-        tick: Callable[[float], float | None],
-    ) -> bool:
+        self, done_fd: int, seconds: float | None, tick: Callable[[float], float | None]
+    ) -> Generator[Sleep, set[int], bool]:
         now = self._clock.elapsed
         until = None if seconds is None else now() + seconds
+        done = frozenset((done_fd,))
         while True:
-            wake = earliest(until, tick(now()))
-            if sleep(wake_fds=(done_fd,), interrupts=interrupts, until=wake, now=now):
+            if (yield Sleep(done, earliest(until, tick(now())))):
                 return True
             if until is not None and now() >= until:
                 return False
@@ -266,10 +274,13 @@ class Stream:
         self._sending.cut()
 
     def _lines(self, incoming: Incoming) -> Iterator[str]:
-        begun = b""
+        begun = bytearray()
         for chunk in incoming.chunks:
-            *lines, begun = (begun + chunk).split(b"\n")
-            yield from (line.decode("utf-8", "replace") for line in lines)
+            first, *others = chunk.split(b"\n")
+            begun += first  # to look for an end in all of it again would take longer each time
+            for other in others:
+                yield begun.decode("utf-8", "replace")
+                begun = bytearray(other)
             if len(begun) > self._longest_bytes:
                 raise too_long(self._longest_bytes)
         if begun:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Callable, NamedTuple
 
+from leasectl.text.printable import printable
+
 # As much as h11 takes: a head that is longer is no server's that means well.
 _LONGEST_HEAD_BYTES = 100 * 1024
 _LONGEST_SIZE_DIGITS = 16  # of a chunk, in hex
+_MOST_INTERIM = 100  # heads before the one that counts
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 _WITHOUT_BODY = (204, 304)
 _OF_NAMES = frozenset(
@@ -147,10 +150,12 @@ class AnswerReader:
             ProtocolError: It is none.
             OSError: It doesn't come.
         """
-        while True:
+        for _ in range(_MOST_INTERIM):
             version, status, headers = self._read_head()
             if status >= 200:
                 break
+        else:
+            raise ProtocolError("its answer never begins")
         closes = "close" in headers.get("connection", "").lower()
         self._keeps = version == _VERSIONS[0] and not closes
         self._head = Head(status, headers)
@@ -169,7 +174,7 @@ class AnswerReader:
             pass
         elif coding is not None:
             if coding.lower() != "chunked":
-                raise ProtocolError(f"it is encoded by {coding}, which nobody asked for")
+                raise ProtocolError(f"it is encoded by {printable(coding)}, which nobody asked for")
             yield from self._chunks()
         elif length is not None:
             yield from self._take(_parse_length(length))
@@ -184,7 +189,7 @@ class AnswerReader:
         version, _, rest = first.partition(b" ")
         code = rest[:3]
         if version not in _VERSIONS or not code.isdigit() or rest[3:4].strip():
-            raise ProtocolError(f"illegal status line: {bytes(first[:60])!r}")
+            raise ProtocolError(f"illegal status line: {_shown(first)}")
         headers: dict[str, str] = {}
         name = ""
         while True:
@@ -198,7 +203,7 @@ class AnswerReader:
                 continue
             raw, colon, value = line.partition(b":")
             if not colon or not raw or not set(raw) <= _OF_NAMES:
-                raise ProtocolError(f"illegal header line: {bytes(line[:60])!r}")
+                raise ProtocolError(f"illegal header line: {_shown(line)}")
             name = raw.decode().lower()
             text = _text(value)
             headers[name] = f"{headers[name]}, {text}" if name in headers else text
@@ -247,8 +252,12 @@ class AnswerReader:
             yield from self._take(length)
             if self._line(2):
                 raise ProtocolError("a chunk of its answer is longer than it says")
-        while self._line(_LONGEST_HEAD_BYTES):  # trailers, for which nobody has asked
-            pass
+        left = _LONGEST_HEAD_BYTES
+        while True:  # trailers, for which nobody has asked
+            line = self._line(left)
+            if not line:
+                break
+            left -= len(line) + 2
 
     def _rest(self) -> Iterator[bytes]:
         """All until the server closes the connection."""
@@ -266,15 +275,19 @@ def _parse_length(text: str) -> int:
     found = {each.strip() for each in text.split(",")}
     (one, *others) = found
     if others or not (one.isascii() and one.isdigit()):
-        raise ProtocolError(f"its length is {text[:40]!r}")
+        raise ProtocolError(f"its length is {_shown(text.encode())}")
     return int(one)
 
 
 def _parse_size(digits: bytes) -> int:
     # int() would take signs, underscores and a prefix as well.
     if not digits or len(digits) > _LONGEST_SIZE_DIGITS or digits.strip(b"0123456789abcdefABCDEF"):
-        raise ProtocolError(f"a chunk of its answer is {bytes(digits[:40])!r} long")
+        raise ProtocolError(f"a chunk of its answer is {_shown(digits)} long")
     return int(digits, 16)
+
+
+def _shown(said: bytes) -> str:
+    return f'"{printable(said.decode("utf-8", "replace"))}"'
 
 
 def _text(value: bytes) -> str:

@@ -26,6 +26,8 @@ class Settings(NamedTuple):
         user_file: Path of a file with ``user:password`` for etcd, or None.
         cluster: Which cluster of Kubernetes, and where it is written as whom, as
             `leasectl.engines.kubernetes.api.choice` has it, on one line; or None.
+        username: Whom to be to what stands in front of Boskos, or None.
+        password_file: Path of a file with that user's password, or None.
     """
 
     token_file: str | None = None
@@ -35,6 +37,8 @@ class Settings(NamedTuple):
     key_file: str | None = None
     user_file: str | None = None
     cluster: str | None = None
+    username: str | None = None
+    password_file: str | None = None
 
 
 def encode_settings(settings: Settings) -> str:
@@ -43,8 +47,10 @@ def encode_settings(settings: Settings) -> str:
         return ""
     lines = [settings.token_file, settings.ca_file, "trust" if settings.trust_env else ""]
     etcd_lines = [settings.cert_file, settings.key_file, settings.user_file]
-    # Versions that knew no others still read what consists of the first three, or six.
-    if settings.cluster:
+    # Versions that knew no others still read what consists of the first three, six, or seven.
+    if settings.username:
+        lines += [*etcd_lines, settings.cluster, settings.username, settings.password_file]
+    elif settings.cluster:
         lines += [*etcd_lines, settings.cluster]
     elif any(etcd_lines):
         lines += etcd_lines
@@ -60,7 +66,7 @@ def parse_settings(text: str) -> Settings:
     if not text:
         return Settings()
     lines = text.split("\n")
-    if len(lines) not in (3, 6, 7):
+    if len(lines) not in (3, 6, 7, 9):
         raise CorruptState(
             f"settings of {len(lines)} lines were written by a newer leasectl, or are damaged"
         )

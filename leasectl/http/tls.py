@@ -45,6 +45,8 @@ def _trusting(ca_file: str | None) -> ssl.SSLContext:
         return ssl.create_default_context()
     file = NamedFile("CA file", ca_file, "LEASECTL_CA_FILE or SSL_CERT_FILE")
     content = file.read()
+    if not content:  # of a pipe that nobody writes to, OpenSSL would wait for more
+        raise _without_certificate(file, content)
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle
@@ -64,8 +64,11 @@ class Answers:
         """Told what a renewal has found noted at what a handle holds."""
         self._noted[key_of(handle)] = notes
 
-    def go(self, handles: Sequence[Handle]) -> float | None:
+    def go(self, kept: Container[Key]) -> float | None:
         """Answer what is to be answered of some handles, or have threads do it.
+
+        Args:
+            kept: Those that the keeper sees to.
 
         Returns:
             When something is due next; None when only a note can bring work.
@@ -79,10 +82,12 @@ class Answers:
         self._let_go([key for key in self._looked if key not in seen and key.handle_id not in here])
         if not (here or seen or self._noted):
             return None
+        asked = [*here, *(key.handle_id for key in (*seen, *self._noted))]
+        handles = map(self._service.handles.load, dict.fromkeys(asked))
         times = [
             self._see_to(handle, here.get(handle.id), seen.get(key_of(handle), {}))
             for handle in handles
-            if handle.state == "held"
+            if handle is not None and handle.state == "held" and key_of(handle) in kept
         ]
         return earliest(*times)
 
@@ -103,12 +108,13 @@ class Answers:
         for outcome in self._threads.outcomes():
             self._note(outcome.job, outcome.result)
 
-    def keep_only(self, known: Collection[Key]) -> None:
+    def keep_only(self, known: Container[Key]) -> None:
         """Forget what isn't there any more."""
         self._retries.keep_only(known)
-        for key in {*self._noted, *self._looked, *self._checked}.difference(known):
-            for by_key in (self._noted, self._looked, self._checked):
-                by_key.pop(key, None)
+        for key in {*self._noted, *self._looked, *self._checked}:
+            if key not in known:
+                for by_key in (self._noted, self._looked, self._checked):
+                    by_key.pop(key, None)
 
     def _see_to(
         self, handle: Handle, here: Sequence[Note] | None, seen: dict[str, SeenMark]

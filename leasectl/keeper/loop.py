@@ -11,12 +11,11 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from leasectl.errors import InvalidRequest, LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.rounds import Rounds, open_service
-from leasectl.model import Process
 from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.state.event import parse_kept
@@ -25,7 +24,7 @@ from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import sleep
 from leasectl.system.process import this_process
-from leasectl.system.process_watch import ProcessWatch
+from leasectl.system.process_ends import ProcessEnds
 
 _PAUSE_AFTER_FAILURE_SECONDS = 1.0
 # poll(2) counts on a clock that stops in suspend, due times on one that doesn't; and a process of
@@ -41,7 +40,7 @@ def main(directory: str, *, kept_events: str = "") -> None:
         kept_events: Which events are kept, as LEASECTL_KEEP_EVENTS says it.
     """
     os.umask(0o077)
-    _allow_many_files()
+    most_files = _allow_many_files()
     afterwards.go_on()
     signals = _Signals()
     state = State.open(directory)
@@ -50,13 +49,15 @@ def main(directory: str, *, kept_events: str = "") -> None:
     if kept_events:
         with contextlib.suppress(InvalidRequest):  # whoever started this has been told
             state.events.kept_seconds, state.events.kept_number = parse_kept(kept_events)
-    _Loop(state, signals, Clock()).run()
+    ends = ProcessEnds(most_files - most_files // 8)  # the rest is for servers and the records
+    _Loop(state, signals, ends, Clock()).run()
 
 
-def _allow_many_files() -> None:
-    """Each guard takes one, its pidfd."""
+def _allow_many_files() -> int:
+    """Each guard takes one, its pidfd; returns how many there may be."""
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    return most_files
 
 
 class _Signals:
@@ -83,18 +84,19 @@ class _Loop:
     Args:
         state: The opened state directory, which has this process for its keeper.
         signals: Those that it heeds.
+        ends: Of processes, which follows nobody yet.
         clock: Where times come from.
     """
 
-    def __init__(self, state: State, signals: _Signals, clock: Clock) -> None:
+    def __init__(self, state: State, signals: _Signals, ends: ProcessEnds, clock: Clock) -> None:
         self._state = state
         self._signals = signals
         self._clock = clock
         self._log = Log(state.path("keeper.log"), clock)
         self._pipe = NamedPipe(keeper_process.pipe_path(state))
-        self._watch = ProcessWatch()
+        self._ends = ends
         self._service = open_service(state, clock, self._log)
-        self._rounds = Rounds(self._service, clock=clock, log=self._log)
+        self._rounds = Rounds(self._service, ends, clock=clock, log=self._log)
         self._has_begun = False
         self._version_seen = 0  # of the data, before the last round
         self._is_left = False  # the state directory was removed: nobody can reach this process
@@ -118,16 +120,16 @@ class _Loop:
                 if not self._rounds.is_needed() and self._has_retired():
                     self._log.write("ended: nothing left to keep")
                     return
-                processes = self._rounds.processes()
+                fds = (self._ends.fd, *self._rounds.fds())
             except ImportError as error:
                 # The code was replaced in place, before any command of the new version came by.
                 self._log.write(f"{error}; it may have been replaced")
                 self._hand_over()
-                due, processes = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, []
+                due, fds = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, ()
             except LeaseError as error:
                 self._log.write(f"can't go on: {error}")
-                due, processes = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, []
-            self._sleep(due, processes)
+                due, fds = self._clock.elapsed() + _PAUSE_AFTER_FAILURE_SECONDS, ()
+            self._sleep(due, fds)
 
     def _begin(self) -> bool:
         """Tell whether this is the keeper, which it says in the records as soon as it can.
@@ -138,18 +140,24 @@ class _Loop:
         self._has_begun = self._has_begun or keeper_process.begin(self._state, this_process())
         return self._has_begun
 
-    def _sleep(self, due: float | None, processes: Sequence[Process]) -> None:
-        """Sleep until something is due, or anything happens that may bring work."""
-        if self._watch.update(processes):
-            return
+    def _sleep(self, due: float | None, fds: Collection[int]) -> None:
+        """Sleep until something is due, or anything happens that may bring work.
+
+        Args:
+            due: When, CLOCK_BOOTTIME in seconds; None for never.
+            fds: What wakes it beside its pipe and signals.
+        """
         pipe = self._pipe.fd
-        fds = (pipe, self._signals.fd, *self._watch.fds(), *self._rounds.fds())
         while True:
             until = earliest(due, self._clock.elapsed() + _LONGEST_SLEEP_SECONDS)
-            woken = sleep(wake_fds=fds, interrupts=(), until=until, now=self._clock.elapsed)
+            woken = sleep(
+                wake_fds=(pipe, self._signals.fd, *fds),
+                interrupts=(),
+                until=until,
+                now=self._clock.elapsed,
+            )
             if woken or until == due or self._missed_something():
                 break
-        self._watch.heard(woken)
         if pipe in woken:
             self._pipe.renew()
 
@@ -159,7 +167,7 @@ class _Loop:
             is_changed = self._state.data_version() != self._version_seen
         except LeaseError:
             return True
-        return is_changed or self._pipe.is_in_place() == self._is_left
+        return is_changed or self._pipe.is_in_place() == self._is_left or self._ends.look()
 
     def _see_to_pipe(self, *, is_called: bool) -> None:
         """See that this process can be woken, and miss nothing that it couldn't be woken for.

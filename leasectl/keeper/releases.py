@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Set
+from collections.abc import Container
 from typing import Callable
 
 from leasectl.backends.kinds import kind_of_handle
@@ -73,12 +73,7 @@ class Releases:
         for outcome in self._threads.outcomes():
             self._note(outcome.job, outcome.result)
 
-    def under_way(self) -> Set[Key]:
-        """Of what something is being released, or will be when it is tried again."""
-        jobs = self._threads.under_way
-        return self._retries.keys() | {key_meant(target) for target in jobs}
-
-    def keep_only(self, known: Collection[Key]) -> None:
+    def keep_only(self, known: Container[Key]) -> None:
         """Forget what isn't there any more."""
         self._retries.keep_only(known)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
+from leasectl.backends.opening import renew_seconds
 from leasectl.errors import LeaseError
 from leasectl.keeper.log import Log
 from leasectl.keeper.retries import Key, Retries, key_of
@@ -14,9 +16,9 @@ from leasectl.leases.renew import note_renewal, renew
 from leasectl.leases.renewal_threads import RenewalThreads, Renewed
 from leasectl.leases.service import Service
 from leasectl.model import Handle, whole
-from leasectl.state.handles import renews_itself
+from leasectl.state.watched import Watched
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead
+from leasectl.system.due_times import DueTimes
 from leasectl.system.request_threads import Outcome
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Renewals:
-    """Renews three times a ttl: on the embedded pool at once, on servers by threads.
+    """Renews three times a ttl at least: on the embedded pool at once, on servers by threads.
 
     Args:
         service: On the state directory that is kept.
@@ -45,6 +47,8 @@ class Renewals:
         self._service = service
         self._clock = clock
         self._log = log
+        self._keys: dict[str, Key] = {}  # of those that it renews, by their ids
+        self._due: DueTimes[Key] = DueTimes()
         self._renewed_at: dict[Key, float] = {}
         self._retries = Retries(clock=clock, log=log)
         self._threads: RenewalThreads | None = None
@@ -54,25 +58,51 @@ class Renewals:
         """A descriptor that can be read when there are outcomes; None before the first thread."""
         return None if self._threads is None else self._threads.fd
 
-    def renew(self, handle: Handle) -> float | None:
-        """Renew a handle if that is due, or have a thread do it.
+    def see_to(self, handle_id: str, handle: Watched | None) -> None:
+        """Renew a handle from now on, by what is said of it here; None: renew it no more."""
+        before = self._keys.pop(handle_id, None)
+        key = None if handle is None else Key(handle.id, handle.acquisition)
+        if before is not None and before != key:
+            self._due.put(before, None)
+            self._renewed_at.pop(before, None)
+            self._retries.succeeded(before)
+        if key is not None and handle is not None and handle.ttl_seconds is not None:
+            self._keys[handle_id] = key
+            self._due.put(key, self._due_at(key))
+
+    def go(self) -> float | None:
+        """Renew what is due, or have threads do it.
 
         Returns:
-            When the next renewal is due; None if `take_outcomes` will say.
+            When the next renewal is due; None if there is none, or `take_outcomes` will say.
         """
-        key = key_of(handle)
         now = self._clock.elapsed()
-        due = self._retries.at(key)
-        if due is None:
-            due = self._renewed_at.get(key, 0.0) + _ttl(handle) / 3
-        if now < due:
-            return due
+        while True:
+            key = self._due.next(now)
+            if key is None:
+                return self._due.first()
+            handle = self._service.handles.current(*key)
+            is_held = handle is not None and handle.state == "held"
+            self._due.put(key, self._renew(handle) if handle is not None and is_held else None)
+
+    def _renew(self, handle: Handle) -> float | None:
         if not kind_of_handle(handle).remote:
+            now = self._clock.elapsed()
             return self._note(handle, now, lambda: renew(self._service, whole(handle)))
         if self._threads is None:
             self._threads = RenewalThreads(self._service.state, clock=self._clock)
         self._threads.send(handle)
         return None
+
+    def _due_at(self, key: Key) -> float:
+        retry_at = self._retries.at(key)
+        if retry_at is not None:
+            return retry_at
+        renewed_at = self._renewed_at.get(key)
+        handle = None if renewed_at is None else self._service.handles.current(*key)
+        if renewed_at is None or handle is None:
+            return -math.inf  # whether it was renewed before, and when, nobody knows
+        return renewed_at + renew_seconds(handle)
 
     def take_outcomes(self) -> None:
         """Record what came of what threads were asked to do."""
@@ -80,13 +110,7 @@ class Renewals:
             handle = self._service.handles.load(target.handle_id)
             if handle is not None and whole(handle) == target:
                 record = functools.partial(self._record, handle, outcome)
-                self._note(handle, outcome.sent_at, record)
-
-    def keep_only(self, known: Collection[Key]) -> None:
-        """Forget what isn't there any more."""
-        self._retries.keep_only(known)
-        for key in [key for key in self._renewed_at if key not in known]:
-            del self._renewed_at[key]
+                self._due.put(key_of(handle), self._note(handle, outcome.sent_at, record))
 
     def _record(self, handle: Handle, outcome: Outcome[Any, Renewed]) -> None:
         renewed = outcome.result()
@@ -98,21 +122,14 @@ class Renewals:
         try:
             renewed()
         except LeaseError as error:
-            if handle.id not in {each.id for each in self._service.handles.watched()}:
+            if self._service.current(whole(handle)) is None:
                 self._log.write(f"{error}")  # lost: there is nothing left to renew
                 return None
             text = f"can't renew {handle.id}: {error}"
             return self._retries.failed(key, text, longest_seconds=_ttl(handle) / 6)
         self._retries.succeeded(key)
         self._renewed_at[key] = sent_at
-        return sent_at + _ttl(handle) / 3
-
-
-def keeper_renews(handle: Handle) -> bool:
-    """Tell whether a handle's ttl is the keeper's business: nobody else is there to renew."""
-    if not renews_itself(handle) or handle.state != "held":
-        return False
-    return handle.runner is None or is_dead(handle.runner)
+        return sent_at + renew_seconds(handle)
 
 
 def _ttl(handle: Handle) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Container
 from typing import NamedTuple
 
 from leasectl.keeper.log import Log
@@ -50,10 +50,6 @@ class Retries:
         self._log = log
         self._retries: dict[Key, _Retry] = {}
 
-    def keys(self) -> Set[Key]:
-        """What is to be tried again."""
-        return self._retries.keys()
-
     def at(self, key: Key) -> float | None:
         """When the next try is, CLOCK_BOOTTIME in seconds; None if the last didn't fail."""
         retry = self._retries.get(key)
@@ -83,7 +79,7 @@ class Retries:
         """Forget earlier failures."""
         self._retries.pop(key, None)
 
-    def keep_only(self, known: Collection[Key]) -> None:
+    def keep_only(self, known: Container[Key]) -> None:
         """Forget everything that isn't there any more."""
         for key in [key for key in self._retries if key not in known]:
             del self._retries[key]

@@ -8,20 +8,20 @@ from typing import Callable
 
 from leasectl.backends.kinds import LOCAL
 from leasectl.keeper.answers import Answers
+from leasectl.keeper.handles import KeptHandles
 from leasectl.keeper.log import Log
 from leasectl.keeper.releases import Releases
-from leasectl.keeper.renewals import Renewals, keeper_renews
-from leasectl.keeper.retries import key_meant, key_of
+from leasectl.keeper.renewals import Renewals
 from leasectl.keeper.stays import KeptStays
 from leasectl.keeper.unused_pools import UnusedPools
 from leasectl.keeper.witness import Witness
-from leasectl.leases import recovery
 from leasectl.leases.caller import Caller
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, earliest
+from leasectl.system.process_ends import ProcessEnds
 
 
 class Rounds:
@@ -29,20 +29,25 @@ class Rounds:
 
     Args:
         service: On the state directory that is kept.
+        ends: Of the processes whose end may bring work; it follows them there.
         clock: Where times come from.
         log: Where events are written.
     """
 
-    def __init__(self, service: Service, *, clock: Clock, log: Log) -> None:
+    def __init__(self, service: Service, ends: ProcessEnds, *, clock: Clock, log: Log) -> None:
         self._service = service
+        self._ends = ends
         self._clock = clock
         self._log = log
+        opens = self._open_service
+        self._handles = KeptHandles(service.state, ends)
         self._releases = Releases(service, self._open_release, clock=clock, log=log)
-        self._answers = Answers(service, self._open_service, clock=clock, log=log)
+        self._answers = Answers(service, opens, clock=clock, log=log)
         self._renewals = Renewals(service, clock=clock, log=log, noted=self._answers.heed)
-        self._stays = KeptStays(service, self._open_service, clock=clock, log=log)
-        self._unused = UnusedPools(service, self._open_service, clock=clock, log=log)
-        self._witness = Witness(service, clock=clock, log=log)
+        self._stays = KeptStays(service, opens, ends, clock=clock, log=log)
+        self._unused = UnusedPools(service, opens, ends, clock=clock, log=log)
+        self._witness = Witness(service, ends, clock=clock, log=log)
+        self._followed: frozenset[Process] = frozenset()  # beside those of handles
 
     def go(self) -> float | None:
         """Do all that is due.
@@ -56,36 +61,52 @@ class Rounds:
         self._answers.take_outcomes()
         self._stays.take_outcomes()
         self._unused.take_outcomes()
-        times = [self._releases.release(target) for target in recovery.due(self._service)]
-        handles = self._service.handles.watched()
-        times += [self._renewals.renew(handle) for handle in handles if keeper_renews(handle)]
+        self._follow()
+        self._handles.look()
+        times = self._release()
+        self._handles.look()
+        self._note_changes()
+        times.append(self._renewals.go())
         times += self._stays.go()
         times += self._unused.go()
-        times.append(self._answers.go(handles))
-        under_way = self._releases.under_way()
-        times += [
-            timer.due_at
-            for timer in self._service.handles.timers.armed()
-            if key_meant(timer.target) not in under_way
-        ]
-        known = {key_of(handle) for handle in handles}
-        self._releases.keep_only(known)
-        self._renewals.keep_only(known)
-        self._answers.keep_only(known)
-        return earliest(*times, self._witness.go())
+        times.append(self._answers.go(self._handles))
+        times.append(self._witness.go())
+        # What this round has changed itself nobody wakes it for.
+        self._follow()
+        if self._handles.look():
+            times.append(self._clock.elapsed())
+        self._handles.trim()
+        return earliest(*times)
+
+    def _release(self) -> list[float | None]:
+        """Give back what the dead held and what is due by now; returns when there is more to."""
+        now, timers = self._clock.elapsed(), self._service.handles.timers
+        targets = self._handles.abandoned() + timers.due(now)
+        times = [self._releases.release(target) for target in targets]
+        return [*times, timers.next_after(now)]
+
+    def _note_changes(self) -> None:
+        """Have no part go by what isn't so any more."""
+        for handle_id, handle in self._handles.take_changed().items():
+            is_ours = handle is not None and self._handles.to_renew(handle)
+            self._renewals.see_to(handle_id, handle if is_ours else None)
+        self._releases.keep_only(self._handles)
+        self._answers.keep_only(self._handles)
+
+    def _follow(self) -> None:
+        """Follow the processes beside those of handles whose end brings work."""
+        wanted = frozenset(self.processes())
+        before, self._followed = self._followed, wanted
+        self._ends.follow(wanted - before)
+        self._ends.leave(before - wanted)
 
     def is_needed(self) -> bool:
         """Tell whether there is anything to keep, or to watch over."""
         return self._service.handles.any_watched() or self._witness.is_needed
 
     def processes(self) -> list[Process]:
-        """Whose end brings work."""
-        handles = self._service.handles.watched()
-        some = [p for handle in handles for p in (handle.guard, handle.waiter, handle.runner)]
-        found = [process for process in some if process is not None]
-        for each in (self._stays, self._unused, self._witness):
-            found += each.processes()
-        return found
+        """Whose end brings work, beside those of handles."""
+        return [p for each in (self._stays, self._unused, self._witness) for p in each.processes()]
 
     def fds(self) -> list[int]:
         """What becomes readable when there is work for another reason."""

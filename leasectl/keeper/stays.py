@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Callable, NamedTuple
 
 from leasectl.errors import LeaseError
@@ -12,7 +13,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.state.stays import Stay, Stays
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead
+from leasectl.system.process_ends import ProcessEnds
 from leasectl.system.request_threads import Outcome, RequestThreads
 
 # Opens, in the thread that calls it, a service with records of its own.
@@ -30,16 +31,24 @@ class KeptStays:
     Args:
         service: On the state directory that is kept.
         open_service: What a thread asks servers with.
+        ends: Of the processes, which somebody else follows.
         clock: Where times come from.
         log: Where events are written.
     """
 
     def __init__(
-        self, service: Service, open_service: OpenService, *, clock: Clock, log: Log
+        self,
+        service: Service,
+        open_service: OpenService,
+        ends: ProcessEnds,
+        *,
+        clock: Clock,
+        log: Log,
     ) -> None:
         self._stays = Stays(service.state)
         self._state = service.state
         self._open_service = open_service
+        self._ends = ends
         self._clock = clock
         self._log = log
         self._retries = Retries(clock=clock, log=log)
@@ -68,10 +77,11 @@ class KeptStays:
             self._note(outcome)
 
     def _see_to(self, stay: Stay) -> float | None:
-        has_ended, now = is_dead(stay.process), self._clock.elapsed()
+        has_ended, now = self._ends.has_ended(stay.process), self._clock.elapsed()
         due = self._retries.at(_key(stay))
         if due is None:
-            due = now if has_ended else self._renewed_at.get(stay, 0.0) + stay.ttl_seconds / 3
+            renewed_at = -math.inf if has_ended else self._renewed_at.get(stay, -math.inf)
+            due = renewed_at + stay.ttl_seconds / 3
         if now < due:
             return due
         self._threads.send(Server(stay.backend, stay.settings), _Job(stay, has_ended))

@@ -15,7 +15,7 @@ from leasectl.leases.service import Service
 from leasectl.model import Process
 from leasectl.state.made_pools import MadePool, MadePools
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead
+from leasectl.system.process_ends import ProcessEnds
 from leasectl.system.request_threads import RequestThreads
 
 # What is just being made on a server can't be seen. Who makes it may have died: then it goes by
@@ -29,16 +29,24 @@ class UnusedPools:
     Args:
         service: On the state directory that is kept.
         open_service: What a thread asks servers with.
+        ends: Of the processes, which somebody else follows.
         clock: Where times come from.
         log: Where events are written.
     """
 
     def __init__(
-        self, service: Service, open_service: OpenService, *, clock: Clock, log: Log
+        self,
+        service: Service,
+        open_service: OpenService,
+        ends: ProcessEnds,
+        *,
+        clock: Clock,
+        log: Log,
     ) -> None:
         self._made = MadePools(service.state)
         self._service = service
         self._open_service = open_service
+        self._ends = ends
         self._clock = clock
         self._log = log
         self._retries = Retries(clock=clock, log=log)
@@ -65,7 +73,7 @@ class UnusedPools:
         return [
             self._see_to(each)
             for each in made
-            if is_dead(each.process) and not self._made.is_asked_for(each)
+            if self._ends.has_ended(each.process) and not self._made.is_asked_for(each)
         ]
 
     def take_outcomes(self) -> None:

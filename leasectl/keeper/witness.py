@@ -15,6 +15,7 @@ from leasectl.state.database import errors_of
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.named_pipe import NamedPipe
 from leasectl.system.poll import is_readable
+from leasectl.system.process_ends import ProcessEnds
 
 _REST_SECONDS = 1.0
 
@@ -24,16 +25,19 @@ class Witness:
 
     Args:
         service: On the state directory that is kept.
+        ends: Of the processes, which somebody else follows.
         clock: Where times come from.
         log: Where events are written.
     """
 
-    def __init__(self, service: Service, *, clock: Clock, log: Log) -> None:
+    def __init__(self, service: Service, ends: ProcessEnds, *, clock: Clock, log: Log) -> None:
         state = service.state
         self._clock = clock
         self._log = log
         self._pipe = NamedPipe(state.witness_pipe, shared=True)
-        self._witness = LocalWitness(state, lost=service.losses.tell, clock=clock)
+        self._witness = LocalWitness(
+            state, lost=service.losses.tell, clock=clock, has_ended=ends.has_ended
+        )
         self._looks_at: float | None = clock.elapsed()  # it may have been called before it was here
         self._is_called = True
 

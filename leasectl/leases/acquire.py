@@ -40,6 +40,7 @@ def acquire(
     followed: bool = False,
     start_delay_seconds: float = 0.0,
     called: str = "",
+    listed: bool = False,
 ) -> Handle:
     """Get leases under a new handle, which is then to be announced (`announce`).
 
@@ -55,6 +56,7 @@ def acquire(
         start_delay_seconds: For so long this process will hold the leases before it announces them,
             and renew them meanwhile; a delayed release counts from then on.
         called: What the handle is named after; empty for the type.
+        listed: As `RecordJournal` has it.
 
     Raises:
         LeaseError: Nothing was had, and nothing has changed.
@@ -68,6 +70,7 @@ def acquire(
         handle,
         guards_job_too=guards_job_too,
         start_delay_seconds=start_delay_seconds,
+        listed=listed,
     )
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
@@ -123,7 +126,7 @@ def turn(
     """
     handle = new_handle(service, request, handle_id)._replace(served=True)
     backend = service.backend_of(handle)
-    journal = RecordJournal(service, handle)
+    journal = RecordJournal(service, handle, listed=False)
     if journal.needs_keeper:
         keeper_process.ensure(service.state)
     try:

@@ -6,11 +6,14 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import kind_of
+from leasectl.errors import LeaseError, NotAllowed, NotFound
 from leasectl.leases.caller import not_ours
 from leasectl.leases.journal import remote_lease
 from leasectl.leases.service import Service
 from leasectl.model import Handle, Lease, Request
 from leasectl.state.handles import new_id
+from leasectl.text.printable import printable
+from leasectl.text.wording import listed
 
 if TYPE_CHECKING:
     from leasectl.engines.facts import Resource
@@ -36,6 +39,8 @@ def adopt(service: Service, names: Sequence[str], *, foreign: list[str] | None) 
     kind = kind_of(service.backend_url)
     if not kind.remote:
         return ()  # nobody but our handles can hold anything
+    if kind.claims_by_identity:
+        raise unknown_here(service, names)
     if not kind.has_pools:
         now = service.clock.wall()
         adopter = _adopter(service, "", len(names))
@@ -56,6 +61,20 @@ def adopt(service: Service, names: Sequence[str], *, foreign: list[str] | None) 
         _record(service, _adopter(service, claim_key, len(leases)), leases)
         for claim_key, leases in found.items()
     ]
+
+
+def unknown_here(service: Service, names: Sequence[str]) -> LeaseError:
+    """The error for names that no handle here holds and the backend takes back from none."""
+    if kind_of(service.backend_url).claims_by_identity:
+        return NotAllowed(
+            f"no handle in {service.state.directory} holds {printable(listed(names))}, and "
+            f"{service.backend_url} takes it back only from the handle that has it; release it "
+            "where that is: LEASECTL_STATE_DIR names the state directory"
+        )
+    return NotFound(
+        f"no resource {printable(', '.join(names))}, which stays listed in SHARED_DIR; if it is "
+        "another backend's, name that with --backend"
+    )
 
 
 def is_resource(service: Service, name: str) -> bool:

@@ -38,6 +38,8 @@ class RecordJournal:
         guards_job_too: The guard stays where the server holds leases for the whole job, too.
         start_delay_seconds: For so long this process will hold what it got before anybody hears of
             it; a delayed release counts from then on.
+        listed: Its path may be told before the handle is announced, so the names file is there from
+            the grant on.
 
     Attributes:
         handle: The record as this acquisition has made it.
@@ -55,6 +57,7 @@ class RecordJournal:
         again: Callable[[Handle], None] | None = None,
         guards_job_too: bool = True,
         start_delay_seconds: float = 0.0,
+        listed: bool = True,
     ) -> None:
         self.handle = handle
         self.start_delay_seconds = start_delay_seconds
@@ -65,6 +68,7 @@ class RecordJournal:
         self._clock = service.clock
         self._again = again
         self._guards_job_too = guards_job_too
+        self._listed = listed
         kind = kind_of_handle(handle)
         self._remote = kind.remote
         self._events: RecordEvents | None = None
@@ -155,6 +159,8 @@ class RecordJournal:
             handle = handle._replace(granted_type=pool_type or handle.request.type)
         with self._service.state.transaction():
             self._handles.grant(handle, leases, release_at, now=now)
+            if self._listed:
+                self._service.state.stage_names(handle.id, [each.name for each in leases])
             if self._events:
                 self._events.granted(handle, leases, wait=now - self._asked_at)
             self.handle = handle._replace(state="held", leases=tuple(leases), release_at=release_at)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget, whole
+from leasectl.model import Handle, ReleasedBy, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.pipes import tidy
 from leasectl.system.process import is_dead
+
+if TYPE_CHECKING:
+    from leasectl.state.watched import Watched
 
 
 def recover(service: Service) -> None:
@@ -44,9 +48,12 @@ def release_abandoned(service: Service) -> None:
     Raises:
         LeaseError: It couldn't be given back.
     """
+    from leasectl.state.leftovers import ids_of_the_dead  # only here: few commands look at all
+
     recover(service)
     tidy(service.state)
-    _release_abandoned(service, service.handles.active())
+    suspects = map(service.handles.load, ids_of_the_dead(service.state))
+    _release_abandoned(service, (each for each in suspects if each and each.state != "released"))
 
 
 def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
@@ -55,7 +62,7 @@ def _release_abandoned(service: Service, handles: Iterable[Handle]) -> None:
             release(service, left(handle))
 
 
-def is_abandoned(service: Service, handle: Handle) -> bool:
+def is_abandoned(service: Service, handle: Handle | Watched) -> bool:
     """Tell whether nobody is left who could use what a handle holds or waits for.
 
     A command that has announced its grant ends a moment later, perhaps just between the reading
@@ -66,25 +73,25 @@ def is_abandoned(service: Service, handle: Handle) -> bool:
         return True
     if not is_dead(handle.waiter):
         return False
-    current = service.current(whole(handle))
+    current = service.handles.current(handle.id, handle.acquisition)
     return current is not None and current.waiter == handle.waiter
 
 
-def left(handle: Handle) -> ReleaseTarget:
+def left(handle: Handle | Watched) -> ReleaseTarget:
     """What is to be released of one that is abandoned.
 
     Its guard may have ended and its `run` not have come to giving it back: that has died for
     nobody, and whoever is first does what `run` is about to do.
     """
     runner = handle.runner
-    return whole(handle, by="guard" if runner is None or is_dead(runner) else "run")
+    by: ReleasedBy = "guard" if runner is None or is_dead(runner) else "run"
+    return ReleaseTarget(handle.id, handle.acquisition, by=by)
 
 
 def due(service: Service) -> list[ReleaseTarget]:
     """What the keeper has to release now: for the dead, and because its time has come."""
-    watched = service.handles.watched()
+    from leasectl.state.watched import WatchedHandles  # only here: a keeper is mostly there
+
+    watched = WatchedHandles(service.state).all()
     abandoned = [left(each) for each in watched if is_abandoned(service, each)]
-    now = service.clock.elapsed()
-    return abandoned + [
-        timer.target for timer in service.handles.timers.armed() if timer.due_at <= now
-    ]
+    return abandoned + service.handles.timers.due(service.clock.elapsed())

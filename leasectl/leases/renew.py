@@ -41,7 +41,7 @@ def renew(service: Service, target: ReleaseTarget, *, ttl_seconds: float | None 
     if ttl_seconds is not None:
         return _renew_with(service, backend, target, ttl_seconds)
     with backend.atomic():
-        _record(service, target, backend.renew(claim_key_of(handle)))
+        _record(service, target, backend.renew(claim_key_of(handle), handle.names))
     _ask_why_lost(service, backend, target)
     return _require_held(service, target)
 
@@ -83,7 +83,7 @@ def _renew_with(
         _check_ttl(handle, ttl_seconds)
         if ttl_seconds < (handle.request.ttl_seconds or 0.0):
             _record_ttl(service, handle, ttl_seconds, explicit=handle.explicit_ttl)
-        held = backend.renew(claim_key_of(handle), ttl_seconds=ttl_seconds)
+        held = backend.renew(claim_key_of(handle), handle.names, ttl_seconds=ttl_seconds)
         _record_ttl(service, handle, ttl_seconds, explicit=True)
         _record(service, target, held)
     _ask_why_lost(service, backend, target)

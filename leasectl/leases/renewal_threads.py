@@ -27,6 +27,7 @@ class _Server(NamedTuple):
 class _Renewal(NamedTuple):
     target: ReleaseTarget
     claim_key: str
+    names: tuple[str, ...]
 
 
 class Renewed(NamedTuple):
@@ -67,7 +68,7 @@ class RenewalThreads:
         """Send one for a handle with a ttl, unless one is under way."""
         assert handle.request.ttl_seconds is not None
         where = _Server(handle.backend, handle.settings, handle.request.ttl_seconds)
-        self._threads.send(where, _Renewal(whole(handle), claim_key_of(handle)))
+        self._threads.send(where, _Renewal(whole(handle), claim_key_of(handle), handle.names))
 
     def outcomes(self) -> list[tuple[ReleaseTarget, Outcome[_Renewal, Renewed]]]:
         """Take what has come so far."""
@@ -89,7 +90,7 @@ class RenewalThreads:
 
         def renew_and_note(renewal: _Renewal) -> Renewed:
             noted.clear()
-            names = renew(renewal.claim_key)
+            names = renew(renewal.claim_key, renewal.names)
             return Renewed(names, tuple(noted))
 
         return renew_and_note

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from leasectl.backends import opening
-from leasectl.backends.kinds import claim_key_of, kind_of, no_pools, one_type_only
+from leasectl.backends.kinds import claim_key_of, kind_of, no_pools, one_type_only, only_ttl
 from leasectl.errors import InvalidRequest, StateUnwritable
 from leasectl.leases.caller import Caller
 from leasectl.leases.journal import RecordJournal
@@ -13,6 +13,7 @@ from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Claimant, Handle, Request, whole
 from leasectl.system.process import this_process
+from leasectl.text.durations import format_duration
 
 SHORTEST_TTL_SECONDS = 2.0  # etcd makes a shorter one longer
 LARGEST_COUNT = 1_000_000  # far more than any pool has, and what a record can hold
@@ -135,15 +136,26 @@ def _effective(request: Request, backend_url: str, caller: Caller) -> Request:
         check_ttl(ttl)
     if request.scope == "test":
         caller.require_shared_dir()
-    default_ttl = kind_of(backend_url).default_ttl_seconds
-    if ttl is not None or default_ttl is None:
+    return _with_ttl(request, backend_url)
+
+
+def _with_ttl(request: Request, backend_url: str) -> Request:
+    """A request with the ttl that it has on a backend."""
+    ttl, default_ttl = request.ttl_seconds, kind_of(backend_url).default_ttl_seconds
+    if default_ttl is None:
         return request
-    if request.scope == "test":
+    known = opening.timing(backend_url)
+    if ttl is None and request.scope == "test":
+        wanted = "" if known is None else f" {format_duration(known.said_seconds)}"
         raise InvalidRequest(
-            f"--scope test needs --ttl on {backend_url}, where every lease runs out "
+            f"--scope test needs --ttl{wanted} on {backend_url}, where every lease runs out "
             "and nobody renews it between the steps"
         )
-    return request._replace(ttl_seconds=default_ttl)
+    if known is not None:
+        if ttl not in (None, known.said_seconds):
+            raise only_ttl(backend_url, known.said_seconds)
+        return request._replace(ttl_seconds=known.ttl_seconds)
+    return request if ttl is not None else request._replace(ttl_seconds=default_ttl)
 
 
 def _check_name(request: Request) -> None:

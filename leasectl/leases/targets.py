@@ -30,7 +30,8 @@ class Listed(NamedTuple):
         targets: What to release.
         stale: Names that are out of date.
         foreign: Those of them that others hold by now.
-        unknown: Names that are no resources of this backend, and may be another's.
+        unknown: Names that are no resources of this backend, and may be another's; where only the
+            handle that has one can release it, those that no handle here has.
     """
 
     targets: list[ReleaseTarget]
@@ -153,7 +154,7 @@ class Targets:
         for name in dict.fromkeys(shared_leases.listed(shared_dir)):
             handle = self._handles.holding(name, prefer=self._service.backend_url)
             if handle is None:
-                (unheld if is_resource(self._service, name) else unknown).append(name)
+                (unheld if self._may_be_released(name) else unknown).append(name)
             elif handle.shared_dir == shared_dir:
                 held.append((handle, name))
             else:
@@ -173,6 +174,11 @@ class Targets:
         """
         handles = sorted(self._handles.active(), key=lambda each: each.state != "acquiring")
         return [whole(handle) for handle in handles if not _does_work(handle)]
+
+    def _may_be_released(self, name: str) -> bool:
+        """Tell whether a backend may take back a name that no handle here holds."""
+        kind = kind_of(self._service.backend_url)
+        return not kind.claims_by_identity and is_resource(self._service, name)
 
     def _adopt_some(self, names: Sequence[str], foreign: list[str] | None) -> Sequence[Handle]:
         return adopt(self._service, names, foreign=foreign) if names else ()

@@ -113,6 +113,7 @@ class Controller:
         self._drains: dict[str, _Running] = {}
         self._looked_last = False
         self._leader = ""
+        self._reign = 0
         self._is_away = False  # the server, as was said
         self._said_at: dict[str, float] = {}  # what goes wrong, on the elapsed clock
 
@@ -174,8 +175,10 @@ class Controller:
             self._leader = self._leadership.leader
             leads = self._leadership.has_seconds(0)
             self._say("leading" if leads else f"standing by; {self._leader} leads")
-            if not leads:
-                self._drains.clear()
+        if self._leadership.reign != self._reign:
+            # What they go by may have been seen to, ended and begun anew by another.
+            self._reign = self._leadership.reign
+            self._drains.clear()
 
     # --- one node
 
@@ -213,11 +216,9 @@ class Controller:
             now = self._clock.elapsed()
             unchanged = self._observed.unchanged_seconds(name, lease, now)
             lease = lease._replace(unchanged_seconds=unchanged)
-        node = parse_node(said)
-        window = (node.uid, None if lease is None else lease.acquired_at)
         running = self._drains.get(name)
-        drain = running.drain.drain if running is not None and running.window == window else None
-        return Seen(node, wanted_of(said), lease, drain, self._clock.wall())
+        drain = None if running is None else running.drain.drain
+        return Seen(parse_node(said), wanted_of(said), lease, drain, self._clock.wall())
 
     def _set_drain(self, name: str, seen: Seen, step: Step) -> None:
         """Have the drain of a node go on, until its time is over at most, or stop."""
@@ -225,13 +226,13 @@ class Controller:
         if not step.drains or acquired_at is None or step.over_at is None:
             self._drains.pop(name, None)
             return
-        window = (seen.node.uid, acquired_at)
         running = self._drains.get(name)
-        if running is None or running.window != window:
+        if running is None:
             drain = NodeDrain(self._cluster, name, self._settings.drain, self._say)
-            running = _Running(window, drain)
+        else:
+            drain = running.drain
         until = self._clock.elapsed() + step.over_at - seen.now
-        self._drains[name] = running._replace(until=until)
+        self._drains[name] = _Running(drain, acquired_at, until)
 
     def _set_due(self, name: str, step: Step, wall: float) -> None:
         now = self._clock.elapsed()
@@ -273,7 +274,7 @@ class Controller:
         if not due:
             return False
         *_, name = min(due)
-        (_, acquired_at), drain, _ = self._drains[name]
+        drain, acquired_at, _ = self._drains[name]
         try:
             if drain.turn(now, self._clock.wall() - acquired_at):
                 self._due[name] = now
@@ -295,14 +296,14 @@ class _Running(NamedTuple):
     """The drain of a node.
 
     Args:
-        window: Of which node, by its uid, and since when its lease has been ours.
         drain: It.
+        acquired_at: Since when its lease has been ours, in seconds since the epoch.
         until: When its time is over, on the elapsed clock.
     """
 
-    window: tuple[str, float]
     drain: NodeDrain
-    until: float = 0.0
+    acquired_at: float
+    until: float
 
 
 def _line_of(write: NodeWrite, step: Step) -> str:

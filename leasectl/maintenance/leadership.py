@@ -33,11 +33,13 @@ class Leadership:
     Attributes:
         due_at: When to look again, on the elapsed clock.
         leader: The identity of whoever leads, as far as is known; empty for nobody.
+        reign: Grows whenever it leads again after a time in which another may have led.
     """
 
     def __init__(self, cluster: Cluster, identity: str, clock: Clock) -> None:
         self.due_at = 0.0
         self.leader = ""
+        self.reign = 0
         self._cluster = cluster
         self._identity = identity
         self._clock = clock
@@ -71,13 +73,13 @@ class Leadership:
         sent_at, wall = self._clock.elapsed(), self._clock.wall()
         if before is None:
             lease = Lease(self._identity, TTL_SECONDS, wall, wall)
-        elif before.holder == self._identity and before.duration_seconds:
+        elif before.holder == self._identity:
             lease = before._replace(renewed_at=wall, duration_seconds=TTL_SECONDS)
         else:
-            changes = before.transitions + (before.holder != self._identity)
-            lease = Lease(self._identity, TTL_SECONDS, wall, wall, changes)
+            lease = Lease(self._identity, TTL_SECONDS, wall, wall, before.transitions + 1)
         if self._cluster.write_lease(LEASE_NAME, read, lease) is not None:
             self.leader = self._identity
+            self.reign += not self.has_seconds(0)
             self._until = sent_at + TTL_SECONDS - _MARGIN_SECONDS
         else:
             self._until, self.due_at = 0.0, sent_at + _AGAIN_SECONDS

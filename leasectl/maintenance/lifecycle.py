@@ -70,33 +70,41 @@ class _Look:
     def step(self) -> Step:
         if self._wanted is None:
             return self._end("nothing is asked for any more") if self._has_begun else self._forget()
-        if self._is_anothers_still():
-            return self._end("another has its lease") if self._has_begun else self._wait()
-        if self._wanted.seconds is None:
+        seconds, theirs = self._wanted.seconds, self._theirs()
+        if theirs is not None and self._has_begun:
+            return self._end("another has its lease")
+        if seconds is None:
             return self._unreadable()
+        if theirs is not None:
+            return self._wait(theirs)
         if self._lease is None:
-            return self._begin("new, recreate" if self._has_begun else "new, create")
-        if not self._is_ours:
-            return (
-                self._end("its lease isn't ours any more") if self._has_begun else self._take_over()
-            )
-        return self._own(self._lease, self._wanted.seconds)
+            return self._begin("new, recreate" if self._has_begun else "new, create", seconds)
+        if self._is_ours:
+            return self._own(self._lease, seconds)
+        if self._has_begun:
+            return self._end("its lease isn't ours any more")
+        return self._begin("new, acquired", seconds)
 
     def _own(self, lease: Lease, seconds: int) -> Step:
         """What follows where the lease is ours, whatever came of it, and a time is asked for."""
         if not lease.duration_seconds:
-            return self._begin("new")
+            return self._begin("new", seconds)
         if lease.owner_uid != self._node.uid or (self._status == "ended" and not self._is_marked):
-            return self._begin("new, stale")
+            return self._begin("new, stale", seconds)
         over_at = self._over_at()
         if over_at is None or over_at <= self._now:
-            return self._end("its time is over") if self._has_begun else self._begin("new, stale")
+            if self._has_begun:
+                return self._end("its time is over")
+            return self._begin("new, stale", seconds)
         if lease.duration_seconds != seconds + self._us.padding_seconds:
             return self._update(lease, seconds)
         return self._go_on(over_at)
 
-    def _is_anothers_still(self) -> bool:
-        return self._lease is not None and not self._is_ours and self._lease.may_be_valid()
+    def _theirs(self) -> Lease | None:
+        """Another's lease, if it may still be valid."""
+        lease = self._lease
+        is_theirs = lease is not None and not self._is_ours and lease.may_be_valid()
+        return lease if is_theirs else None
 
     def _over_at(self) -> float | None:
         """When the time is over, of a lease that is ours; None for at once.
@@ -114,16 +122,10 @@ class _Look:
 
     # --- before it has begun
 
-    def _wait(self) -> Step:
+    def _wait(self, theirs: Lease) -> Step:
+        left = theirs.duration_seconds - theirs.unchanged_seconds
         why = "another has its lease"
-        if self._wanted is not None and self._wanted.seconds is None:
-            return self._refuse(None)
-        assert self._lease is not None
-        left = self._lease.duration_seconds - self._lease.unchanged_seconds
         return Step(why, self._noting("waiting"), look_at=self._now + left)
-
-    def _take_over(self) -> Step:
-        return self._begin("new, acquired")
 
     def _unreadable(self) -> Step:
         """Nothing is begun or changed, but what has begun ends when its time is over."""
@@ -148,9 +150,8 @@ class _Look:
 
     # --- while it lasts
 
-    def _begin(self, status: Status) -> Step:
-        assert self._wanted is not None and self._wanted.seconds is not None
-        duration = self._wanted.seconds + self._us.padding_seconds
+    def _begin(self, status: Status, seconds: int) -> Step:
+        duration = seconds + self._us.padding_seconds
         writes = (self._taking(duration), NodeWrite(status, self._cordon_if_needed()))
         return Step(_WHY[status], writes, look_at=self._now)
 
@@ -184,7 +185,7 @@ class _Look:
 
         If another has the lease by then, the node is theirs as it stands.
         """
-        if self._is_anothers_still():
+        if self._theirs() is not None:
             cordon: Cordon | None = "disown" if self._is_marked else None
             return Step(why, (NodeWrite("ended", cordon, removes_request=True),))
         cordon = None

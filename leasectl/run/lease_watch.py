@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from leasectl.backends.kinds import kind_of_handle
-from leasectl.backends.opening import open_claim_watch
+from leasectl.backends.opening import open_claim_watch, renew_seconds
 from leasectl.errors import Interrupted, LeaseError, LeaseLost, NotAllowed
 from leasectl.leases.release import give_up_lost
 from leasectl.leases.renew import note_renewal, renew
@@ -63,7 +63,7 @@ class LeaseWatch:
         self._was_taken = False
         self._was_given_back = False
         self._deadline = None if self._ttl is None else renewed_at + self._ttl
-        self._renew_at = None if self._ttl is None else renewed_at + self._ttl / 3
+        self._renew_at = None if self._ttl is None else renewed_at + renew_seconds(handle)
         self._threads: RenewalThreads | None = None
         self._claim_watch: ClaimWatch | None = None
         self._give_up_lost_at: float | None = None
@@ -186,7 +186,7 @@ class LeaseWatch:
     def _extend(self, sent_at: float) -> None:
         assert self._ttl is not None
         self._deadline = sent_at + self._ttl
-        self._renew_at = sent_at + self._ttl / 3
+        self._renew_at = sent_at + renew_seconds(self._handle)
 
     # ---- renewals
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from leasectl.http.connection import KEEP_ALIVE
 from leasectl.server.delivery import GONE, TcpState, has_arrived, look_at
 from leasectl.system.backoff import Backoff, Pauses
 
@@ -21,13 +22,7 @@ from leasectl.system.backoff import Backoff, Pauses
 SCOPE_KEY = "leasectl.connection"
 
 # A client that vanished is noticed after a minute, while it waits or when it is answered.
-_SOCKET_OPTIONS = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
-)
+_SOCKET_OPTIONS = (*KEEP_ALIVE, (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000))
 # How long a request may take to come in.
 REQUEST_SECONDS = 30.0
 _LOOKS = Backoff(first_seconds=0.001, longest_seconds=0.25)

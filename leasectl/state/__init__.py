@@ -10,10 +10,11 @@ them in blocks, and `reboot` forgets times that begin anew. What happened is an 
 one of the `event_rows` in the transaction of the change, whereupon `event_trimming` wakes who
 follows and removes what is old; `event_log` reads them. Why a folder won't do say the `refusals`.
 What is to happen without a command does the keeper: `keeper_process` finds, starts and wakes it,
-and `keeper_version` has one of another version make way. `releasing` says which names are just on
-their way back to a server, `stays` which the keeper has to keep in their pools there, `made_pools`
-which are to go with who uses them, and `purging` forgets what is over; `uses` holds what is in use
-against what somebody wants back. `shared_leases` is the one list outside the directory. Much that
-belongs together is read in a `snapshot`.
-`soundness` and `read_only` are for those who only look: `doctor`, servers, and completion.
+`keeper_version` has one of another version make way, and `watched` tells it what has changed of
+what it sees to. `releasing` says which names are just on their way back to a server, `stays` which
+the keeper has to keep in their pools there, `made_pools` which are to go with who uses them,
+`leftovers` whose handles are the dead's, and `purging` forgets what is over; `uses` holds what is
+in use against what somebody wants back. `shared_leases` is the one list outside the directory. Much
+that belongs together is read in a `snapshot`. `soundness` and `read_only` are for those who only
+look: `doctor`, servers, and completion.
 """

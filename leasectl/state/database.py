@@ -19,7 +19,7 @@ from leasectl.errors import (
     out_of_files,
 )
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 APPLICATION_ID = 0x6C656173  # "leas"
 _FILES_OF_SQLITE = 3  # the database, its log, the index of that
 

@@ -96,7 +96,7 @@ class State:
         return state
 
     def close(self) -> None:
-        """Close the database and the lock; only long-lived programs and tests need to."""
+        """Close database and lock; only long-lived programs and tests need to."""
         for let_go in self.on_close:
             let_go()
         self.db.close()
@@ -136,8 +136,8 @@ class State:
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Change the database alone and at once; inside another transaction, be part of it.
 
-        Staged names files are put in place right after the commit, under the same lock. What was
-        to be woken is woken after the lock is free, whatever happens to this process.
+        Staged names files are put in place right after the commit, under the same lock. Who was to
+        be woken is woken then, whatever happens to this process.
 
         Raises:
             StateUnwritable: The disk is full or read-only; nothing has changed.
@@ -189,9 +189,8 @@ class State:
     def wake(self, pipe: str) -> bool:
         """Wake whoever sleeps on a named pipe once this transaction has ended.
 
-        The pipe is opened now and closed after the commit: the hang-up is the wake-up, and the
-        kernel gives it also when this process is killed in between. A byte written after the
-        commit would be lost with its writer.
+        The pipe is opened now and closed after the commit: the hang-up is the wake-up, also when
+        this process is killed in between. A byte written then would be lost with its writer.
 
         Returns:
             Whether anybody has the pipe of that name open.
@@ -206,17 +205,18 @@ class State:
         return True
 
     def close_afterwards(self, fd: int) -> None:
-        """Close a descriptor when this transaction, or else the next, has ended somehow."""
+        """Close it when this transaction, or else the next, has ended somehow."""
         self._wakers.append(fd)
 
     def stage_names(self, handle_id: str, names: Sequence[str] | None) -> None:
         """Have the handle's names file say this when the transaction commits; None removes it."""
         self.names_files.stage(handle_id, names)
 
-    def draw_fences(self, count: int) -> range:
-        """Inside a transaction: fences that nobody was ever given, nor will be; see `fences`."""
+    def draw_fences(self, count: int, reserved: int | None = None) -> range:
+        """Inside a transaction: fences that nobody was ever given, nor will be; see `fences`. They
+        are reserved up to `meta.fence`, which isn't read anew if this transaction has read it."""
         last, end = _drawn(self._lock_fd)
-        ((reserved,),) = self.query("SELECT fence FROM meta")
+        reserved = self.query("SELECT fence FROM meta")[0][0] if reserved is None else reserved
         if end != reserved or last + count > end:
             from leasectl.state.fences import reserve
 

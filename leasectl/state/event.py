@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Callable, Literal, NamedTuple
 
 from leasectl.errors import InvalidRequest
-from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS
+from leasectl.state.event_rows import KEPT_NUMBER, KEPT_SECONDS, EventRows
 from leasectl.text.durations import parse_duration
 from leasectl.text.printable import printable
 
@@ -72,6 +72,35 @@ class Event(NamedTuple):
 
 # What events are sorted by: never by more than that.
 number_of: Callable[[Event], int] = itemgetter(Event._fields.index("number"))
+
+
+def add_event(rows: EventRows, event: Event, *, backend: str = "") -> None:
+    """Have an event be written that is known as one.
+
+    Args:
+        rows: Of the state directory.
+        event: It; its number is given when it is written.
+        backend: The URL of where it happened; empty for here.
+    """
+    rows.add(
+        event.time,
+        event.kind,
+        event.type,
+        event.names,
+        event.fences,
+        backend=backend,
+        handle=event.handle,
+        acquisition=event.acquisition,
+        holder=event.holder_identity,
+        count=event.count,
+        priority=event.priority,
+        ticket=event.ticket,
+        grant=event.grant,
+        wait=event.wait_seconds,
+        hold=event.hold_seconds,
+        by=event.by,
+        reason=event.reason,
+    )
 
 
 class Kept(NamedTuple):

@@ -37,6 +37,7 @@ class EventRows:
 
     Attributes:
         kept_seconds, kept_number: How old and how many are kept, as `state.event.Kept`.
+        is_followed: Whether anybody follows them, if this transaction has seen that; else None.
         refusal: Why some couldn't be written, until `tell_refusal`.
         warn: Called with a line for people about that, the first time.
     """
@@ -46,6 +47,7 @@ class EventRows:
         self._fd = fd
         self._rows: list[tuple[str, tuple[object, ...]]] = []
         self._writes = 0
+        self.is_followed: bool | None = None
         self.kept_seconds = KEPT_SECONDS
         self.kept_number = KEPT_NUMBER
         self.refusal = ""
@@ -85,6 +87,7 @@ class EventRows:
     def clear(self) -> None:
         """Forget them: they haven't happened, or were written."""
         self._rows.clear()
+        self.is_followed = None
 
     def write(self, wake: Callable[[str], bool]) -> None:
         """Write them, if there are any, and wake who follows; if only that fails, all else stays.
@@ -104,7 +107,7 @@ class EventRows:
         try:
             for sql, row in self._rows:
                 last = db.execute(sql, row).lastrowid or 0
-            if last % _EVENTS_PER_TRIMMING < number or db.execute(_FOLLOWED).fetchone():
+            if last % _EVENTS_PER_TRIMMING < number or self._has_followers():
                 from leasectl.state.event_trimming import finish_writing
 
                 finish_writing(db, wake, seconds=self.kept_seconds, number=self.kept_number)
@@ -116,6 +119,11 @@ class EventRows:
             self.refusal = str(error)
         if number > 1:
             db.execute("RELEASE events")
+
+    def _has_followers(self) -> bool:
+        if self.is_followed is None:
+            return self._db.execute(_FOLLOWED).fetchone() is not None
+        return self.is_followed
 
     def _is_disk_full(self) -> bool:
         """Whether there is so little room left that the rest is for leases.

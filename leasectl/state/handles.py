@@ -6,6 +6,7 @@ Every method that changes something belongs inside `State.transaction`.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -88,11 +89,8 @@ class Handles:
         )
 
     def unannounced(self, *pool_types: str) -> list[Handle]:
-        """Those that were granted, while the process that asked has not yet told anybody.
-
-        Args:
-            pool_types: Of some types only; none for all.
-        """
+        """Those that were granted, of some types or all, while the process that asked has not yet
+        told anybody."""
         where = "WHERE waiter IS NOT NULL AND state = 'held' AND cancelled = 0"
         if not pool_types:
             return self._select(where)
@@ -113,7 +111,7 @@ class Handles:
         return found[0] if found else None
 
     def create(self, handle: Handle, *, remote: bool, now: float | None = None) -> None:
-        """Record a new request; its names file comes with the grant.
+        """Record a new request.
 
         Args:
             handle: The request.
@@ -180,7 +178,7 @@ class Handles:
     def grant(
         self, handle: Handle, leases: Sequence[Lease], release_at: float | None, *, now: float
     ) -> None:
-        """Record what the current acquisition got, and list it in the names file.
+        """Record what the current acquisition got; the names file comes with `announce`, at last.
 
         Args:
             handle: As just loaded, or made, in this transaction.
@@ -195,7 +193,6 @@ class Handles:
         )
         if release_at is not None:
             self.timers.arm(whole(handle), release_at)
-        self._state.stage_names(handle.id, [lease.name for lease in leases])
 
     def arrived(self, handle: Handle, lease: Lease) -> None:
         """Record one lease of several that are still being acquired."""
@@ -232,6 +229,8 @@ class Handles:
                 handle.acquisition,
             ),
         )
+        if updated.rowcount == 1 and not self._state.names_files.is_there(handle.id):
+            self._state.stage_names(handle.id, handle.names)
         return updated.rowcount == 1
 
     def drop(self, handle: Handle, names: Sequence[str], *, now: float, lost: bool = False) -> None:
@@ -307,14 +306,12 @@ class Handles:
     def _select(self, where: str, *values: object) -> list[Handle]:
         select = f"SELECT *, {RELEASE_AT} AS release_at FROM handle {where}"
         # As a dict: a sqlite3.Row compares names one after the other each time that it is asked.
-        rows = self._state.query(select, *values)
-        return [self._handle(dict(zip(row.keys(), row))) for row in rows]
+        found = [dict(zip(row.keys(), row)) for row in self._state.query(select, *values)]
+        leases = rows.leases_of([row["id"] for row in found], self._state.query)
+        return [self._handle(row, leases.get(row["id"], ())) for row in found]
 
-    def _handle(self, row: dict[str, Any]) -> Handle:
+    def _handle(self, row: dict[str, Any], leases: Sequence[sqlite3.Row]) -> Handle:
         handle_id = row["id"]
-        leases = self._state.query(
-            "SELECT * FROM lease WHERE handle = ? ORDER BY position", handle_id
-        )
         try:
             return rows.parse_handle(row, leases)
         except ValueError as error:
@@ -340,11 +337,7 @@ def is_watched(handle: Handle, *, remote: bool) -> bool:
 
 
 def renews_itself(handle: Handle) -> bool:
-    """Tell whether a ttl is renewed without the holder's doing, by its `run` or the keeper.
-
-    Who asks for a ttl and names nobody who has to live for it, wants the lease to end by itself.
-    Leases of scope ``test`` are to outlive the step and its keeper, so nobody renews them.
-    """
-    if handle.request.ttl_seconds is None or handle.request.scope == "test":
-        return False
-    return not handle.explicit_ttl or handle.guard is not None or handle.runner is not None
+    """Tell whether a ttl is renewed without the holder's doing, as `rows.is_renewed` says."""
+    request, is_followed = handle.request, handle.guard is not None or handle.runner is not None
+    ttl, is_explicit = request.ttl_seconds, handle.explicit_ttl
+    return rows.is_renewed(ttl, request.scope, is_explicit=is_explicit, is_followed=is_followed)

@@ -188,6 +188,29 @@ def _keep_members_notes_and_values(db: sqlite3.Connection) -> None:
     hand_over(db)
 
 
+def _note_what_changes(db: sqlite3.Connection) -> None:
+    """9 to 10: what changes is noted for keepers, and found by when it is due."""
+    db.execute("CREATE TABLE handle_change (number INTEGER PRIMARY KEY, handle TEXT NOT NULL)")
+    db.execute(
+        "CREATE TRIGGER watched_added AFTER INSERT ON handle WHEN new.watched BEGIN "
+        "INSERT INTO handle_change (handle) VALUES (new.id); END"
+    )
+    db.execute(
+        "CREATE TRIGGER watched_changed AFTER UPDATE OF state, acquisition, ttl_seconds, "
+        "explicit_ttl, guard, waiter, runner, watched ON handle "
+        "WHEN (old.watched AND old.state <> 'released') "
+        "OR (new.watched AND new.state <> 'released') "
+        "BEGIN INSERT INTO handle_change (handle) VALUES (new.id); END"
+    )
+    db.execute(
+        "CREATE TRIGGER watched_removed AFTER DELETE ON handle "
+        "WHEN old.watched AND old.state <> 'released' "
+        "BEGIN INSERT INTO handle_change (handle) VALUES (old.id); END"
+    )
+    db.execute("CREATE INDEX timer_due ON timer (due)")
+    hand_over(db)
+
+
 # By the version that they lead away from.
 _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _name_the_directory,
@@ -198,4 +221,5 @@ _STEPS: dict[int, Callable[[sqlite3.Connection], None]] = {
     6: _keep_what_was_ended,
     7: _keep_history_and_pace,
     8: _keep_members_notes_and_values,
+    9: _note_what_changes,
 }

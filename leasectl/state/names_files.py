@@ -26,7 +26,7 @@ class _Occupied(StateUnwritable):
 class NamesFiles:
     """The names files of one state directory.
 
-    All but `path`, `stage` and `are_changing` needs ``state.lock``.
+    All but `path`, `stage`, `is_there` and `are_changing` needs ``state.lock``.
 
     Args:
         directory: The state directory.
@@ -49,9 +49,15 @@ class NamesFiles:
         return f"{self._directory}/handles/{handle_id}"
 
     def stage(self, handle_id: str, names: Sequence[str] | None) -> None:
-        """Have a file say this from the next commit on; None removes it."""
+        """Have a file say this from the next commit on; None removes it, if it is there."""
+        if names is None and handle_id not in self._staged and not self.is_there(handle_id):
+            return
         if not self.are_left:
             self._staged[handle_id] = names
+
+    def is_there(self, handle_id: str) -> bool:
+        """Tell whether something has the path that scripts know the handle by."""
+        return os.path.lexists(self.path(handle_id))
 
     def unstage(self) -> None:
         """Forget what was staged."""

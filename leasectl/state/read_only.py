@@ -43,6 +43,12 @@ def handle_ids(directory: str, *, released_too: bool) -> list[tuple[str, str]]:
     return [(handle_id, identity) for handle_id, identity in rows]
 
 
+def handle_types(directory: str, backend: str) -> list[str]:
+    """The types that handles have asked a backend for, in order."""
+    sql = "SELECT DISTINCT type FROM handle WHERE backend = ? ORDER BY type"
+    return [pool_type for (pool_type,) in _read(directory, sql, backend)]
+
+
 def properties(directory: str) -> list[tuple[str, str]]:
     """Keys and values of what resources in the embedded pools are, in order, each once."""
     rows = _read(directory, "SELECT properties FROM member WHERE properties NOT IN ('', '{}')")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, Callable, get_args
 
 from leasectl.model import (
     Handle,
@@ -33,6 +33,8 @@ IS_SPECIAL = (
     "cordoned OR leaves OR moves_to IS NOT NULL OR process IS NOT NULL OR ends_at IS NOT NULL "
     "OR held_back_until IS NOT NULL"
 )
+
+_HANDLES_AT_ONCE = 500  # older SQLite takes 999 values in a statement
 
 _SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
 _ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
@@ -111,6 +113,25 @@ def is_on_record_elsewhere(handle: Handle) -> bool:
     Only those know of its guard and of its release.
     """
     return handle.served and any(key == SERVED_KEY_LABEL for key, _ in handle.request.labels)
+
+
+def is_renewed(
+    ttl_seconds: float | None, scope: str, *, is_explicit: bool, is_followed: bool
+) -> bool:
+    """Tell whether a ttl is renewed without the holder's doing, by its `run` or the keeper.
+
+    Who asks for a ttl and names nobody who has to live for it, wants the lease to end by itself.
+    Leases of scope ``test`` are to outlive the step and its keeper, so nobody renews them.
+
+    Args:
+        ttl_seconds: As the request has it.
+        scope: Likewise.
+        is_explicit: It was asked for; else it is the backend's default.
+        is_followed: There is a guard or a runner.
+    """
+    if ttl_seconds is None or scope == "test":
+        return False
+    return not is_explicit or is_followed
 
 
 def encode_handle(handle: Handle) -> dict[str, object]:
@@ -233,6 +254,25 @@ def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, objec
         "renew_time": lease.renew_time,
         "lease_transitions": lease.lease_transitions,
     }
+
+
+def leases_of(
+    handle_ids: Sequence[str], query: Callable[..., list[sqlite3.Row]]
+) -> dict[str, list[sqlite3.Row]]:
+    """The rows of leases that some handles hold, in the order of the grant, by the handle's id.
+
+    Args:
+        handle_ids: Which.
+        query: Reads from the database, as `State.query`.
+    """
+    found: dict[str, list[sqlite3.Row]] = {}
+    for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):
+        some = handle_ids[start : start + _HANDLES_AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT * FROM lease WHERE handle IN ({marks}) ORDER BY position"
+        for row in query(sql, *some):
+            found.setdefault(row["handle"], []).append(row)
+    return found
 
 
 def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:

@@ -106,6 +106,24 @@ CREATE TABLE handle (
 ) WITHOUT ROWID;
 CREATE INDEX handle_watched ON handle (id) WHERE watched = 1 AND state <> 'released';
 CREATE INDEX handle_untold ON handle (id) WHERE waiter IS NOT NULL AND state = 'held';
+CREATE TABLE handle_change (       -- which handles that the keeper sees to have changed, in order
+  number INTEGER PRIMARY KEY,      -- without gaps, and the last one is never removed
+  handle TEXT NOT NULL
+);
+-- Whichever version changes it.
+CREATE TRIGGER watched_added AFTER INSERT ON handle WHEN new.watched BEGIN
+  INSERT INTO handle_change (handle) VALUES (new.id);
+END;
+CREATE TRIGGER watched_changed AFTER UPDATE OF state, acquisition, ttl_seconds, explicit_ttl,
+  guard, waiter, runner, watched ON handle
+  WHEN (old.watched AND old.state <> 'released') OR (new.watched AND new.state <> 'released')
+BEGIN
+  INSERT INTO handle_change (handle) VALUES (new.id);
+END;
+CREATE TRIGGER watched_removed AFTER DELETE ON handle
+  WHEN old.watched AND old.state <> 'released' BEGIN
+  INSERT INTO handle_change (handle) VALUES (old.id);
+END;
 CREATE TABLE ended (               -- claims ended by force; resource.owner is '!' and claim_key
   name TEXT PRIMARY KEY,
   type TEXT NOT NULL,
@@ -237,6 +255,7 @@ CREATE TABLE timer (
   due REAL NOT NULL,               -- CLOCK_BOOTTIME
   PRIMARY KEY (handle, name)
 ) WITHOUT ROWID;
+CREATE INDEX timer_due ON timer (due);
 CREATE TABLE giving_back (         -- releases under way that are not yet certain
   backend TEXT NOT NULL,
   name TEXT NOT NULL,

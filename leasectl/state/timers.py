@@ -48,7 +48,21 @@ class Timers:
 
     def armed(self) -> list[Timer]:
         """All of them, the next one first; names that were armed together are apart."""
-        rows = self._state.query("SELECT handle, name, acquisition, due FROM timer ORDER BY due")
+        return self._select("")
+
+    def due(self, now: float) -> list[ReleaseTarget]:
+        """What is to be released by now, CLOCK_BOOTTIME in seconds, the earliest first."""
+        return [timer.target for timer in self._select("WHERE due <= ?", now)]
+
+    def next_after(self, now: float) -> float | None:
+        """When the first is due of those that aren't by now."""
+        ((due,),) = self._state.query("SELECT min(due) FROM timer WHERE due > ?", now)
+        return None if due is None else float(due)
+
+    def _select(self, where: str, *values: float) -> list[Timer]:
+        rows = self._state.query(
+            f"SELECT handle, name, acquisition, due FROM timer {where} ORDER BY due", *values
+        )
         return [
             Timer(
                 ReleaseTarget(

@@ -106,6 +106,34 @@ def sleep(
             return woken
 
 
+class ReadableSet:
+    """Descriptors, as many as there are, behind one that can be read when any of them can.
+
+    What it takes to sleep on that one, and to find which it was, doesn't grow with their number.
+
+    Attributes:
+        fd: That one.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self.fd = self._epoll.fileno()
+
+    def add(self, fd: int) -> None:
+        """Have a descriptor be in it; it is to be taken out before it is closed."""
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def remove(self, fd: int) -> None:
+        self._epoll.unregister(fd)
+
+    def readable(self) -> list[int]:
+        """Those that can be read now, some of them if they are very many."""
+        return [fd for fd, _ in self._epoll.poll(0)]
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
 def is_readable(fd: int, seconds: float | None = None) -> bool:
     """Wait until a descriptor has something to say; returns whether it has.
 

@@ -94,7 +94,12 @@ def open_pidfd(process: Process) -> int | None:
         pidfd = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return None
-    if _start_time(process.pid) == process.start_time:
+    try:
+        is_it = _start_time(process.pid) == process.start_time
+    except BaseException:
+        os.close(pidfd)
+        raise
+    if is_it:
         return pidfd
     os.close(pidfd)
     return None

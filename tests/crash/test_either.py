@@ -81,6 +81,9 @@ def test_killed_waiters_for_either_stop_nobody(cli: Cli, tmp_path: Path) -> None
     cli.pool("U", "U--0")
     rng = random.Random(2)
 
+    def written() -> int:
+        return history.stat().st_size if history.exists() else 0  # before the first grant
+
     def take(seed: int) -> None:
         own = random.Random(seed)
         participant = Participant(cli.state_dir, history, guarded=True)
@@ -91,12 +94,12 @@ def test_killed_waiters_for_either_stop_nobody(cli: Cli, tmp_path: Path) -> None
     pids = [fork(lambda n=n: take(n)) for n in range(6)]  # type: ignore[misc]
     try:
         for number in range(100, 140):
-            before = history.stat().st_size if history.exists() else 0
+            before = written()
             victim = pids.pop(rng.randrange(len(pids)))
             os.kill(victim, signal.SIGKILL)
             assert ending(victim) == -signal.SIGKILL
             pids.append(fork(lambda n=number: take(n)))  # type: ignore[misc]
-            eventually(lambda b=before: history.stat().st_size > b, what="a further grant")  # type: ignore[misc]
+            eventually(lambda b=before: written() > b, what="a further grant")  # type: ignore[misc]
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)

@@ -138,13 +138,15 @@ def _records(reader: _Reader) -> Iterator[str]:
 
 
 def _names_files(reader: _Reader) -> Iterator[str]:
-    """A names file says what the record says, and there is one for each record that ever held."""
+    """A names file says what the record says, and there is one for each handle that was told."""
     files = {path.name: path.read_text() for path in (reader.directory / "handles").iterdir()}
     for handle_id in sorted({*files} - {*reader.handles}):
         yield f"handles/{handle_id} belongs to no record"
     for handle_id, handle in reader.handles.items():
         if handle["state"] == "acquiring" and handle["acquisition"] == 1:
             continue
+        if handle["state"] == "held" and handle["waiter"] and handle_id not in files:
+            continue  # it wasn't announced yet
         wanted = "\n".join(lease["name"] for lease in reader.leases.get(handle_id, ()))
         if files.get(handle_id) != wanted:
             yield f"handles/{handle_id} says {files.get(handle_id)!r}, the record says {wanted!r}"

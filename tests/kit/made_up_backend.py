@@ -12,7 +12,7 @@ from leasectl.backends import kinds
 from leasectl.backends.contract import Opening
 from leasectl.backends.kinds import Kind, no_backend
 from leasectl.backends.pool.backend import PoolBackend
-from leasectl.backends.servers import ClaimWatch
+from leasectl.backends.servers import ClaimWatch, Renew
 from leasectl.doctor.findings import OK, Check, Finding
 from leasectl.engines.memory.engine import MemoryEngine
 from leasectl.engines.memory.pools import MemoryPools
@@ -74,8 +74,8 @@ def open_renewals(
     ttl_seconds: float,
     noted: NoteListener,
     clock: Clock,
-) -> Callable[[str], tuple[str, ...]]:
-    return lambda claim_key: (f"{claim_key} of {state_id} for {ttl_seconds:g}s at {url}",)
+) -> Renew:
+    return lambda claim_key, names: (f"{claim_key} of {state_id} for {ttl_seconds:g}s at {url}",)
 
 
 def open_claim_watch(

@@ -89,7 +89,9 @@ class PoolBackend:
             self._engine.withdraw(claim_key)
         return self._engine.free(claim_key, by=by)
 
-    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+    def renew(
+        self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
+    ) -> tuple[str, ...]:
         return self._engine.renew(claim_key, ttl_seconds=ttl_seconds)
 
     def acquire(self, claimant: Claimant, journal: Journal, patience: Patience) -> None:

@@ -9,11 +9,10 @@ that heeds it answers a repetition with what the first got, and then nothing was
 from __future__ import annotations
 
 from leasectl.backends.contract import Patience, Progress, RemoteJournal
-from leasectl.backends.one_by_one import acquire_one_by_one
-from leasectl.backends.proxy.connection import Connection, Loss, NotSent, TimeOver
+from leasectl.backends.one_by_one import Steps, acquire_one_by_one
+from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.protocol import (
     ACQUIRE,
-    Refused,
     acquire_query,
     granted,
     heeds,
@@ -22,12 +21,13 @@ from leasectl.backends.proxy.protocol import (
     with_key,
 )
 from leasectl.backends.proxy.releases import Releases
+from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver
 from leasectl.errors import BackendUnreachable, CanNeverBeMet, NoLease
 from leasectl.http.messages import Answer
 from leasectl.model import Lease, Request
 from leasectl.system.backoff import Backoff, retry
 from leasectl.system.clock import Clock
-from leasectl.system.poll import sleep
+from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.durations import format_duration
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
@@ -98,11 +98,15 @@ class Acquisition:
             LeaseError: The server refused, or what ended the wait.
         """
         try:
-            leases = acquire_one_by_one(
-                self,
-                self._request.count,
-                self._journal,
-                deadline=self._deadline,
+            leases = sleep_through(
+                acquire_one_by_one(
+                    self,
+                    self._request.count,
+                    self._journal,
+                    deadline=self._deadline,
+                    now=self._clock.elapsed,
+                ),
+                interrupts=self._patience.interrupts,
                 now=self._clock.elapsed,
             )
             if leases is None:
@@ -112,7 +116,11 @@ class Acquisition:
             raise
         return leases
 
-    def ask_for_one(self, until: float | None) -> str | None:
+    def ask_for_one(self, until: float | None) -> Steps[str | None]:
+        yield from ()  # its connection waits, beside what interrupts
+        return self._ask_for_one(until)
+
+    def _ask_for_one(self, until: float | None) -> str | None:
         if self._asked == 1 and self._heeds_keys:
             self._check_capacity()
         self._key = f"{self._journal.key}/{self._asked}"
@@ -124,7 +132,7 @@ class Acquisition:
                 on=(NotSent, Refused),
                 backoff=_BACKOFF,
                 is_over=lambda pause: self._is_over(until, pause),
-                sleep=self.pause,
+                sleep=self._sleep,
                 note=self._note_failure,
             )
         except TimeOver:
@@ -159,10 +167,12 @@ class Acquisition:
     def ghost_seconds(self) -> float:
         return 0.0 if self._heeds_keys else GHOST_SECONDS
 
-    def pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> Steps[None]:
+        yield Sleep(frozenset(), self._clock.elapsed() + seconds)
+
+    def _sleep(self, seconds: float) -> None:
         now = self._clock.elapsed
-        until = now() + seconds
-        sleep(wake_fds=(), interrupts=self._patience.interrupts, until=until, now=now)
+        sleep_through(self.pause(seconds), interrupts=self._patience.interrupts, now=now)
 
     def _try(self, until: float | None) -> str:
         try:

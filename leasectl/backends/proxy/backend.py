@@ -70,7 +70,9 @@ class ProxyBackend(WithoutPools):
     def withdraw(self, claim_key: str, why: str = "") -> None:
         """The process that waits gives up itself; see `Journal`."""
 
-    def renew(self, claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+    def renew(
+        self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
+    ) -> tuple[str, ...]:
         raise NotSupported(
             f"{self.url} has no renew: the lease proxy renews for the whole job; only leases of "
             f"{pool_prefixes('and')} are renewed by their holder"

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Callable
 from urllib.parse import urlencode
 
-from leasectl.errors import AccessRefused, BackendUnreachable, NoLease, NotAllowed
+from leasectl.backends.unanswered import Loss, TimeOver, failure, words_of
+from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
@@ -19,24 +20,6 @@ from leasectl.text.printable import printable
 
 _CONNECT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 1 << 20
-
-
-class NotSent(BackendUnreachable):
-    """No connection came about, so the server knows nothing of the request."""
-
-
-class Loss(BackendUnreachable):
-    """The request was sent and its answer didn't arrive: it may have been carried out."""
-
-
-class TimeOver(NoLease):
-    """The time for an answer has passed."""
-
-
-def words_of(url: str, answer: Answer) -> str:
-    """What a server said, for an error."""
-    said = printable(" ".join(answer.text.split()), longest=200)
-    return f"{url} answered {answer.status}: {said or 'nothing'}"
 
 
 class Connection:
@@ -105,7 +88,7 @@ class Connection:
         except NotInTime:
             raise TimeOver(f"no answer from {self._url} in time") from None
         except NoAnswer as reason:
-            raise self._failure(path, reason) from reason
+            raise failure(self._url + path, reason) from reason
         return self._allowed(answer)
 
     def look(self, path: str, *, seconds: float) -> Answer:
@@ -142,7 +125,7 @@ class Connection:
         except NotInTime:
             raise Loss(f"no answer from {self._url} in time") from None
         except NoAnswer as reason:
-            raise self._failure(path, reason) from reason
+            raise failure(self._url + path, reason) from reason
         return self._allowed(answer)
 
     def _allowed(self, answer: Answer) -> Answer:
@@ -161,9 +144,3 @@ class Connection:
             return dict(headers)
         token = read_token(self._settings.token_file)
         return {**headers, "Authorization": f"Bearer {token}"}
-
-    def _failure(self, path: str, reason: NoAnswer) -> BackendUnreachable:
-        url, detail = self._url + path, printable(reason.said, longest=120)
-        if not reason.sent:
-            return NotSent(f"can't reach {url}: {detail}; is the server there?")
-        return Loss(f"no answer from {url}: {detail}")

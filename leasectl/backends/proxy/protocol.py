@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 
-from leasectl.backends.proxy.connection import Loss, words_of
-from leasectl.errors import BackendUnreachable, CanNeverBeMet, LeaseError, NoLease, NotFound
+from leasectl.backends.unanswered import Loss, Refused, words_of
+from leasectl.errors import CanNeverBeMet, LeaseError, NoLease, NotFound
 from leasectl.http.messages import Answer
 
 ACQUIRE = "/lease/acquire"
@@ -27,10 +27,6 @@ COUNT_IN_ALL = "Leasectl-Count"
 _WAITED_ENOUGH = ("resources not found", "context deadline exceeded")
 # What is said of a release of what isn't leased: by the proxy, and by Boskos behind it.
 _NOT_LEASED = ("no resource name", "statusCode 401", "statusCode 404")
-
-
-class Refused(BackendUnreachable):
-    """The server answered with an error that may pass."""
 
 
 def acquire_query(pool_type: str) -> dict[str, str]:

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from leasectl.backends.kinds import no_pools
-from leasectl.backends.proxy.connection import Connection, words_of
-from leasectl.backends.proxy.protocol import Refused
+from leasectl.backends.proxy.connection import Connection
+from leasectl.backends.unanswered import Refused, words_of
 from leasectl.errors import LeaseError, NotFound
 from leasectl.http.messages import Answer
 from leasectl.http.settings import Settings

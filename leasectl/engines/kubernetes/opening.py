@@ -38,6 +38,7 @@ class Opened(NamedTuple):
     namespace: str
     own: OwnRecord | None
     only_looks: bool = False
+    warn: Callable[[str], object] = lambda text: None
 
     @property
     def pools(self) -> KubernetesPools:
@@ -50,6 +51,7 @@ class Opened(NamedTuple):
             lost=self.lost,
             clock=self.clock,
             only_looks=self.only_looks,
+            warn=self.warn,
         )
 
     @property
@@ -115,7 +117,8 @@ def open_kubernetes(
         own: Where a state directory has the events of what was done by it; None for nowhere.
         posting: What sends events to the cluster; None where nothing is told of anything.
         only_looks: Whoever looks at pools and names writes nothing.
-        warn: Told, in a line for people, that the cluster was restored from a backup.
+        warn: Told, in a line for people, that the cluster was restored from a backup, or a pool
+            deleted by hand; of each thing once.
     """
     observed = Observed(clock, observed_path)
     store = Store(api, leases(namespace), state_id, observed)
@@ -125,8 +128,30 @@ def open_kubernetes(
     claims = Claims(store, observed, lost=lost, clock=clock, events=events)
     engine = KubernetesEngine(store, observed, claims, clock=clock)
     return Opened(
-        api, store, observed, claims, engine, clock, lost, caller, namespace, own, only_looks
+        api,
+        store,
+        observed,
+        claims,
+        engine,
+        clock,
+        lost,
+        caller,
+        namespace,
+        own,
+        only_looks,
+        _once(warn),
     )
+
+
+def _once(warn: Callable[[str], object]) -> Callable[[str], object]:
+    warned: set[str] = set()
+
+    def warn_of(text: str) -> None:
+        if text not in warned:  # whoever looks again and again knows
+            warned.add(text)
+            warn(text)
+
+    return warn_of
 
 
 def _note_restored(store: Store, warn: Callable[[str], object]) -> Callable[[int, int], object]:

@@ -13,6 +13,7 @@ import contextlib
 import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Callable
 
 from leasectl.engines import refusals
 from leasectl.engines.contract import LostListener
@@ -55,6 +56,7 @@ class KubernetesPools:
         lost: Told of leases that are taken by force.
         clock: Where times come from.
         only_looks: It writes nothing; what is over stays for who changes something.
+        warn: Told, in a line for people, of what is there and can't be shown.
     """
 
     def __init__(
@@ -66,12 +68,15 @@ class KubernetesPools:
         lost: LostListener,
         clock: Clock,
         only_looks: bool = False,
+        warn: Callable[[str], object] = lambda text: None,
     ) -> None:
         self._store = store
         self._claims = claims
         self._observed = observed
         self._lost = lost
-        self._shown = ShownPools(store, claims, observed, clock=clock, only_looks=only_looks)
+        self._shown = ShownPools(
+            store, claims, observed, clock=clock, only_looks=only_looks, warn=warn
+        )
         self._members = KubernetesMembers(
             store, claims, observed, lost=lost, clock=clock, only_looks=only_looks
         )

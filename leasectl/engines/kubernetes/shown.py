@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Callable
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.listing import no_pool
-from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type
+from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type, object_of_pool
 from leasectl.engines.kubernetes.objects import (
     POOL,
     BelongingObject,
@@ -20,7 +21,7 @@ from leasectl.engines.kubernetes.objects import (
 )
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.pace import seconds_left
-from leasectl.engines.kubernetes.reading import labels_of, parse_object
+from leasectl.engines.kubernetes.reading import identity_of, labels_of, parse_object
 from leasectl.engines.kubernetes.store import Seen, Store
 from leasectl.engines.kubernetes.turns import effective_priority, in_order, unmet_in
 from leasectl.engines.kubernetes.view import PoolView
@@ -40,6 +41,7 @@ class ShownPools:
         observed: What was seen of others' lives.
         clock: Where times come from.
         only_looks: It writes nothing; what is over stays for who changes something.
+        warn: Told, in a line for people, of what is there and can't be shown.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class ShownPools:
         *,
         clock: Clock,
         only_looks: bool = False,
+        warn: Callable[[str], object] = lambda text: None,
     ) -> None:
+        self._warn = warn
         self._only_looks = only_looks
         self._store = store
         self._claims = claims
@@ -64,6 +68,8 @@ class ShownPools:
         if pool_type is None:
             seen = self._store.all(*_SHOWN)
             views, belonging = _views(seen), _belonging(seen.items)
+            for orphaned in _orphaned(seen):
+                self._warn(str(no_pool(self._store, orphaned)))
         else:
             views = [self._store.pool(pool_type)]
             if not views[0].is_there:
@@ -146,6 +152,14 @@ def _views(seen: Seen) -> list[PoolView]:
         PoolView(each).fill(by_label.get(label_of_type(each), ()), seen.version)  # type: ignore[arg-type]
         for each in sorted(types)
     ]
+
+
+def _orphaned(seen: Seen) -> list[str]:
+    """The types of pools that have resources, and whose own object hands have taken away."""
+    found = [parse_object(raw) for raw in seen.items]
+    there = {identity_of(raw).name for raw in seen.items}  # damaged ones `doctor` finds
+    types = {each.member.pool for each in found if isinstance(each, ResourceObject)}
+    return sorted(each for each in types if each and object_of_pool(each) not in there)
 
 
 def _entry(store: Store, ticket: TicketObject, view: PoolView, is_unmet: bool) -> QueueEntry:

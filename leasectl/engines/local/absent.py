@@ -20,10 +20,24 @@ def suspend(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
     queues.wake([ticket.pipe])
 
 
-def remove_dead(queues: LocalQueues, ticket: Waiting) -> None:
-    """Take away what a dead waiter left: its tickets, here and in other queues, its pipes."""
-    # All of them: without its record, which goes with them, nobody would ask for the others.
-    found = queues.tickets_of(ticket.claim_key)
+_WAITS_IN_ONE = "SELECT 1 FROM handle WHERE id = ? AND types IS NULL"
+_IS_THERE = "SELECT 1 FROM ticket WHERE type = ? AND number = ? AND pipe = ?"
+
+
+def remove_dead(queues: LocalQueues, pool_type: str, ticket: Waiting) -> None:
+    """Take away what a dead waiter left: its ticket, those in other queues, its pipes.
+
+    Args:
+        queues: Of all pools.
+        pool_type: Of the queue in which the ticket is.
+        ticket: Which.
+    """
+    if queues.state.query(_WAITS_IN_ONE, ticket.claim_key):
+        found = [(pool_type, ticket.number, ticket.pipe)]
+    else:
+        # All of them: without its record, which goes with them, nobody would ask for the others.
+        # There is no index: of thousands who are dead each would have all the others looked at.
+        found = queues.tickets_of(ticket.claim_key)
     for its_type, its_number, pipe in found:
         queues.take_away(its_type, its_number, why=WAITER_DIED)
         unlink(queues.state.waiter_pipe(pipe))
@@ -40,5 +54,5 @@ def dead_ones(queues: LocalQueues, pool_type: str) -> list[Waiting]:
 def remove_dead_ones(queues: LocalQueues, pool_type: str, dead: Iterable[Waiting]) -> None:
     """Take away what some dead waiters left, but for what has gone since they were found."""
     for each in dead:
-        if (pool_type, each.number, each.pipe) in queues.tickets_of(each.claim_key):
-            remove_dead(queues, each)
+        if queues.state.query(_IS_THERE, pool_type, each.number, each.pipe):
+            remove_dead(queues, pool_type, each)

@@ -41,14 +41,14 @@ _WAITING = (
     "coalesce(where_properties, ''), suspended.number IS NOT NULL, ranked.priority, "
     "ranked.queued_at "
 )
-_HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
 # Whole texts: what Python puts together anew, it looks up anew among those that SQLite knows.
 _OF_POOL = f"{_WAITING} FROM {RANKED_TICKETS} WHERE ticket.type = ? "
 _ONE = f"{_OF_POOL} AND ticket.number = ?"
 _UP_TO = f"{_OF_POOL} AND ticket.number <= ? ORDER BY ticket.number DESC"
 _BEHIND = f"{_OF_POOL} AND ticket.number > ? ORDER BY ticket.number"
 _ASCENDING = f"{_OF_POOL} ORDER BY ticket.number"
-_NEAREST_TWO, _NEXT, _FIRST = f"{_UP_TO} LIMIT 2", f"{_BEHIND} LIMIT 1", f"{_ASCENDING} LIMIT 1"
+_NEAREST_TWO, _NEXT = f"{_UP_TO} LIMIT 2", f"{_BEHIND} LIMIT 1"
+_FIRST, _FIRST_TWO = f"{_ASCENDING} LIMIT 1", f"{_ASCENDING} LIMIT 2"
 
 
 class Waiting:
@@ -112,6 +112,11 @@ class Waiting:
         return self.priority is not None
 
     @property
+    def keeps_all_back(self) -> bool:
+        """Tell whether nobody behind it may take anything."""
+        return self.name is None and not self.where and not self.suspended
+
+    @property
     def waiter(self) -> Process | None:
         """The process that waits with it; None where that isn't known."""
         return None if self.process is None else _process(self.process)
@@ -157,21 +162,25 @@ class LocalQueues:
         """
         found = self._found(_NEAREST_TWO, pool_type, number)
         # Almost always that is all. Else it may be a long way.
-        is_all = len(found) < 2 or _keeps_all_back(found[1])
+        is_all = len(found) < 2 or found[1].keeps_all_back
         if not found or (is_all and not found[0].is_ranked):
             return found
         found = []
         with closing(self._read(_UP_TO, pool_type, number)) as tickets:
             for each in tickets:
                 found.append(each)
-                if each.is_ranked or (each.number < number and _keeps_all_back(each)):
+                if each.is_ranked or (each.number < number and each.keeps_all_back):
                     break
         if found and found[0].is_ranked and found[0].number == number:
             for each in self.order(pool_type).before(found[0]):
                 found.append(each)
-                if _keeps_all_back(each):
+                if each.keeps_all_back:
                     break
         return found
+
+    def first_two(self, pool_type: str) -> list[Waiting]:
+        """The tickets with the lowest numbers: the best and the next, unless one is ranked."""
+        return self._found(_FIRST_TWO, pool_type)
 
     def could_use(self, ticket: Waiting, name: str) -> bool:
         """Tell whether a ticket would do with a resource."""
@@ -194,6 +203,15 @@ class LocalQueues:
                 yield from tickets
                 return
         yield from self.order(pool_type).best_first()
+
+    def behind(
+        self, pool_type: str, ticket: Waiting, place: Rank | None = None
+    ) -> Generator[Waiting, None, None]:
+        """Those that a ticket is better than, the nearest first, as `in_order`; it may have another
+        place in the order by now."""
+        if ticket.is_ranked:
+            return self.order(pool_type).behind(ticket, place)
+        return self._read(_BEHIND, pool_type, ticket.number)
 
     def tickets_of(self, claim_key: str) -> list[tuple[str, int, str]]:
         """The tickets that have a claim key: type, number and pipe."""
@@ -219,19 +237,27 @@ class LocalQueues:
                 self.resume(pool_type, number)
                 self.leave(pool_type, each)
 
-    def leave(self, pool_type: str, ticket: Waiting, *, is_more_free: bool = True) -> None:
+    def leave(
+        self,
+        pool_type: str,
+        ticket: Waiting,
+        *,
+        is_more_free: bool = True,
+        behind: Sequence[Waiting] | None = None,
+    ) -> None:
         """Delete a ticket that isn't suspended, and wake those whose turn that makes it.
 
         Args:
             pool_type: Of its queue.
             ticket: Which.
             is_more_free: Others may have something to claim at once.
+            behind: The next by its number, or nobody; None where this transaction hasn't looked.
         """
         db, which = self.state.db, (pool_type, ticket.number)
         db.execute("DELETE FROM ticket WHERE type = ? AND number = ?", which)
         if ticket.is_ranked:
             db.execute("DELETE FROM ranked_ticket WHERE type = ? AND number = ?", which)
-        self.wake_behind(pool_type, ticket, is_more_free=is_more_free)
+        self.wake_behind(pool_type, ticket, is_more_free=is_more_free, behind=behind)
 
     def resume(self, pool_type: str, number: int) -> None:
         """Have a ticket keep others back again, if it was suspended; it is where it always was."""
@@ -244,22 +270,12 @@ class LocalQueues:
     def wake_for(self, pool_type: str, names: Iterable[str]) -> None:
         """Wake the best waiter for each of some resources that have become free."""
         left = set(names)
-        called = self._alone(_FIRST, pool_type) if left else []
+        called = _alone(self._found(_FIRST, pool_type)) if left else []
         if called is None:
-            called = self._best_for(pool_type, left)
-        self.call(called)
+            from leasectl.engines.local.wakes import best_for  # which few queues need
 
-    def _best_for(self, pool_type: str, left: set[str]) -> list[str]:
-        called = []
-        with closing(self.in_order(pool_type)) as tickets:
-            for each in tickets:
-                fits = set() if each.suspended else {n for n in left if self.could_use(each, n)}
-                if fits:
-                    called.append(each.pipe)
-                left -= fits
-                if not left:
-                    break
-        return called
+            called = best_for(self, pool_type, left)
+        self.call(called)
 
     def wake_behind(
         self,
@@ -268,6 +284,7 @@ class LocalQueues:
         *,
         place: Rank | None = None,
         is_more_free: bool = True,
+        behind: Sequence[Waiting] | None = None,
     ) -> None:
         """Wake those whose turn it may be, or who watch another now, as a ticket has changed.
 
@@ -278,30 +295,16 @@ class LocalQueues:
             ticket: Which.
             place: In the order, where that isn't its own any more.
             is_more_free: They may have something to claim at once.
+            behind: As `leave` has it.
         """
-        pipes = None if ticket.is_ranked else self._alone(_NEXT, pool_type, ticket.number)
+        if behind is None and not ticket.is_ranked:
+            behind = self._found(_NEXT, pool_type, ticket.number)
+        pipes = None if ticket.is_ranked or behind is None else _alone(behind)
         if pipes is None:
-            pipes = self._kept_back_by(pool_type, ticket, place)
-        self.call(pipes) if is_more_free else self.wake(pipes)
+            from leasectl.engines.local.wakes import kept_back_by
 
-    def _kept_back_by(self, pool_type: str, ticket: Waiting, place: Rank | None) -> list[str]:
-        called: dict[tuple[str | None, str], str] = {}
-        name = ticket.name
-        if name is not None and self.state.query(_HAS_PACE, pool_type):
-            name = None  # it also kept the time from all others
-        if ticket.is_ranked:
-            behind = self.order(pool_type).behind(ticket, place)
-        else:
-            behind = self._read(_BEHIND, pool_type, ticket.number)
-        with closing(behind) as tickets:
-            for each in tickets:
-                if each.suspended:
-                    continue
-                if name is None or self.could_use(each, name):
-                    called.setdefault((each.name, each.where), each.pipe)
-                if _keeps_all_back(each):
-                    break
-        return list(called.values())
+            pipes = kept_back_by(self, pool_type, ticket, place)
+        self.call(pipes) if is_more_free else self.wake(pipes)
 
     def wake_all(self, pool_type: str) -> None:
         """Wake all waiters of a pool."""
@@ -319,14 +322,6 @@ class LocalQueues:
         if pipes:
             self.state.wake(self.state.witness_pipe)
 
-    def _alone(self, sql: str, *values: object) -> list[str] | None:
-        """The pipe of the first ticket that some SQL finds, if nobody behind it may take anything;
-        None where that can't be said without a look at more."""
-        first = self._found(sql, *values)
-        if first and (first[0].is_ranked or not _keeps_all_back(first[0])):
-            return None
-        return [each.pipe for each in first]
-
     def _rows(self, sql: str, *values: object) -> list[Waiting]:
         """Tickets as some SQL finds them, from its ``FROM`` on."""
         return self._found(_WAITING + sql, *values)
@@ -343,6 +338,9 @@ class LocalQueues:
             cursor.close()
 
 
-def _keeps_all_back(ticket: Waiting) -> bool:
-    """Tell whether nobody behind a ticket may take anything."""
-    return ticket.name is None and not ticket.where and not ticket.suspended
+def _alone(first: Sequence[Waiting]) -> list[str] | None:
+    """The pipe of the first of some tickets, if nobody behind it may take anything; None where that
+    can't be said without a look at more."""
+    if first and (first[0].is_ranked or not first[0].keeps_all_back):
+        return None
+    return [each.pipe for each in first]

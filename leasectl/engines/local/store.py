@@ -44,7 +44,8 @@ _POOL = (
     "EXISTS (SELECT 1 FROM ranked_ticket WHERE ranked_ticket.type = pool.type) AS is_ranked, "
     "(SELECT min(expires_at) FROM resource WHERE resource.type = pool.type "
     "AND expires_at IS NOT NULL) AS next_expiry, "
-    f"EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL}) AS is_special "
+    f"EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL}) AS is_special, "
+    "(SELECT fence FROM meta) AS reserved, EXISTS (SELECT 1 FROM follower) AS is_followed "
     "FROM pool LEFT JOIN pool_setting ON pool_setting.type = pool.type WHERE pool.type = ?"
 )
 _ANY_SPECIAL = f"SELECT EXISTS (SELECT 1 FROM member WHERE {IS_SPECIAL})"
@@ -82,8 +83,8 @@ class LocalStore:
 
     def pool(self, pool_type: str) -> sqlite3.Row:
         """A pool's capacity, the numbers of its last ticket and its last grant, its pace if any,
-        whether not all tickets in its queue are alike, when the next claim on it expires, and
-        whether of a name in any pool more is so than that it is there.
+        whether not all tickets in its queue are alike, when the next claim on it expires, whether
+        of a name in any pool more is so than that it is there, and up to where fences are reserved.
 
         Raises:
             NotFound: There is none of that type.
@@ -91,6 +92,8 @@ class LocalStore:
         rows = self.state.query(_POOL, pool_type)
         if not rows:
             raise refusals.no_pool(pool_type, self.pool_types())
+        if self.state.is_changing:  # it spares the events of this transaction a statement
+            self.state.events.is_followed = bool(rows[0]["is_followed"])
         return rows[0]
 
     def pool_types(self) -> list[str]:
@@ -140,7 +143,13 @@ class LocalStore:
         return [row for row in found if row["name"] not in but] if but else found
 
     def claim(
-        self, ticket: Ticket, resources: Sequence[sqlite3.Row], *, grant: int, wait: float
+        self,
+        ticket: Ticket,
+        resources: Sequence[sqlite3.Row],
+        *,
+        grant: int,
+        wait: float,
+        reserved: int | None = None,
     ) -> tuple[Lease, ...]:
         """Have somebody hold what nobody does, and tell of it.
 
@@ -149,10 +158,11 @@ class LocalStore:
             resources: Of one pool, as `free_resources` returns them.
             grant: Its number among that pool's.
             wait: For how long it was waited for, in seconds.
+            reserved: As `pool` has it.
         """
         claimant, pool_type, now = ticket.claimant, ticket.claimant.request.type, self._clock.wall()
         self.state.db.execute("UPDATE pool SET last_grant = ? WHERE type = ?", (grant, pool_type))
-        fences = self.state.draw_fences(len(resources))
+        fences = self.state.draw_fences(len(resources), reserved)
         leases = tuple(
             _lease(ticket, resource, fence=fence, grant=grant, now=now)
             for resource, fence in zip(resources, fences)

@@ -17,7 +17,7 @@ from leasectl.engines.values import (
     is_content,
 )
 from leasectl.state.directory import State
-from leasectl.state.event import Event
+from leasectl.state.event import Event, add_event
 from leasectl.system.clock import Clock
 
 
@@ -74,17 +74,7 @@ class LocalValues:
             for each in changes:
                 self._write(each)
             if event is not None:
-                self._state.events.add(
-                    event.time,
-                    event.kind,
-                    event.type,
-                    event.names,
-                    event.fences,
-                    handle=event.handle,
-                    holder=event.holder_identity,
-                    hold=event.hold_seconds,
-                    reason=event.reason,
-                )
+                add_event(self._state.events, event)
             if guard is not None and guard.frees:
                 self._store.free(guard.claim_key, [guard.name], by="command")
             return True

@@ -65,8 +65,9 @@ class LocalWaiter:
         self._watched: list[Process] = []  # whose end may let it have its turn
         self._is_new = True  # nobody has seen its ticket
         self._place: LocalPlace | None = None  # only where not all tickets are alike
-        self._pool: sqlite3.Row | None = None  # as `LocalStore.pool`, and in which transaction
+        self._pool: sqlite3.Row  # as `LocalStore.pool`, in the transaction of that number
         self._pool_of = 0
+        self._behind: Sequence[Waiting] | None = None  # as `LocalQueues.leave` has it
 
     def check(self) -> None:
         self._store.possible(self._request)
@@ -97,7 +98,6 @@ class LocalWaiter:
         if outlook.impossible is not None:
             self._watched = []
             return outlook
-        # Whoever is woken instead of us may be dead by then.
         self._watched = [each for each in (one.waiter for one in others) if each is not None]
         if mine.is_ranked:
             from leasectl.engines.local.place import LocalPlace
@@ -106,9 +106,8 @@ class LocalWaiter:
                 self._place = LocalPlace(self._store, self._request.type, mine.number)
             turn_at = self._place.keep(mine, others, is_new=is_new, is_head=outlook.is_head)
             outlook = outlook._replace(look_again_at=earliest(outlook.look_again_at, turn_at))
-        if not outlook.is_head:
-            return outlook
-        self._watched += self._early_ends.guards(self._request.type)
+        if outlook.is_head:
+            self._watched += self._early_ends.guards(self._request.type)
         return outlook
 
     def standing(self) -> Standing:
@@ -156,9 +155,8 @@ class LocalWaiter:
         Returns:
             What came of it, its ticket, and those whose end may let it have its turn, or more.
         """
-        pool = self._pool if self._pool_of == self._store.state.transactions else None
-        if pool is None:
-            pool = self._store.pool(self._request.type)
+        is_known = self._pool_of == self._store.state.transactions
+        pool = self._pool if is_known else self._store.pool(self._request.type)
         if pool["is_special"]:
             from leasectl.engines.local.at_once import is_had_at_once
 
@@ -194,11 +192,22 @@ class LocalWaiter:
 
     def _up_to(self, own: Ticket) -> list[Waiting]:
         """Its ticket and those before it, as `LocalQueues.up_to`; TicketGone if it isn't there."""
-        found = self._queues.up_to(self._request.type, own.number)
+        found = self._at_head(own) or self._queues.up_to(self._request.type, own.number)
         mine = found[0] if found else None
         if mine is None or (mine.number, mine.claim_key) != (own.number, own.claimant.claim_key):
             raise TicketGone
         return found
+
+    def _at_head(self, own: Ticket) -> list[Waiting]:
+        """Its ticket, if it is the first by its number; else nothing. Notes who is behind it."""
+        if self._pool_of == self._store.state.transactions:
+            self._behind = ()  # it was just put
+            return []
+        # Who looks again has mostly become the first.
+        first = [] if self._is_new else self._queues.first_two(self._request.type)
+        is_mine = bool(first) and first[0].number == own.number and not first[0].is_ranked
+        self._behind = first[1:] if is_mine else None
+        return first[:1] if is_mine else []
 
     def _next_look(self, pool: sqlite3.Row, expiry: float | None) -> float | None:
         """When something may be had by itself, given when the next claim on the pool expires."""
@@ -222,7 +231,7 @@ class LocalWaiter:
         from leasectl.engines.local.absent import remove_dead  # which hardly anybody needs
 
         for each in dead:
-            remove_dead(self._queues, each)
+            remove_dead(self._queues, self._request.type, each)
         return True
 
     def _claim_free(
@@ -248,26 +257,20 @@ class LocalWaiter:
             look_again_at = self._next_look(pool, expiry)
             return Outlook(is_head=True, is_behind=bool(others), look_again_at=look_again_at)
         if pool["pace_seconds"]:
-            from leasectl.engines.local.settings import LocalSettings
-            from leasectl.engines.local.wants import any_enough
+            from leasectl.engines.local.pace import pay
 
-            settings = LocalSettings(self._store.state, clock=self._clock)
-            due = settings.next_grant_at(request.type)
-            if due is not None or (
-                particular and any_enough(self._store.state, request.type, particular)
-            ):
+            paid, due = pay(self._store.state, request.type, particular, clock=self._clock)
+            if not paid:
                 return Outlook(is_head=True, is_behind=bool(particular), next_grant_at=due)
-            settings.note_grant(request.type)
-        is_more_free = (
-            len(resources) > request.count or request.name is not None or bool(request.where)
-        )
+        is_more_free = len(resources) > request.count or bool(request.name or request.where)
         leases = self._store.claim(
             own,
             resources[: request.count],
             grant=pool["last_grant"] + 1,
             wait=self._clock.elapsed() - self._asked_at,
+            reserved=pool["reserved"],
         )
-        self._queues.leave(request.type, mine, is_more_free=is_more_free)
+        self._queues.leave(request.type, mine, is_more_free=is_more_free, behind=self._behind)
         return Outlook(leases)
 
 

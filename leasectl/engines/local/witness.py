@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
 from leasectl.engines.local.absent import remove_dead, suspend
@@ -62,15 +62,24 @@ class LocalWitness:
         state: Where they are kept.
         lost: Told, inside the transaction, of claims that expired and of tickets of the dead.
         clock: Where times come from.
+        has_ended: Tells whether one of the `guards` has.
     """
 
-    def __init__(self, state: State, *, lost: LostListener, clock: Clock) -> None:
+    def __init__(
+        self,
+        state: State,
+        *,
+        lost: LostListener,
+        clock: Clock,
+        has_ended: Callable[[Process], bool] = is_dead,
+    ) -> None:
         self._state = state
         self._store = LocalStore(state, lost=lost, clock=clock)
         self._early_ends = LocalEarlyEnds(self._store)
         self._memberships = self._store.memberships()
         self._settings = LocalSettings(state, clock=clock)
         self._clock = clock
+        self._has_ended = has_ended
         self._seen: dict[_Key, _Seen] = {}
 
     def is_needed(self) -> bool:
@@ -83,7 +92,7 @@ class LocalWitness:
 
     def has_any_guard_ended(self) -> bool:
         """Tell whether one of those has ended."""
-        return any(map(is_dead, self.guards()))
+        return any(map(self._has_ended, self.guards()))
 
     def look(self) -> list[Able]:
         """See who could claim; returns those that it has suspended, as they could for long enough.
@@ -116,7 +125,7 @@ class LocalWitness:
         late = [able for able in self._able() if self._needs_change(able)]
         for pool_type, ticket, _ in late:
             if ticket.is_dead:
-                remove_dead(queues, ticket)
+                remove_dead(queues, pool_type, ticket)
             else:
                 suspend(queues, pool_type, ticket)
         self._able()  # those behind them count from here on

@@ -17,11 +17,12 @@ class Listener:
 
     Args:
         protocol: Makes what handles a connection.
+        port: By default one that is free.
     """
 
-    def __init__(self, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(self, protocol: Callable[[], asyncio.BaseProtocol], port: int = 0) -> None:
         self._protocol = protocol
-        self._reserved = _bind(0)
+        self._reserved = bind(port)
         self.port: int = self._reserved.getsockname()[1]
         self._accepting: asyncio.Task[None] | None = None
         self._socket: socket.socket | None = None
@@ -36,7 +37,7 @@ class Listener:
 
     def open(self) -> None:
         """Listen; from the return of this on, connections succeed."""
-        self._socket = _bind(self.port)
+        self._socket = bind(self.port)
         self._socket.listen(_BACKLOG)
         self._accepting = asyncio.ensure_future(self._accept(self._socket))
 
@@ -59,7 +60,8 @@ class Listener:
                 await asyncio.sleep(0.01)
 
 
-def _bind(port: int) -> socket.socket:
+def bind(port: int) -> socket.socket:
+    """Have a port of loopback, 0 for one that is free; who wants to listen there binds it too."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setblocking(False)

@@ -1,4 +1,4 @@
-"""The lease proxy as a process of its own, for pytest."""
+"""A server with scripted faults as a process of its own, for pytest; the lease proxy is one."""
 
 from __future__ import annotations
 
@@ -17,39 +17,49 @@ from tests.kit.support import eventually
 _PROGRAM = Path(__file__).with_name("lease_proxy.py")
 
 
-class FaultProxy(Control):
-    """A running lease proxy.
+class FaultServer(Control):
+    """A running server with scripted faults.
 
     Args:
+        program: Its file.
         port_file: Where it writes its URL; the log is beside it.
-        resources: ``T=3`` or ``T=name,name``.
         rules: As `script.py` reads them.
         options: More words of its command line.
 
     Attributes:
-        url: For `LEASE_PROXY_SERVER_URL`.
+        url: Where it listens.
         log_path: Stays when it is gone.
     """
 
     def __init__(
         self,
+        program: Path,
         port_file: Path,
-        resources: Sequence[str],
         *,
         rules: Sequence[object] = (),
         options: Sequence[str] = (),
     ) -> None:
+        self._port_file = port_file
+        self._command = [sys.executable, "-SE", str(program), "--port-file", str(port_file)]
+        self._command += ["--script", json.dumps(rules), "--parent", str(os.getpid()), *options]
         self.log_path = Path(f"{port_file}.log")
-        command = [sys.executable, "-SE", str(_PROGRAM), "--port-file", str(port_file)]
-        command += [f"--resources={each}" for each in resources]
-        command += ["--script", json.dumps(rules), "--parent", str(os.getpid()), *options]
+        self.start()
+
+    def start(self, *options: str) -> None:
+        """Start it, for the first time or again.
+
+        Args:
+            options: More words, for this time.
+        """
+        self._port_file.unlink(missing_ok=True)
+        command = [*self._command, *options]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         eventually(
-            lambda: port_file.exists() or self.process.poll() is not None, what="a lease proxy"
+            lambda: self._port_file.exists() or self.process.poll() is not None, what="a server"
         )
         assert self.process.poll() is None, f"ended with {self.process.returncode}: {command}"
-        super().__init__(port_file)
-        self.url = port_file.read_text(encoding="ascii").strip()
+        super().__init__(self._port_file)
+        self.url = self._port_file.read_text(encoding="ascii").strip()
 
     @property
     def leased(self) -> list[str]:
@@ -57,17 +67,13 @@ class FaultProxy(Control):
 
     @property
     def waiting(self) -> list[dict[str, object]]:
-        """The requests that wait for a resource."""
+        """Who waits for a resource."""
         return self._list("waiting")
 
     @property
     def hanging(self) -> list[dict[str, object]]:
         """The requests that hang, as their fault says."""
         return self._list("hanging")
-
-    def history(self) -> History:
-        """What has happened so far; also when the process is gone."""
-        return History.read(self.log_path)
 
     def pause(self) -> None:
         """STOP it: the kernel still takes connections, and nobody answers."""
@@ -96,3 +102,29 @@ class FaultProxy(Control):
         found = self.state()[key]
         assert isinstance(found, list)
         return found
+
+
+class FaultProxy(FaultServer):
+    """A running lease proxy.
+
+    Args:
+        port_file: Where it writes its URL; the log is beside it.
+        resources: ``T=3`` or ``T=name,name``.
+        rules: As `script.py` reads them.
+        options: More words of its command line.
+    """
+
+    def __init__(
+        self,
+        port_file: Path,
+        resources: Sequence[str],
+        *,
+        rules: Sequence[object] = (),
+        options: Sequence[str] = (),
+    ) -> None:
+        words = [*(f"--resources={each}" for each in resources), *options]
+        super().__init__(_PROGRAM, port_file, rules=rules, options=words)
+
+    def history(self) -> History:
+        """What has happened so far; also when the process is gone."""
+        return History.read(self.log_path)

@@ -29,6 +29,7 @@ FAULTS = frozenset(
         "reset-after",
         "delay",
         "delay-after",
+        "late",
         "hang",
         "hang-after",
         "fail-unit",
@@ -42,7 +43,14 @@ FAULTS = frozenset(
     ]
 )
 _STATUS = re.compile(r"[345][0-9][0-9]", re.ASCII)
-_SECONDS = {"delay": 0.1, "delay-after": 0.1, "refuse": 0.5, "boskos-away": 160.0, "drip": 0.002}
+_SECONDS = {
+    "delay": 0.1,
+    "delay-after": 0.1,
+    "late": 0.1,
+    "refuse": 0.5,
+    "boskos-away": 160.0,
+    "drip": 0.002,
+}
 
 
 class Fault(NamedTuple):

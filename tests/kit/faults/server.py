@@ -38,12 +38,13 @@ class LeaseProxy:
         source: What requests do.
         script: What goes wrong with them.
         log: Where it all is written.
+        port: By default one that is free.
     """
 
-    def __init__(self, source: Source, script: Script, log: Log) -> None:
+    def __init__(self, source: Source, script: Script, log: Log, *, port: int = 0) -> None:
         self.source = source
         self.script = script
-        self.listener = Listener(lambda: Connection(self._opened))
+        self.listener = Listener(lambda: Connection(self._opened), port)
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
         self._hanging: dict[int, Exchange] = {}
@@ -121,7 +122,8 @@ class LeaseProxy:
             if fault is not None and fault.name == "refuse":
                 self.refuse(fault.seconds)
             return self._reset(exchange)
-        if not await self._pause(exchange, ("delay", "boskos-away"), "hang"):
+        stays = await self._pause(exchange, ("delay", "boskos-away", "late"), "hang")
+        if not stays and not exchange.fault_is("late"):
             return self._leave_unanswered(exchange)
         answer = await self._answer(exchange)
         if exchange.fault_is("reset-after"):

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from leasectl.backends import dry_run, etcd, kubernetes, local
+from leasectl.backends.boskos import opening as boskos_opening
+from leasectl.backends.boskos import status as boskos_status
 from leasectl.backends.contract import Opener
 from leasectl.backends.kinds import (
     KINDS,
@@ -20,7 +22,14 @@ from leasectl.backends.kinds import (
 from leasectl.backends.opening import check_url, open_probe, open_renewals
 from leasectl.backends.proxy import opening as proxy_opening
 from leasectl.backends.proxy import status as proxy_status
-from leasectl.backends.servers import Locator, PoolServer, StatusServer
+from leasectl.backends.servers import (
+    CountServer,
+    Locator,
+    PoolServer,
+    StatusServer,
+    TimingSource,
+)
+from leasectl.doctor import boskos as examination_of_boskos
 from leasectl.doctor import etcd as examination_of_etcd
 from leasectl.doctor import kubernetes as examination_of_kubernetes
 from leasectl.doctor import lease_proxy as examination_of_proxy
@@ -31,13 +40,16 @@ from leasectl.model import Handle, Request
 from leasectl.system.clock import Clock
 
 # What a row names is looked up by name; these have the type checker look at it as well.
-openers: tuple[Opener, ...] = (local, etcd, kubernetes, proxy_opening, dry_run)
-pool_servers: tuple[PoolServer, ...] = (etcd, kubernetes)
-locators: tuple[Locator, ...] = (kubernetes,)
+openers: tuple[Opener, ...] = (local, etcd, kubernetes, proxy_opening, boskos_opening, dry_run)
+pool_servers: tuple[PoolServer, ...] = (etcd, kubernetes, boskos_opening)
+locators: tuple[Locator, ...] = (kubernetes, boskos_opening)
+timing_sources: tuple[TimingSource, ...] = (boskos_opening,)
+count_servers: tuple[CountServer, ...] = (boskos_status,)
 examiners: tuple[Examiner, ...] = (
     examination_of_etcd,
     examination_of_kubernetes,
     examination_of_proxy,
+    examination_of_boskos,
 )
 status_servers: tuple[StatusServer, ...] = (proxy_status,)
 
@@ -58,6 +70,8 @@ def a_handle(backend: str, **fields: object) -> Handle:
         ("etcds://h", "etcd"),
         ("http://proxy", "a lease proxy"),
         ("https://proxy/path", "a lease proxy"),
+        ("boskos+http://boskos", "Boskos"),
+        ("boskos+https://boskos/path?expire=5m", "Boskos"),
     ],
 )
 def test_a_url_is_of_the_kind_that_its_scheme_names(url: str, title: str) -> None:
@@ -73,8 +87,8 @@ def test_other_urls_name_no_backend(url: str) -> None:
         kind_of(url)
     assert str(refused.value) == (
         f'there is no backend "{url}"; choose local:, none:, etcd://HOST:PORT, '
-        "kubernetes://NAMESPACE or the http:// address of a lease proxy with --backend or "
-        "LEASECTL_BACKEND"
+        "kubernetes://NAMESPACE, the http:// address of a lease proxy or boskos+http://HOST with "
+        "--backend or LEASECTL_BACKEND"
     )
 
 
@@ -101,6 +115,10 @@ def test_a_row_names_modules_that_have_what_is_asked_of_them(kind: Kind) -> None
         assert importlib.import_module(kind.examined_by) in examiners
     if kind.located_by:
         assert importlib.import_module(kind.located_by) in locators
+    if kind.timed_by:
+        assert importlib.import_module(kind.timed_by) in timing_sources
+    if kind.counted_by:
+        assert importlib.import_module(kind.counted_by) in count_servers
 
 
 @pytest.mark.parametrize("url", ["local:", "none:", "http://proxy"])
@@ -118,6 +136,7 @@ def test_where_no_pools_are_on_a_server_there_is_none_to_be_asked(url: str) -> N
         ("etcd://h", "T-1/3", "etcd://h T-1/3"),
         ("kubernetes://", "T-1/3", "kubernetes:// T-1/3"),
         ("http://proxy", "T-1/3", "http://proxy"),
+        ("boskos+http://b", "job/1/host/T-1/3", "boskos+http://b job/1/host/T-1/3"),
     ],
 )
 def test_a_claim_key_says_which_acquisition_unless_it_changes_with_the_record(
@@ -133,7 +152,7 @@ def test_a_handle_that_adopted_a_claim_has_the_claims_own_key() -> None:
 
 
 def test_of_a_backend_that_only_another_version_knows_nothing_is_asked_here() -> None:
-    handle = a_handle("boskos://server")
+    handle = a_handle("tomorrows://server")
     kind = kind_of_handle(handle)
     assert kind.remote
     assert not kind.has_pools

@@ -55,7 +55,8 @@ class TestOnTheCommandLine:
         assert "none: (no leases, a dry run), or madeup://HOST (for tests). Default:" in helped
         ttls = (
             "in etcd, 60s, renewed for you; in Kubernetes, 60s, renewed for you; "
-            "in a made-up server, 7s, renewed for you."
+            "in Boskos, what its address says, renewed for you; in a made-up server, 7s, "
+            "renewed for you."
         )
         assert f"Default: it doesn't expire; {ttls}" in helped
         assert "none: or madeup://HOST" in in_one_line(with_one_more(cli, "--help").out)
@@ -65,7 +66,7 @@ class TestOnTheCommandLine:
     def test_errors_offer_it(self, cli: Cli) -> None:
         unknown = with_one_more(cli, "acquire", "-t", "T", "--backend", "gopher:")
         assert unknown.code == 64
-        assert "the http:// address of a lease proxy or madeup://HOST with" in unknown.err
+        assert "lease proxy, boskos+http://HOST or madeup://HOST with" in unknown.err
         without_pools = with_one_more(cli, "pool", "list", "--backend", "none:")
         choices = "local:, etcd://HOST:PORT, kubernetes://NAMESPACE or madeup://HOST with"
         assert choices in without_pools.err
@@ -121,7 +122,7 @@ class TestTheVerbs:
 
     def test_its_server_is_asked_beside_the_backend(self, desk: Desk) -> None:
         renewals = open_renewals(URL, state_id="s", settings="", ttl_seconds=7.0, clock=Clock())
-        assert renewals("T-1/1") == (f"T-1/1 of s for 7s at {URL}",)
+        assert renewals("T-1/1", ()) == (f"T-1/1 of s for 7s at {URL}",)
         assert open_probe(URL, Settings(), clock=Clock()) is not None
         assert kind_of(URL) is KIND
         assert "madeup://HOST" in str(no_pools("none:"))

@@ -12,7 +12,8 @@ import pytest
 
 from leasectl.backends.contract import Patience
 from leasectl.backends.proxy.backend import ProxyBackend
-from leasectl.backends.proxy.connection import Connection, NotSent
+from leasectl.backends.proxy.connection import Connection
+from leasectl.backends.unanswered import NotSent
 from leasectl.http.messages import Answer
 from leasectl.model import Claimant, Lease, Request
 from leasectl.system.clock import Clock, boottime_seconds

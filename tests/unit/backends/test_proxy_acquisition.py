@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from leasectl.backends.contract import Patience, Progress
+from leasectl.backends.one_by_one import Steps
 from leasectl.backends.proxy.acquisition import (
     CONNECT_SECONDS,
     FIRST_REPORT_SECONDS,
@@ -17,9 +18,9 @@ from leasectl.backends.proxy.acquisition import (
     UNDO_SECONDS,
     Acquisition,
 )
-from leasectl.backends.proxy.connection import Connection, Loss, NotSent, TimeOver
-from leasectl.backends.proxy.protocol import Refused
+from leasectl.backends.proxy.connection import Connection
 from leasectl.backends.proxy.releases import Releases
+from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver
 from leasectl.errors import BackendUnreachable, Interrupted, InvalidRequest, NoLease
 from leasectl.http.messages import Answer
 from leasectl.model import Lease, Request
@@ -144,7 +145,8 @@ class Try:
             clock=proxy.time.clock,
         )
 
-        def pause(seconds: float) -> None:
+        def pause(seconds: float) -> Steps[None]:
+            yield from ()
             self.pauses.append(seconds)
             proxy.time.advance(seconds)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leasectl.backends.proxy.connection import Loss
 from leasectl.backends.proxy.protocol import (
-    Refused,
     acquire_query,
     granted,
     heeds,
@@ -14,6 +12,7 @@ from leasectl.backends.proxy.protocol import (
     was_released,
     with_key,
 )
+from leasectl.backends.unanswered import Loss, Refused
 from leasectl.errors import CanNeverBeMet, NoLease, NotFound
 from leasectl.http.messages import Answer
 

@@ -7,9 +7,10 @@ from typing import Any, Callable, cast
 
 import pytest
 
-from leasectl.backends.proxy.connection import Connection, Loss, NotSent
-from leasectl.backends.proxy.protocol import Refused
-from leasectl.backends.proxy.releases import AWAY_SECONDS, Releases
+from leasectl.backends.proxy.connection import Connection
+from leasectl.backends.proxy.releases import Releases
+from leasectl.backends.release_tries import AWAY_SECONDS
+from leasectl.backends.unanswered import Loss, NotSent, Refused
 from leasectl.errors import AccessRefused, BackendUnreachable, NotAllowed
 from leasectl.http.messages import Answer
 from tests.kit.support import ManualClock

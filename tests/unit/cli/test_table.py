@@ -90,3 +90,10 @@ def test_what_goes_first_makes_room_for_what_goes_later_or_comes_back() -> None:
     for width, left in ((11, ["A", "JOB"]), (10, ["A", "PID"]), (4, ["A"])):
         shown = table(columns, [("a", "12345", "nightly-of-the-month")], width)
         assert shown.text.splitlines()[0].split() == left
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_without_room_for_any_column_each_row_has_its_line(colour: bool) -> None:
+    columns = (Column("FIRST", goes=1), Column("SECOND", goes=2))
+    text, left_out, _ = table(columns, [("one", "two")], 1, colour=colour)
+    assert (text.count("\n"), left_out) == (2, ("FIRST", "SECOND"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -18,12 +19,12 @@ from typing import Any, Callable
 import pytest
 
 from leasectl.errors import Interrupted
-from leasectl.http.exchange import Client
+from leasectl.http.exchange import Client, Stream
 from leasectl.http.messages import Answer, Call
 from leasectl.http.no_answer import NoAnswer, NotInTime
 from leasectl.http.settings import Settings
 from leasectl.http.tls import client_context, client_files
-from leasectl.http.transport import Sending
+from leasectl.http.transport import Incoming, Sending
 from leasectl.http.trust import Trust
 from leasectl.http.worker import Worker
 from leasectl.system.clock import Clock
@@ -559,3 +560,25 @@ class TestStreams:
     def test_one_that_ends_has_no_further_lines(self, serve: StartPeculiar, client: Client) -> None:
         with client.stream(call_of(serve(answer))) as lines:
             assert list(lines) == ["{}"]
+
+    def test_a_long_one_takes_as_long_as_it_is(self) -> None:
+        def took(pieces: int) -> float:
+            stream = Stream(Scripted(pieces), LONGEST_BYTES)  # type: ignore[arg-type]
+            since = time.thread_time()
+            with stream as lines:
+                assert [len(line) for line in lines] == [512 * pieces, 1]
+            return time.thread_time() - since
+
+        short = min(took(1000) for _ in range(3))
+        assert min(took(8000) for _ in range(3)) < 24 * short
+
+
+class Scripted:
+    """A request whose answer is a line in so many pieces, and another."""
+
+    def __init__(self, pieces: int) -> None:
+        self._pieces = [b"x" * 512] * pieces
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Incoming]:
+        yield Incoming(200, {}, iter([*self._pieces, b"\ny"]))

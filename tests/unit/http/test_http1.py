@@ -142,11 +142,36 @@ def test_what_h11_reads_is_read_alike() -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello!\r\n", "longer than"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "complete"),
         (b"HTTP/1.1 100 Continue\r\n\r\n", "before its answer was complete|without an answer"),
+        (b"HTTP/1.1 103 Early\r\n\r\n" * 1000, "its answer never begins"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"A: b\r\n" * 50_000,
+            "its head is too long",
+        ),
     ],
 )
 def test_what_is_no_answer_is_said_to_be_none(said: bytes, why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
         read(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (b"\x15\x03\x01 \x1b[2J\r\n\r\n", 'illegal status line: "\\x15\\x03\\x01 \\x1b[2J"'),
+        (b"HTTP/1.1 200 OK\r\n\x1b[2J \xff\r\n\r\n", 'illegal header line: "\\x1b[2J \ufffd"'),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: \x1b1\r\n\r\n", 'its length is "\\x1b1"'),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: \x1bx\r\n\r\n", "it is encoded by \\x1bx, "),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\x1bz\r\n",
+            'a chunk of its answer is "\\x1bz" long',
+        ),
+    ],
+)
+def test_what_was_said_instead_is_shown_as_text_and_harmless(said: bytes, shown: str) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        read(said)
+    assert shown in str(raised.value)
+    assert str(raised.value).isprintable()
 
 
 def test_a_header_may_go_on_in_the_next_line() -> None:

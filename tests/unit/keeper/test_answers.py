@@ -8,6 +8,7 @@ import pytest
 
 from leasectl.keeper.answers import Answers
 from leasectl.keeper.log import Log
+from leasectl.keeper.retries import key_of
 from leasectl.leases.asked import asked_of
 from leasectl.leases.delay import arm
 from leasectl.leases.service import Service
@@ -47,7 +48,7 @@ def operator(desk: Desk, handle: Handle) -> Operator:
 def go(desk: Desk, answers: Answers) -> float | None:
     """A round after the other, until nothing is due now."""
     while True:
-        due = answers.go(desk.service.handles.watched())
+        due = answers.go({key_of(each) for each in desk.service.handles.watched()})
         if due is None or due > desk.time.clock.elapsed():
             return due
 

@@ -29,6 +29,7 @@ from leasectl.state import keeper_process
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.system.process import identify
+from leasectl.system.process_ends import ProcessEnds
 from tests.kit.support import Cli, Started, eventually, kill
 
 
@@ -339,7 +340,7 @@ def test_one_whose_code_is_replaced_under_it_becomes_the_version_that_is_there(
     cli.ok("acquire", "-t", pool)
     state = State.open(str(cli.state_dir))
     monkeypatch.setattr(loop, "_Signals", NoSignals)  # those are this process's, for all tests
-    keeper = loop._Loop(state, loop._Signals(), Clock())
+    keeper = loop._Loop(state, loop._Signals(), ProcessEnds(10), Clock())
     monkeypatch.setattr(keeper_process, "begin", lambda state, process: True)
 
     def replaced() -> float | None:
@@ -446,13 +447,16 @@ class Failing:
         self.service = Service(
             state, backend_url="local:", caller=Caller("test@host", "host"), clock=clock
         )
-        self.rounds = Rounds(self.service, clock=clock, log=Log(state.path("keeper.log"), clock))
+        self.ends = ProcessEnds(100)
+        log = Log(state.path("keeper.log"), clock)
+        self.rounds = Rounds(self.service, self.ends, clock=clock, log=log)
 
 
 @pytest.fixture
 def failing(cli: Cli, pool: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Failing]:
     failing = Failing(cli.state_dir, monkeypatch)
     yield failing
+    failing.ends.close()
     failing.service.state.close()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -13,17 +11,15 @@ from leasectl.backends.contract import Patience
 from leasectl.errors import BackendUnreachable
 from leasectl.keeper import renewals as module
 from leasectl.keeper.log import Log
-from leasectl.keeper.renewals import Renewals, keeper_renews
-from leasectl.keeper.retries import key_of
+from leasectl.keeper.renewals import Renewals
 from leasectl.leases.acquire import acquire
 from leasectl.leases.announce import announce
-from leasectl.leases.release import release
 from leasectl.leases.renewal_threads import Renewed
-from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
-from leasectl.system.process import identify, this_process
+from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.state.watched import WatchedHandles
+from leasectl.system.process import this_process
 from leasectl.system.request_threads import Outcome
 from tests.kit.desk import Desk
-from tests.kit.forking import ending, fork
 from tests.kit.made_up_backend import KIND
 
 TTL = 30.0
@@ -48,10 +44,16 @@ def handle(desk: Desk, renewals: Renewals) -> Handle:
     return held(desk, Request("T", ttl_seconds=TTL))
 
 
-def held(desk: Desk, request: Request, *, runner: Process | None = None) -> Handle:
+def held(desk: Desk, request: Request) -> Handle:
     handle = acquire(desk.service, request, patience=Patience(), guard=this_process())
-    announce(desk.service, handle, runner=runner)
+    announce(desk.service, handle)
     return desk.record(handle)
+
+
+def renew(desk: Desk, renewals: Renewals, handle: Handle) -> float | None:
+    """Have a handle be seen to, as it is on record, and go on; returns when the next is due."""
+    renewals.see_to(handle.id, WatchedHandles(desk.state).changes().handles.get(handle.id))
+    return renewals.go()
 
 
 def expiry(desk: Desk) -> float | None:
@@ -70,40 +72,49 @@ class TestEachThirdOfATtl:
     ) -> None:
         desk.time.advance(20)
         assert expiry(desk) == START + TTL
-        assert renewals.renew(handle) == START + 20 + TTL / 3
+        assert renew(desk, renewals, handle) == START + 20 + TTL / 3
         assert expiry(desk) == START + 20 + TTL
+
+    def test_the_first_comes_at_once_however_short_the_machine_has_been_up(
+        self, desk: Desk, renewals: Renewals
+    ) -> None:
+        ttl = 4 * START
+        handle = held(desk, Request("T", ttl_seconds=ttl))
+        desk.time.advance(1)
+        assert renew(desk, renewals, handle) == START + 1 + ttl / 3
+        assert expiry(desk) == START + 1 + ttl
 
     def test_the_next_comes_when_a_third_has_gone_and_not_before(
         self, desk: Desk, renewals: Renewals, handle: Handle
     ) -> None:
-        due = renewals.renew(handle)
+        due = renew(desk, renewals, handle)
         desk.time.advance(TTL / 3 - 0.1)
-        assert renewals.renew(handle) == due == START + TTL / 3
+        assert renew(desk, renewals, handle) == due == START + TTL / 3
         assert expiry(desk) == START + TTL
         desk.time.advance(0.1)
-        assert renewals.renew(handle) == START + 2 * TTL / 3
+        assert renew(desk, renewals, handle) == START + 2 * TTL / 3
         assert expiry(desk) == START + TTL / 3 + TTL
 
     def test_what_is_forgotten_is_renewed_at_once(
         self, desk: Desk, renewals: Renewals, handle: Handle
     ) -> None:
-        renewals.renew(handle)
+        renew(desk, renewals, handle)
         desk.time.advance(1)
-        renewals.keep_only([key_of(handle)])
-        renewals.renew(handle)
+        renew(desk, renewals, handle)
         assert expiry(desk) == START + TTL
-        renewals.keep_only([])
-        renewals.renew(handle)
+        renewals.see_to(handle.id, None)
+        assert renewals.go() is None
+        renew(desk, renewals, handle)
         assert expiry(desk) == START + 1 + TTL
 
     def test_the_next_acquisition_is_another_lease(
         self, desk: Desk, renewals: Renewals, handle: Handle
     ) -> None:
-        renewals.renew(handle)
+        renew(desk, renewals, handle)
         desk.time.advance(1)
         again = desk.reacquire(handle)
         desk.time.advance(1)
-        renewals.renew(again)
+        renew(desk, renewals, again)
         assert expiry(desk) == START + 2 + TTL
 
 
@@ -119,9 +130,9 @@ class TestFailures:
         monkeypatch.setattr(module, "renew", fail)
         for pause in (1.0, 2.0, 4.0, TTL / 6, TTL / 6):
             now = desk.time.clock.elapsed()
-            assert renewals.renew(handle) == now + pause
+            assert renew(desk, renewals, handle) == now + pause
             desk.time.advance(pause - 0.1)
-            assert renewals.renew(handle) == now + pause  # nothing was tried
+            assert renew(desk, renewals, handle) == now + pause  # nothing was tried
             desk.time.advance(0.1)
         lines = log.read_text().splitlines()
         assert len(lines) == 5
@@ -133,49 +144,23 @@ class TestFailures:
     ) -> None:
         with monkeypatch.context() as broken:
             broken.setattr(module, "renew", fail)
-            renewals.renew(handle)
+            renew(desk, renewals, handle)
         desk.time.advance(1)
-        assert renewals.renew(handle) == START + 1 + TTL / 3
+        assert renew(desk, renewals, handle) == START + 1 + TTL / 3
         assert expiry(desk) == START + 1 + TTL
         desk.time.advance(TTL / 3)
         monkeypatch.setattr(module, "renew", fail)
-        assert renewals.renew(handle) == START + 1 + TTL / 3 + 1  # the first pause again
+        assert renew(desk, renewals, handle) == START + 1 + TTL / 3 + 1  # the first pause again
 
     def test_what_is_lost_is_said_and_left(
         self, desk: Desk, renewals: Renewals, handle: Handle, log: Path
     ) -> None:
         desk.time.advance(TTL + 1)
-        assert renewals.renew(handle) is None
+        assert renew(desk, renewals, handle) is None
         (line,) = log.read_text().splitlines()
         assert f"handle {handle.id} has lost its lease" in line
         assert "next try" not in line
         assert desk.record(handle).lost
-
-
-class TestWhoseBusinessItIs:
-    def test_that_of_a_handle_with_a_ttl_and_no_run(self, handle: Handle) -> None:
-        assert keeper_renews(handle)
-
-    def test_not_without_a_ttl(self, desk: Desk, renewals: Renewals) -> None:
-        assert not keeper_renews(held(desk, Request("T")))
-
-    def test_not_while_its_run_lives(self, desk: Desk, renewals: Renewals) -> None:
-        request = Request("T", ttl_seconds=TTL)
-        assert not keeper_renews(held(desk, request, runner=this_process()))
-
-    def test_that_of_a_run_that_has_died(self, desk: Desk, renewals: Renewals) -> None:
-        pid = fork(signal.pause)
-        runner = identify(pid)
-        os.kill(pid, signal.SIGKILL)
-        assert ending(pid) == -signal.SIGKILL
-        assert keeper_renews(held(desk, Request("T", ttl_seconds=TTL), runner=runner))
-
-    def test_not_when_it_was_given_back(self, desk: Desk, handle: Handle) -> None:
-        release(desk.service, whole(handle))
-        assert not keeper_renews(desk.record(handle))
-
-    def test_not_in_scope_test(self, desk: Desk, handle: Handle) -> None:
-        assert not keeper_renews(handle._replace(request=handle.request._replace(scope="test")))
 
 
 class TestOnAServer:
@@ -214,7 +199,7 @@ class TestOnAServer:
         self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
     ) -> None:
         fds = [renewals.fd]
-        assert renewals.renew(far) is None
+        assert renew(desk, renewals, far) is None
         fds.append(renewals.fd)
         assert (threads.sent, fds) == ([far], [None, threads.fd])
         desk.time.advance(4)
@@ -222,12 +207,12 @@ class TestOnAServer:
         renewals.take_outcomes()
         (lease,) = desk.record(far).leases
         assert lease.renew_time == desk.time.clock.wall()
-        assert renewals.renew(far) == START + 1 + TTL / 3  # from the sending
+        assert renew(desk, renewals, far) == START + 1 + TTL / 3  # from the sending
 
     def test_what_the_server_no_longer_has_is_lost(
         self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads, log: Path
     ) -> None:
-        renewals.renew(far)
+        renew(desk, renewals, far)
         threads.answers = [(whole(far), Outcome("", START, Renewed(())))]
         renewals.take_outcomes()
         assert desk.record(far).lost
@@ -236,19 +221,19 @@ class TestOnAServer:
     def test_what_failed_is_tried_again(
         self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
     ) -> None:
-        renewals.renew(far)
+        renew(desk, renewals, far)
         error = BackendUnreachable("etcd doesn't answer")
         threads.answers = [(whole(far), Outcome("", START, error=error))]
         renewals.take_outcomes()
-        assert renewals.renew(far) == START + 1
+        assert renew(desk, renewals, far) == START + 1
         desk.time.advance(1)
-        renewals.renew(far)
+        renew(desk, renewals, far)
         assert len(threads.sent) == 2
 
     def test_an_answer_for_an_acquisition_that_is_over_counts_for_nothing(
         self, desk: Desk, renewals: Renewals, far: Handle, threads: Threads
     ) -> None:
-        renewals.renew(far)
+        renew(desk, renewals, far)
         late = whole(far)._replace(acquisition=far.acquisition + 1)
         threads.answers = [
             (late, Outcome("", START, Renewed(()))),

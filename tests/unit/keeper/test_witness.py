@@ -19,6 +19,7 @@ from leasectl.model import Request
 from leasectl.state.directory import State
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify
+from leasectl.system.process_ends import ProcessEnds
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
@@ -35,7 +36,9 @@ class Keeper:
         self._state = State.open(str(desk.directory))
         clock = desk.time.clock
         log = Log(str(self.log), clock)
-        self.rounds = Rounds(open_service(self._state, clock, log), clock=clock, log=log)
+        self._ends = ProcessEnds(100)
+        service = open_service(self._state, clock, log)
+        self.rounds = Rounds(service, self._ends, clock=clock, log=log)
 
     def after(self, seconds: float) -> float | None:
         """Let it go a round after a time; returns in how many seconds it wants the next."""
@@ -44,6 +47,7 @@ class Keeper:
         return None if due is None else round(due - self._desk.time.clock.elapsed(), 3)
 
     def close(self) -> None:
+        self._ends.close()
         self._state.close()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[2]
-WITH_MODULES = ("bats", "cluster", "contract", "crash", "kit", "kit/faults")
+WITH_MODULES = ("bats", "cluster", "contract", "crash", "kit", "kit/boskos", "kit/faults")
 
 
 def folders(parent: Path) -> set[str]:

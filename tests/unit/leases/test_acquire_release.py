@@ -95,12 +95,51 @@ class TestAcquire:
         assert os.listdir(desk.directory / "handles") == [handle.id]
         assert os.listdir(desk.directory / "waiters") == []
 
-    def test_the_names_file_is_there_when_the_lease_is(self, desk: Desk) -> None:
+    def test_the_names_file_is_there_when_the_handle_is_announced(self, desk: Desk) -> None:
         desk.pool(1)
-        first = desk.acquire()
-        pending = desk.acquire_beside()
-        release(desk.service, whole(first))
-        assert desk.names_file(pending.result(timeout=5)) == "T--00"
+        handle = acquire(desk.service, Request("T"), patience=Patience())
+        announce(desk.service, handle)
+        assert desk.names_file(handle) == "T--00"
+
+    def test_the_names_file_is_there_with_the_grant_where_its_path_is_told_before(
+        self, desk: Desk
+    ) -> None:
+        desk.pool(1)
+        handle = acquire(desk.service, Request("T"), patience=Patience(), listed=True)
+        assert desk.names_file(handle) == "T--00"
+        os.unlink(desk.state.names_path(handle.id))  # as who cleans /tmp does
+        announce(desk.service, handle)
+        assert desk.names_file(handle) == "T--00"
+
+    def test_a_lease_that_nobody_is_told_of_makes_no_file(self, desk: Desk) -> None:
+        desk.pool(1)
+        handle = acquire(desk.service, Request("T"), patience=Patience())
+        assert os.listdir(desk.directory / "handles") == []
+        finish(desk.service, handle)
+        assert os.listdir(desk.directory / "handles") == []
+
+    def test_the_names_file_of_a_handle_that_is_acquired_again_says_what_it_got(
+        self, desk: Desk
+    ) -> None:
+        desk.pool(1)
+        handle = desk.acquire()
+        release(desk.service, whole(handle))
+        again = reacquire(desk.service, handle.id, patience=Patience())
+        assert desk.names_file(again) == "T--00"
+
+    def test_what_a_lease_that_nobody_is_told_of_asks_of_the_database_is_little(
+        self, desk: Desk
+    ) -> None:
+        desk.pool(1)
+        said: list[str] = []
+        take = functools.partial(acquire, desk.service, Request("T"), patience=Patience())
+        finish(desk.service, take())  # the first reserves fences
+        desk.state.db.set_trace_callback(said.append)
+        finish(desk.service, take())
+        desk.state.db.set_trace_callback(None)
+        at_times = ("purge_cursor", "FROM handle WHERE id >")  # by chance
+        # A statement is told once more for each trigger that it meets.
+        assert len([each for each in said if not any(part in each for part in at_times)]) <= 34
 
     def test_the_directory_does_not_grow(self, desk: Desk) -> None:
         desk.pool(1)
@@ -434,9 +473,7 @@ class TestTheDryRun:
     def test_an_unknown_backend_is_refused(self, desk: Desk) -> None:
         for url in ("locl:", "", "http:x", "ftp://x", "http://x y", "local:x"):
             service = desk.as_caller(desk.caller, url)
-            choices = (
-                "choose local:, none:, etcd://HOST:PORT, kubernetes://NAMESPACE or the http://"
-            )
+            choices = "choose local:, none:, etcd://HOST:PORT, kubernetes://NAMESPACE, the http://"
             with pytest.raises(InvalidRequest, match=choices):
                 acquire(service, ONE, patience=Patience())
         assert service.handles.active() == []

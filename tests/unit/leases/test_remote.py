@@ -386,9 +386,11 @@ class TestRenewals:
         ttl: float,
         is_lost_on_the_way_back: bool,
     ) -> None:
-        def unanswered(claim_key: str, *, ttl_seconds: float | None = None) -> tuple[str, ...]:
+        def unanswered(
+            claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
+        ) -> tuple[str, ...]:
             if is_lost_on_the_way_back:
-                PoolBackend.renew(server, claim_key, ttl_seconds=ttl_seconds)
+                PoolBackend.renew(server, claim_key, names, ttl_seconds=ttl_seconds)
             raise BackendUnreachable("no answer")
 
         monkeypatch.setattr(server, "renew", unanswered)

@@ -24,7 +24,7 @@ from leasectl.maintenance.facts import (
     parse_status,
 )
 
-US = Us("us", padding_seconds=3, end_seconds=2, pause_seconds=1)
+US = Us("us", padding_seconds=3, end_seconds=2, pause_seconds=2)
 THEM = "them"
 HERE, ELSEWHERE = "this node", "one that had its name before"
 SHORT, LONG = 1, 3
@@ -171,9 +171,11 @@ def _judge_lease(world: World, write: LeaseWrite) -> None:
     must(after.renewed_at is not None, "it is renewed when it is written")
     if after.duration_seconds == 0:
         must(not world.is_our_cordon, "no lease is given back before its node is uncordoned")
-    elif before is None or before.acquired_at != after.acquired_at:
-        must(after.acquired_at == after.renewed_at, "what is acquired is acquired now")
-        must(after.owner_uid == HERE, "a lease that is acquired belongs to its node")
+    else:
+        # With an owner that is gone, somebody may take it away as garbage at any time.
+        must(after.owner_uid == HERE, "a lease that is held belongs to its node")
+        is_kept = before is not None and before.acquired_at == after.acquired_at
+        must(is_kept or after.acquired_at == after.renewed_at, "what is acquired is acquired now")
     changes = before is not None and before.holder != US.identity
     transitions = 0 if before is None else before.transitions
     must(after.transitions == transitions + changes, "transitions count changes of holder")
@@ -213,6 +215,13 @@ def judge_step(world: World, step: Step) -> None:
         must(world.over_at is not None and world.now < world.over_at, "nor after its time")
     if step.status == "invalid":
         must(step.writes == (NodeWrite("invalid"),), "a request that can't be read says no more")
+    if world.wanted == UNREADABLE and not world.has_begun:
+        said = world.status if step.status is None else step.status
+        must(said == "invalid", "what can't be read is said to be so, whoever has the lease")
+    waits = is_readable and not world.has_begun and step.status in (None, "waiting")
+    if waits and world.is_theirs and world.lease is not None:
+        left = world.lease.duration_seconds - world.lease.unchanged_seconds
+        must(step.look_at == world.now + left, "who waits looks when the other's lease has ended")
     if not step.writes and not step.drains and step.look_at is not None:
         must(step.look_at > world.now, "nobody looks again and again at what doesn't change")
     lease = world.lease

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from leasectl.errors import BackendUnreachable
+from leasectl.maintenance.drain import DrainOptions, NodeDrain
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS
 from leasectl.maintenance.objects import Json
-from tests.unit.maintenance.test_controller import NODE, World, pod
+from tests.unit.maintenance.fake_cluster import FakeCluster
+from tests.unit.maintenance.test_controller import NODE, Replica, World, pod
 
 pytestmark = pytest.mark.once
 
@@ -88,6 +92,10 @@ def test_a_second_maintenance_is_drained_anew(world: World) -> None:
     assert world.cluster.evicted == ["default/late"]
 
 
+def refused(name: str) -> Json | None:
+    raise BackendUnreachable("it may not")
+
+
 def drain_in_vain(world: World) -> None:
     """Have a pod that no budget ever lets go, and a drain that asks for it again and again."""
     world.cluster.running[NODE] = [pod("a")]
@@ -107,12 +115,142 @@ def test_who_leads_no_more_evicts_nothing(world: World) -> None:
 
 def test_a_drain_ends_in_time_also_where_the_node_cannot_be_looked_at(world: World) -> None:
     drain_in_vain(world)
-
-    def refused(name: str) -> Json | None:
-        raise BackendUnreachable("it may not")
-
     world.cluster.node = refused  # type: ignore[method-assign]
     world.during(125)
     world.cluster.requests.clear()
     world.during(30)
     assert "evict" not in world.cluster.requests
+
+
+class Wire:
+    """The way of one replica to the cluster, which can be cut."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.is_cut = False
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_cut:
+            raise BackendUnreachable("the API is away")
+        return getattr(self._cluster, name)
+
+
+class Pair:
+    """Two replicas, of which the first leads and can be cut off."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.wire = Wire(world.cluster)
+        self.first = Replica(self.wire, world.clock, "a")  # type: ignore[arg-type]
+        self.second = world.replica("b")
+        world.replicas = [self.first, self.second]
+        world.during(1)
+        assert self.first.leadership.has_seconds(0)
+
+    def cut_off_the_first(self) -> None:
+        """Have the other lead, and nobody tell the first of anything."""
+        self.wire.is_cut = True
+        self.first.changes.names.clear()
+        self.world.replicas = [self.second]
+        self.world.until(lambda: self.second.leadership.has_seconds(0), within=30)
+
+    def bring_back_the_first(self) -> None:
+        """Have the other end in good order, so that the first doesn't even see that it led."""
+        self.second.leadership.resign()
+        self.wire.is_cut = False
+        self.first.changes.names.clear()
+        self.world.replicas = [self.first]
+        self.world.cluster.requests.clear()
+
+
+def test_whoever_leads_again_evicts_nothing_of_what_another_has_ended_meanwhile(
+    world: World,
+) -> None:
+    pair, cluster = Pair(world), world.cluster
+    drain_in_vain(world)
+    pair.cut_off_the_first()
+    cluster.ask_for(NODE, None)
+    world.until(lambda: cluster.status(NODE) == "ended")
+    cluster.held.clear()
+    cluster.node = refused  # type: ignore[method-assign]  # it doesn't get to see that
+    pair.bring_back_the_first()
+    world.during(30)
+    assert pair.first.leadership.has_seconds(0)
+    assert cluster.evicted == []
+
+
+def test_what_was_drained_in_one_window_is_not_taken_for_drained_in_the_next(world: World) -> None:
+    pair, cluster = Pair(world), world.cluster
+    cluster.running[NODE] = [pod("a")]
+    cluster.held = {"a"}
+    cluster.ask_for(NODE, "10m")
+    world.until(lambda: "disruption budget" in cluster.status(NODE))
+    # The pod has gone, which it gets to know, and can note at no node.
+    cluster.running[NODE] = []
+    node, cluster.node = cluster.node, refused  # type: ignore[method-assign]
+    world.during(6)
+    cluster.node = node  # type: ignore[method-assign]
+    pair.cut_off_the_first()
+    cluster.ask_for(NODE, None)
+    world.until(lambda: cluster.status(NODE) == "ended")
+    cluster.running[NODE] = [pod("b")]
+    cluster.held = {"b"}
+    cluster.ask_for(NODE, "10m")
+    world.until(lambda: "default/b" in cluster.status(NODE))
+    pair.bring_back_the_first()
+    world.during(30)
+    assert pair.first.leadership.has_seconds(0)
+    assert "default/b" in cluster.status(NODE)
+    cluster.held.clear()
+    world.until(lambda: cluster.status(NODE) == "active", within=20)
+
+
+def test_whose_lease_is_given_away_by_hand_leads_no_more_when_another_has_taken_it(
+    world: World,
+) -> None:
+    world.during(1)
+    first, second = world.replicas[0].leadership, world.replica("b").leadership
+    lease = world.cluster.lease
+
+    def emptied_and_taken(name: str) -> Json | None:
+        read = lease(name)
+        world.cluster.lease = lease  # type: ignore[method-assign]
+        world.cluster.put_lease(LEASE_NAME)
+        second.turn()
+        return read
+
+    world.cluster.lease = emptied_and_taken  # type: ignore[method-assign]
+    first.turn()
+    assert second.has_seconds(5)
+    assert not first.has_seconds(0)
+
+
+class TestTheListOfADrain:
+    def drain(self, world: World) -> NodeDrain:
+        return NodeDrain(world.cluster, NODE, DrainOptions(), lambda line: None)
+
+    def test_is_made_anew_before_any_eviction_that_comes_late(self, world: World) -> None:
+        world.cluster.running[NODE] = [pod("a"), pod("b")]
+        drain = self.drain(world)
+        for now in (0.0, 10.0, 20.5):
+            drain.turn(now, now)
+        assert world.cluster.requests == ["pods", "evict", "pods"]
+
+    def test_has_those_that_were_never_asked_first(self, world: World) -> None:
+        pods = [pod(f"p-{number}") for number in range(30)]
+        world.cluster.running[NODE] = pods
+        world.cluster.held = {each.name for each in pods[5:]}
+        drain, now = self.drain(world), 0.0
+        while now < 200:
+            drain.turn(now, now)
+            now = max(now + 1.0, drain.due_at)  # each request takes a second
+        assert len(world.cluster.evicted) == 5
+
+    def test_has_none_that_is_ending_already_and_waits_for_it(self, world: World) -> None:
+        world.cluster.running[NODE] = [pod("a", is_ending=True)]
+        world.cluster.ask_for(NODE, "10m")
+        world.during(30)
+        assert world.cluster.status(NODE) == "draining: default/a (is ending)"
+        assert "evict" not in world.cluster.requests
+        world.cluster.running[NODE] = []
+        world.until(lambda: world.cluster.status(NODE) == "active", within=10)

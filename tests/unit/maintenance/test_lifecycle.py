@@ -182,7 +182,7 @@ MUTANTS = (
     (cordoning_without_mark, "a node cordoned by somebody else stays so"),
     (cordoning_first, "without its lease"),
     (counting_transitions, "transitions count changes of holder"),
-    (helpful, "nothing ends before its time"),
+    (helpful, "what can't be read is said to be so"),
     (draining_on, "drained"),
     (impatient, "looks again and again"),
     (active_too_soon, "is never|ended|becomes active"),

@@ -36,6 +36,7 @@ PAGES = (
         README.parent / "docs" / f"{name}.md"
         for name in (
             "bash",
+            "boskos",
             "completion",
             "etcd",
             "files",
@@ -86,6 +87,8 @@ RESOURCES = "resources: [{type: lab, state: free, names: [rack-7, rack-8]}]"
 
 # Where the README has a cluster.
 CLUSTER = "etcd://etcd-0:2379,etcd-1:2379,etcd-2:2379/"
+# Where the page on Boskos has it.
+BOSKOS = "boskos+http://boskos.ci"
 
 MOST_README_LINES = 180
 
@@ -246,7 +249,10 @@ class TestPages:
         elif page.stem in ("README", "kubernetes"):
             have_cluster(shell, request)
         for text in [text for reason, text in blocks(page) if reason is None]:
-            run_bash(shell, text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/"))
+            text = text.replace(CLUSTER, f"{etcd.endpoints[0].replace('http', 'etcd')}/")
+            if BOSKOS in text:
+                text = text.replace(BOSKOS, request.getfixturevalue("boskos")("lab=2").backend)
+            run_bash(shell, text)
             shell.ok("release", "--all", LEASECTL_BACKEND="local:")
 
     @pytest.mark.parametrize("page", PAGES, ids=NAMES)

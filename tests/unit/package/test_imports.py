@@ -171,7 +171,7 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment(path: Path
         "leasectl.state.keeper_process": {"os.environ"},  # what it passes on to the keeper
         "leasectl.keeper.__main__": {"sys.argv", "os.environ"},
         # What it passes on to the program that says who we are.
-        "leasectl.engines.kubernetes.api.plugins": {"os.environ"},
+        "leasectl.engines.kubernetes.api.credentials": {"os.environ"},
     }.get(module, set())
     used = {
         f"{node.value.id}.{node.attr}"

@@ -400,9 +400,107 @@ CREATE TABLE follower (
 """
 )
 
+_LAST_OF_8 = "  release_between TEXT\n"
+SCHEMA_9 = (
+    SCHEMA_8.replace(
+        _LAST_OF_8,
+        _LAST_OF_8[:-1]
+        + """,
+  where_properties TEXT NOT NULL DEFAULT '',
+  on_reclaim TEXT NOT NULL DEFAULT 'keep',
+  joined INTEGER
+""",
+    )
+    + """
+CREATE TABLE note (
+  name TEXT PRIMARY KEY,
+  fence INTEGER NOT NULL,
+  text TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE member (
+  name TEXT PRIMARY KEY,
+  expected TEXT,
+  by_default INTEGER NOT NULL,
+  cordoned INTEGER NOT NULL,
+  moves_to TEXT,
+  leaves INTEGER NOT NULL,
+  process TEXT,
+  ttl_seconds REAL,
+  ends_at REAL,
+  joined INTEGER NOT NULL,
+  held_back_until REAL,
+  properties TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX member_special ON member (name) WHERE cordoned OR leaves OR moves_to IS NOT NULL
+  OR process IS NOT NULL OR ends_at IS NOT NULL OR held_back_until IS NOT NULL;
+CREATE TABLE expected_pattern (
+  pattern TEXT PRIMARY KEY,
+  type TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE default_pool (
+  type TEXT NOT NULL,
+  grace_seconds REAL NOT NULL
+);
+CREATE TABLE stay (
+  backend TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  name TEXT NOT NULL,
+  type TEXT NOT NULL,
+  process TEXT NOT NULL,
+  ttl_seconds REAL NOT NULL,
+  PRIMARY KEY (backend, name)
+) WITHOUT ROWID;
+CREATE TABLE made_pool (
+  backend TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  type TEXT NOT NULL,
+  process TEXT NOT NULL,
+  PRIMARY KEY (backend, type, process)
+) WITHOUT ROWID;
+CREATE TABLE name_in_use (
+  handle TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  until REAL,
+  PRIMARY KEY (handle, name)
+) WITHOUT ROWID;
+CREATE TABLE mark_seen (
+  handle TEXT NOT NULL,
+  acquisition INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  id TEXT NOT NULL,
+  asked_by TEXT NOT NULL,
+  ends_at REAL NOT NULL,
+  is_ready INTEGER NOT NULL,
+  PRIMARY KEY (handle, name)
+) WITHOUT ROWID;
+CREATE TABLE value (
+  key TEXT PRIMARY KEY,
+  content BLOB NOT NULL,
+  version INTEGER NOT NULL,
+  written_at REAL NOT NULL,
+  kept_until REAL
+);
+CREATE TRIGGER lease_ended AFTER DELETE ON lease BEGIN
+  DELETE FROM name_in_use WHERE handle = old.handle AND name = old.name;
+  DELETE FROM mark_seen WHERE handle = old.handle AND name = old.name;
+END;
+"""
+)
+
 BY_VERSION = dict(
     enumerate(
-        (SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5, SCHEMA_6, SCHEMA_7, SCHEMA_8),
+        (
+            SCHEMA_1,
+            SCHEMA_2,
+            SCHEMA_3,
+            SCHEMA_4,
+            SCHEMA_5,
+            SCHEMA_6,
+            SCHEMA_7,
+            SCHEMA_8,
+            SCHEMA_9,
+        ),
         1,
     )
 )

@@ -120,6 +120,8 @@ class TestRecords:
         read = handles.require(handle.id)
         assert (read.state, read.leases, read.release_at) == ("held", leases, 77.5)
         assert read.names == ("T--09", "T--00")
+        with state.transaction():
+            handles.announce(read, guard=None, runner=None)
         assert Path(state.names_path(handle.id)).read_text() == "T--09\nT--00"
 
     def test_an_unknown_handle_is_none_or_not_found(self, handles: Handles) -> None:

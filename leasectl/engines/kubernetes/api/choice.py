@@ -81,11 +81,15 @@ class ClusterChoice(NamedTuple):
     @property
     def warning(self) -> str:
         """What whoever made the choice should hear of it; empty for nothing."""
-        if self.is_verified:
+        if self.server.startswith("http:") and not _is_here(self.server):
+            why = "has an address without TLS"
+        elif not self.is_verified:
+            why = "has insecure-skip-tls-verify"
+        else:
             return ""
         return (
-            f"{self.found} has insecure-skip-tls-verify: whoever is on the way to {self.server} "
-            "can read and change everything, and be us there"
+            f"{self.found} {why}: whoever is on the way to {self.server} can read and change "
+            "everything, and be us there"
         )
 
 
@@ -193,6 +197,19 @@ def _kubeconfigs(
             "with a service account; name a kubeconfig in LEASECTL_KUBECONFIG"
         )
     return found
+
+
+def _is_here(server: str) -> bool:
+    """Whether nobody else is on the way there."""
+    import ipaddress
+
+    from leasectl.http.http1 import parse_url
+
+    host = parse_url(server).host
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _paths(listed: str) -> tuple[str, ...]:

@@ -22,9 +22,10 @@ from leasectl.text.printable import printable
 # What to do about whatever is wrong in a kubeconfig.
 MEND_IT = "mend that, or name another kubeconfig in LEASECTL_KUBECONFIG"
 
-_SERVER = re.compile(r"https?://[^\s/?#@:\[\]]+(?P<port>:[0-9]+)?(/[^\s?#@]*)?", re.ASCII)
-_SERVER_IPV6 = re.compile(r"https?://\[[0-9A-Fa-f:.]+\](?P<port>:[0-9]+)?(/[^\s?#@]*)?", re.ASCII)
-_PROXY = re.compile(r"https?://[^\s/?#]+/?")
+_HOST = r"(?:[^\s/?#@:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+_SERVER = re.compile(rf"https?://{_HOST}(/[^\s?#@]*)?", re.ASCII)
+_PROXY = re.compile(rf"https?://(?:[^\s/?#@]*@)?{_HOST}/?", re.ASCII)
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,252}", re.ASCII)
 # Tokens and names go into headers.
 _HEADER = re.compile(r"[!-~](?:[ -~]*[!-~])?", re.ASCII)
 _USER_FIELDS = frozenset(
@@ -74,7 +75,7 @@ class Entry(NamedTuple):
             return None
         if not isinstance(part, Scalar):
             raise self.refused(f"has a {printable(field)} that is no text")
-        return part.text
+        return self.handed_on(field, part.text)
 
     def truth(self, field: str) -> bool:
         """A field that is true or false, which it is where it isn't there."""
@@ -92,7 +93,13 @@ class Entry(NamedTuple):
         texts = [each.text for each in items if isinstance(each, Scalar)]
         if not isinstance(part, Items) or len(texts) != len(items):
             raise self.refused(f"has {field} that are no list of texts")
-        return texts
+        return [self.handed_on(field, text) for text in texts]
+
+    def handed_on(self, field: str, text: str) -> str:
+        """A text that can be handed to the system, as a path or a variable; `refused` if not."""
+        if "\0" in text or not is_encodable(text):
+            raise self.refused(f"has a character in {printable(field)} that can't be there")
+        return text
 
     def path_of(self, field: str) -> str | None:
         """A field that is the path of a file, seen from the kubeconfig."""
@@ -196,8 +203,7 @@ def read_cluster(entry: Entry) -> ClusterEntry:
         raise entry.refused("has no server")
     if "@" in server:
         raise entry.refused("has a server with a user, who belongs among the users")
-    found = _SERVER.fullmatch(server) or _SERVER_IPV6.fullmatch(server)
-    if found is None or not 0 < int((found["port"] or ":1")[1:]) < 1 << 16:
+    if not _is_address(_SERVER, server):
         raise entry.refused(
             f'has the server "{printable(server)}", which is no address like https://host:port'
         )
@@ -206,6 +212,8 @@ def read_cluster(entry: Entry) -> ClusterEntry:
     if ca is not None and not is_verified:
         raise entry.refused("has a certificate-authority and insecure-skip-tls-verify as well")
     server_name, proxy_url = entry.text("tls-server-name"), _proxy_url(entry)
+    if server_name and not _SERVER_NAME.fullmatch(server_name):
+        raise entry.refused("has a tls-server-name that no server can have")
     if server_name and proxy_url:
         raise NotSupported(
             f"{entry} has tls-server-name and proxy-url, which can't be had at once; {MEND_IT}"
@@ -282,11 +290,16 @@ def _impersonation(entry: Entry) -> Iterable[tuple[str, str]]:
 
 def _proxy_url(entry: Entry) -> str | None:
     proxy_url = entry.text("proxy-url")
-    if proxy_url is not None and not _PROXY.fullmatch(proxy_url):
+    if proxy_url is not None and not _is_address(_PROXY, proxy_url):
         raise NotSupported(
             f"{entry} has a proxy-url that is no http:// or https:// address; {MEND_IT}"
         )
     return proxy_url
+
+
+def _is_address(form: re.Pattern[str], url: str) -> bool:
+    found = form.fullmatch(url)
+    return found is not None and url.isprintable() and 0 < int(found["port"] or 1) < 1 << 16
 
 
 def _extension(entry: Entry, name: str) -> Part | None:
@@ -307,6 +320,15 @@ def is_null(part: Part) -> bool:
 
 def _is_empty(part: Part) -> bool:
     return isinstance(part, Scalar) and (part.is_null or not part.text)
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a text can be written at all: JSON has halves of characters, too."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_header(text: str) -> bool:

@@ -19,7 +19,7 @@ from leasectl.http.trust import Trust, look_at
 from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
-    from leasectl.engines.kubernetes.api.plugins import PluginCredential
+    from leasectl.engines.kubernetes.api.credentials import PluginCredential
 
 # What tells of each file whether it is the same.
 _Look = tuple[tuple[int, ...], ...]
@@ -81,7 +81,7 @@ class FileLogin:
         if found.plugin is None:
             self._plugin = None
         elif self._plugin is None or self._plugin.plugin != found.plugin:
-            from leasectl.engines.kubernetes.api.plugins import PluginCredential
+            from leasectl.engines.kubernetes.api.credentials import PluginCredential
 
             kept = dict(self._choice.environment)
             self._plugin = PluginCredential(found.plugin, kept, self._clock)

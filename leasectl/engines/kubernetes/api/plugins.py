@@ -1,8 +1,6 @@
-"""Programs that a kubeconfig names to say as whom.
+"""Programs that a kubeconfig names to say as whom: what it says of them, and they are told.
 
-Such a program is told what for in a variable, and prints a token or a certificate, perhaps with its
-end. Until then nobody asks it again, in this process. It can ask nobody anything. See
-https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
+See https://kubernetes.io/docs/reference/config-api/client-authentication.v1/.
 """
 
 from __future__ import annotations
@@ -10,18 +8,13 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from leasectl.engines.kubernetes.api.entries import MEND_IT, ClusterEntry, Entry, is_header, is_null
-from leasectl.errors import BackendUnreachable, NotAllowed, NotSupported
+from leasectl.engines.kubernetes.api.entries import MEND_IT, ClusterEntry, Entry, is_null
+from leasectl.errors import NotSupported
 from leasectl.http.pem import Pem
-from leasectl.system.clock import Clock
-from leasectl.system.program import Ended, run_program
 from leasectl.text.documents import Fields, Items, Part, Scalar
-from leasectl.text.durations import NoTime, format_seconds
-from leasectl.text.moments import parse_moment
 from leasectl.text.printable import printable
 
 _GROUP = "client.authentication.k8s.io"
@@ -33,10 +26,8 @@ _FIELDS = frozenset(
     )
 )
 _MODES = (None, "Never", "IfAvailable")
-_LONGEST_BYTES = 1 << 20
-# What ends in a moment is as good as ended: the request takes time as well.
-_MARGIN_SECONDS = 5.0
-_FRACTION = re.compile(r"\.[0-9]+")
+# More than that doesn't fit into a variable; few aliases of YAML can stand for any number.
+_MOST_PARTS = 50_000
 
 
 class Plugin(NamedTuple):
@@ -59,82 +50,8 @@ class Plugin(NamedTuple):
     hint: str
 
 
-class Credential(NamedTuple):
-    """What a program has printed.
-
-    Args:
-        token: A bearer token; None for none.
-        certificate: With its key; None for none.
-        key: Its key.
-        until: When it ends, on the elapsed clock; None where nobody has said.
-    """
-
-    token: str | None
-    certificate: Pem | None
-    key: Pem | None
-    until: float | None
-
-
-class PluginCredential:
-    """The credential of one program, until it ends or a server doesn't take it.
-
-    Args:
-        plugin: The program.
-        kept_environment: Variables as they were when the cluster was chosen.
-        clock: Where times come from.
-    """
-
-    def __init__(self, plugin: Plugin, kept_environment: Mapping[str, str], clock: Clock) -> None:
-        self.plugin = plugin
-        self._kept_environment = kept_environment
-        self._clock = clock
-        self._credential: Credential | None = None
-
-    def current(self, seconds: float) -> Credential:
-        """The credential; the program is asked where there is none that is good.
-
-        Args:
-            seconds: How long it may take.
-
-        Raises:
-            NotAllowed: It gives none.
-            BackendUnreachable: Or not in time.
-        """
-        known = self._credential
-        if known is None or (known.until is not None and self._clock.elapsed() >= known.until):
-            self._credential = known = self._ask(seconds)
-        return known
-
-    def forget(self) -> None:
-        """Have the program asked the next time."""
-        self._credential = None
-
-    def _ask(self, seconds: float) -> Credential:
-        plugin = self.plugin
-        environment = {**os.environ, **self._kept_environment, **dict(plugin.environment)}
-        path = _found(plugin, environment)
-        try:
-            ended = run_program(
-                path,
-                (plugin.path, *plugin.args),
-                environment,
-                seconds=seconds,
-                longest_bytes=_LONGEST_BYTES,
-            )
-        except OSError as error:
-            raise _refused(plugin, f"can't be started: {error.strerror}") from error
-        if ended.why == "time":
-            raise BackendUnreachable(
-                f"{plugin.label} printed no credential within {format_seconds(seconds)}"
-                f"{_said(ended)}; {_by_hand(plugin)}"
-            )
-        if ended.why == "length":
-            raise _refused(plugin, f"printed more than {_LONGEST_BYTES >> 20} MiB")
-        if ended.why == "signal":
-            raise _refused(plugin, f"was ended by signal {ended.number}{_said(ended)}")
-        if ended.number:
-            raise _refused(plugin, f"exited with {ended.number}{_said(ended)}")
-        return _credential(plugin, ended, self._clock)
+class _TooMuch(Exception):
+    """A program can't be told so much."""
 
 
 def read_plugin(entry: Entry, cluster: ClusterEntry, ca: Pem | None) -> Plugin:
@@ -170,9 +87,15 @@ def read_plugin(entry: Entry, cluster: ClusterEntry, ca: Pem | None) -> Plugin:
     if "/" in command:
         command = os.path.join(os.path.dirname(entry.path), command)
     given = dict(_environment(entry))
-    given["KUBERNETES_EXEC_INFO"] = json.dumps(
-        _asked(version, cluster if entry.truth("provideClusterInfo") else None, ca)
-    )
+    try:
+        given["KUBERNETES_EXEC_INFO"] = json.dumps(
+            _asked(version, cluster if entry.truth("provideClusterInfo") else None, ca)
+        )
+    except _TooMuch:
+        raise NotSupported(
+            f"{entry} is to be told what {cluster.label} has in its extension, which is too much; "
+            f"{MEND_IT}"
+        ) from None
     return Plugin(
         str(entry),
         command,
@@ -191,9 +114,11 @@ def _environment(entry: Entry) -> list[tuple[str, str]]:
             pairs = item.pairs if isinstance(item, Fields) else ()
             fields = {key.text: value for key, value in pairs}
             name, value = fields.get("name"), fields.get("value")
-            if not isinstance(name, Scalar) or not isinstance(value, Scalar) or "=" in name.text:
+            if not isinstance(name, Scalar) or not isinstance(value, Scalar):
                 raise entry.refused(f"has an env[{number}] without a name and a value")
-            found.append((name.text, value.text))
+            if not name.text or "=" in name.text:
+                raise entry.refused(f"has an env[{number}] with a name that can't be one")
+            found.append((entry.handed_on("env", name.text), entry.handed_on("env", value.text)))
     return found
 
 
@@ -207,18 +132,25 @@ def _asked(version: str, cluster: ClusterEntry | None, ca: Pem | None) -> object
             "insecure-skip-tls-verify": None if cluster.is_verified else True,
             "certificate-authority-data": ca and base64.b64encode(ca.content).decode(),
             "proxy-url": cluster.proxy_url,
-            "config": None if cluster.exec_config is None else _plain(cluster.exec_config),
+            "config": _config(cluster),
         }
         spec["cluster"] = {name: value for name, value in known.items() if value is not None}
     return {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
 
 
-def _plain(part: Part) -> Any:
+def _config(cluster: ClusterEntry) -> Any:
+    part = cluster.exec_config
+    return None if part is None else _plain(part, iter(range(_MOST_PARTS)))
+
+
+def _plain(part: Part, left: Iterator[int]) -> Any:
     """A part as JSON has it."""
+    if next(left, None) is None:
+        raise _TooMuch
     if isinstance(part, Items):
-        return [_plain(each) for each in part.items]
+        return [_plain(each, left) for each in part.items]
     if isinstance(part, Fields):
-        return {key.text: _plain(value) for key, value in part.pairs}
+        return {key.text: _plain(value, left) for key, value in part.pairs}
     if not part.plain:
         return part.text
     if part.is_null:
@@ -227,99 +159,3 @@ def _plain(part: Part) -> Any:
         return json.loads(part.text)  # numbers, true and false
     except ValueError:
         return part.text
-
-
-def _found(plugin: Plugin, environment: Mapping[str, str]) -> str:
-    import shutil
-
-    path = shutil.which(plugin.path, path=environment.get("PATH"))
-    if path is None:
-        advice = printable(plugin.hint, longest=300) if plugin.hint else MEND_IT
-        raise NotAllowed(
-            f'{plugin.label} names "{printable(plugin.path)}", which can\'t be found; {advice}'
-        )
-    return path
-
-
-def _credential(plugin: Plugin, ended: Ended, clock: Clock) -> Credential:
-    """Read what it has printed; messages say nothing of that."""
-    try:
-        said = json.loads(ended.printed)
-    except (ValueError, RecursionError):
-        raise _refused(plugin, f"printed no JSON{_said(ended)}") from None
-    if not isinstance(said, dict) or said.get("kind") != "ExecCredential":
-        raise _refused(plugin, "printed something else than an ExecCredential")
-    if said.get("apiVersion") != plugin.version:
-        raise _refused(
-            plugin,
-            f"printed an ExecCredential of {printable(str(said.get('apiVersion')))} and was asked "
-            f"for one of {plugin.version}",
-        )
-    status = said.get("status")
-    status = status if isinstance(status, dict) else {}
-    token, certificate, key = (
-        _text(plugin, status, field)
-        for field in ("token", "clientCertificateData", "clientKeyData")
-    )
-    if token is None and certificate is None:
-        raise _refused(plugin, f"printed neither a token nor a certificate{_said(ended)}")
-    if (certificate is None) != (key is None):
-        raise _refused(plugin, "printed one of a certificate and a key, which belong together")
-    if token is not None and not is_header(token):
-        raise _refused(plugin, "printed a token that can't be one")
-    return Credential(
-        token,
-        _pem(plugin, certificate),
-        _pem(plugin, key),
-        _until(plugin, status.get("expirationTimestamp"), clock),
-    )
-
-
-def _pem(plugin: Plugin, text: str | None) -> Pem | None:
-    if text is None:
-        return None
-    return Pem(text.encode(), f"what {plugin.label} printed", _by_hand(plugin))
-
-
-def _text(plugin: Plugin, status: Mapping[str, object], field: str) -> str | None:
-    value = status.get(field)
-    if value is None or value == "":
-        return None
-    if not isinstance(value, str):
-        raise _refused(plugin, f"printed a {field} that is no text")
-    return value.strip()
-
-
-def _until(plugin: Plugin, timestamp: object, clock: Clock) -> float | None:
-    if timestamp is None:
-        return None
-    text = _FRACTION.sub("", str(timestamp))
-    try:
-        if text[4:5] != "-":
-            raise NoTime(text)
-        ends = parse_moment(text, 0.0)
-    except NoTime:
-        raise _refused(plugin, "printed an expirationTimestamp that is no time") from None
-    now = clock.wall()
-    if ends <= now:
-        raise _refused(
-            plugin,
-            f"printed a credential that ended {format_seconds(now - ends)} ago, by this machine's "
-            "clock",
-        )
-    return clock.elapsed() + max(ends - now - _MARGIN_SECONDS, (ends - now) / 2)
-
-
-def _said(ended: Ended) -> str:
-    """The last line that it wrote for people."""
-    lines = [line.strip() for line in ended.said.splitlines() if line.strip()]
-    return f" ({printable(lines[-1], longest=200)})" if lines else ""
-
-
-def _refused(plugin: Plugin, what: str) -> NotAllowed:
-    return NotAllowed(f"{plugin.label} {what}; {_by_hand(plugin)}")
-
-
-def _by_hand(plugin: Plugin) -> str:
-    """What to do next: at a terminal it may ask for what it needs. Arguments may be secret."""
-    return f"try it by hand: {printable(plugin.path, longest=200)}"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
 _PAGE = 500
+_MOST_PAGES = 2000  # an etcd holds no more objects
 # A list of several pages is one as it was at one time, which the server forgets after minutes.
 _MOST_LISTS = 3
 
@@ -286,10 +287,10 @@ class Api:
         items: list[Json] = []
         query = {"limit": str(_PAGE), **_selectors(labels, fields)}
         deed = Deed("list", collection)
-        while True:
+        for _ in range(_MOST_PAGES):
             said = self._ask(deed, "GET", query=query, is_repeatable=True).said
             found, metadata = said.get("items") or [], said.get("metadata")
-            if not isinstance(found, list) or not isinstance(metadata, dict):
+            if not _are_objects(found) or not isinstance(metadata, dict):
                 raise BackendUnreachable(
                     f"{deed}: what was answered is no list, which an API server wouldn't"
                 )
@@ -297,6 +298,7 @@ class Api:
             if not metadata.get("continue"):
                 return Listed(tuple(items), str(metadata.get("resourceVersion", "")))
             query = {**query, "continue": str(metadata["continue"])}
+        raise BackendUnreachable(f"{deed}: it has no end after {_MOST_PAGES} pages")
 
     def _ask(
         self,
@@ -314,6 +316,10 @@ class Api:
             content, headers["Content-Type"] = json.dumps(body).encode(), content_type
         call = Call(path, content, headers, method)
         return self._asking.ask(deed, call, is_repeatable=is_repeatable)
+
+
+def _are_objects(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(each, dict) for each in found)
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import contextlib
 from leasectl.engines.event_log import EventLog
 from leasectl.errors import LeaseError
 from leasectl.state.directory import State
-from leasectl.state.event import Event, EventKind
+from leasectl.state.event import Event, EventKind, add_event
 
 # A change of a handle's record follows right after these.
 _FOLLOWED: tuple[EventKind, ...] = ("queued", "granted", "gave up", "released")
@@ -49,22 +49,4 @@ class OwnRecord:
         return StateEventLog(self._state, backend=self._backend)
 
     def _add(self, event: Event) -> None:
-        self._state.events.add(
-            event.time,
-            event.kind,
-            event.type,
-            event.names,
-            event.fences,
-            backend=self._backend,
-            handle=event.handle,
-            acquisition=event.acquisition,
-            holder=event.holder_identity,
-            count=event.count,
-            priority=event.priority,
-            ticket=event.ticket,
-            grant=event.grant,
-            wait=event.wait_seconds,
-            hold=event.hold_seconds,
-            by=event.by,
-            reason=event.reason,
-        )
+        add_event(self._state.events, event, backend=self._backend)

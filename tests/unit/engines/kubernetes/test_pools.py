@@ -267,3 +267,21 @@ def test_what_is_expected_of_a_name_has_an_object_and_no_pool(
 
 def _claimant(key: str, request: Request) -> Claimant:
     return Claimant(key, f"job/1/host/{key}", request)
+
+
+def test_that_a_pool_was_deleted_by_hand_is_said_once_where_all_are_shown(
+    api: MadeUpApi, process: Process
+) -> None:
+    process.pools.create_pool("T", NAMES)
+    process.pools.create_pool("U", [])
+    assert len(process.pools.pools()) == 2
+    assert process.warnings == []
+    process.opened.api.delete(process.opened.store.collection, object_of_pool("T"))
+    for _ in range(2):
+        (pool,) = process.opened.pools.pools()
+        assert pool.type == "U"
+    (warning,) = process.warnings
+    assert warning == (
+        'no pool "T", but 3 resources of it: Lease "'
+        f'{object_of_pool("T")}" was deleted; see: leasectl doctor'
+    )

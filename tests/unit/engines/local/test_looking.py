@@ -12,10 +12,12 @@ import pytest
 from leasectl.engines.local.absent import remove_dead_ones
 from leasectl.engines.local.store import LocalStore
 from leasectl.leases.release import release
+from leasectl.leases.request import new_handle
 from leasectl.model import Request, whole
 from leasectl.pools.admin import PoolService
 from leasectl.state.names_files import NamesFiles
 from leasectl.state.snapshot import snapshot
+from leasectl.system.process import this_process
 from tests.kit.desk import Desk
 from tests.kit.desk import desk as desk
 
@@ -90,6 +92,30 @@ def test_whose_ticket_went_after_it_was_found_dead_is_left_alone(desk: Desk) -> 
     assert desk.tickets() == [found.number]
     release(desk.service, whole(handle))
     assert waiting.result(timeout=5).names == ("T--00",)
+
+
+def steps_past_the_dead(desk: Desk, pool_type: str, number: int) -> int:
+    """What SQLite does, in thousands of its steps, for who finds so many dead before itself."""
+    desk.pool(1, pool_type=pool_type)
+    process = this_process()._replace(start_time=1)  # whose pid another has by now
+    with desk.state.transaction() as db:
+        for ticket in range(1, number + 1):
+            handle = new_handle(desk.service, Request(pool_type), f"{pool_type}-{ticket:06}")
+            desk.service.handles.create(handle._replace(waiter=process), remote=False, now=0.0)
+            row = (pool_type, ticket, handle.id, handle.holder_identity, 1, 0.0, process.encode())
+            db.execute("INSERT INTO ticket VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, f"w{ticket}"))
+        db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, pool_type))
+    steps = []
+    desk.state.db.set_progress_handler(lambda: steps.append(1), 1000)
+    desk.acquire(Request(pool_type))
+    desk.state.db.set_progress_handler(None, 0)
+    assert desk.tickets() == []
+    return len(steps)
+
+
+def test_each_of_many_dead_waiters_takes_as_much_as_each_of_few(desk: Desk) -> None:
+    few, many = (steps_past_the_dead(desk, f"T{number}", number) for number in (100, 400))
+    assert many < few * 6
 
 
 def test_a_names_file_that_a_killed_process_left_half_way_is_put_right(

@@ -128,7 +128,7 @@ def expiring(jobs: int) -> None:
     for number in range(jobs):
         world.start(f"job-{number}", ask, hold=120)
         if number % 2:
-            world.time.after(60, partial(world.backend.renew, f"job-{number}"))
+            world.time.after(60, partial(world.backend.renew, f"job-{number}", ()))
         else:
             world.time.after(100, partial(world.start, f"next-{number}", ask, hold=1))
     world.time.run()

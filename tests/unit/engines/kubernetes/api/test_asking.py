@@ -390,7 +390,7 @@ class TestLists:
         assert [each.query for each in server.asked] == [selected, {**selected, "continue": "c&1"}]
 
     def test_one_that_was_forgotten_is_begun_anew(self, script: Script, open_at: OpenAt) -> None:
-        first = Said(body={"items": [1], "metadata": {"resourceVersion": "5", "continue": "c"}})
+        first = Said(body={"items": [{}], "metadata": {"resourceVersion": "5", "continue": "c"}})
         gone = status(410, "Expired")
         all_of_it = Said(body={"items": None, "metadata": {"resourceVersion": "9"}})
         server = script(first, gone, all_of_it)
@@ -400,11 +400,35 @@ class TestLists:
             open_at(for_ever).list(HERE)
 
     @pytest.mark.parametrize(
-        "body", [{"items": 3, "metadata": {}}, {"items": []}, {"items": [], "metadata": 3}]
+        "body",
+        [
+            {"items": 3, "metadata": {}},
+            {"items": []},
+            {"items": [], "metadata": 3},
+            {"items": [{}, 1], "metadata": {}},
+        ],
     )
     def test_what_is_no_list_is_none(self, body: Any, script: Script, open_at: OpenAt) -> None:
         with pytest.raises(BackendUnreachable, match="an API server wouldn't"):
             open_at(script(Said(body=body)), deadline_seconds=0.2).list(HERE)
+
+    def test_one_without_an_end_is_given_up(
+        self, script: Script, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("leasectl.engines.kubernetes.api.requests._MOST_PAGES", 3)
+        page = Said(body={"items": [], "metadata": {"continue": "more"}})
+        server = script(page)
+        with pytest.raises(BackendUnreachable, match="it has no end after 3 pages"):
+            open_at(server).list(HERE)
+        assert len(server.asked) == 3
+
+    def test_nobody_is_sent_elsewhere_with_a_token(self, script: Script, open_at: OpenAt) -> None:
+        other = script(Said(body={"items": [], "metadata": {}}))
+        for code in (301, 302, 307, 308):
+            there = (("Location", f"{other.url}/x"),)
+            with pytest.raises(BackendUnreachable, match=f"answered {code}"):
+                open_at(script(Said(code, "", there))).list(HERE)
+        assert other.asked == []
 
 
 def test_connections_are_kept(script: Script, open_at: OpenAt) -> None:

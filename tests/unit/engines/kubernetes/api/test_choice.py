@@ -168,3 +168,22 @@ def test_who_verifies_nothing_is_warned(tmp_path: Path) -> None:
     assert "insecure-skip-tls-verify" in chosen.warning
     assert parse_choice(encode_choice(chosen)).warning == chosen.warning
     assert ClusterChoice("pod", "n", "https://a").warning == ""
+
+
+@pytest.mark.parametrize(
+    ("server", "is_warned"),
+    [
+        ("http://there:8080", True),
+        ("http://10.0.0.1", True),
+        ("http://localhost.there:80/x", True),
+        ("http://127.0.0.1.there", True),
+        ("http://127.0.0.1:8001", False),
+        ("http://localhost:8001/x", False),
+        ("http://localhost", False),
+        ("http://[::1]:8001", False),
+        ("https://there", False),
+    ],
+)
+def test_so_is_who_shows_a_token_without_tls(server: str, is_warned: bool, tmp_path: Path) -> None:
+    chosen = choose(KubernetesAddress(kubeconfig=str(write_kubeconfig(tmp_path / "a", server))), {})
+    assert ("has an address without TLS" in chosen.warning) == is_warned

@@ -58,6 +58,19 @@ def bomb() -> str:
     return "\n".join([*lines, "clusters: *a59"])
 
 
+def exec_bomb() -> str:
+    """What few bytes stand for that a program is to be told."""
+    info = "[{name: client.authentication.k8s.io/exec, extension: *a59}]"
+    cluster = "{server: 'https://127.0.0.1:1', extensions: " + info + "}"
+    program = "{apiVersion: client.authentication.k8s.io/v1, command: x, provideClusterInfo: true}"
+    return (
+        bomb().rpartition("\n")[0]
+        + f"\nclusters: [{{name: c, cluster: {cluster}}}]"
+        + f"\nusers: [{{name: u, user: {{exec: {program}}}}}]"
+        + "\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x"
+    )
+
+
 BAD: list[tuple[str | bytes, int, str]] = [
     ("", 65, "has no contexts"),
     ("null", 65, "has no contexts"),
@@ -135,8 +148,23 @@ BAD: list[tuple[str | bytes, int, str]] = [
     (with_exec(args="x"), 65, "has args that are no list of texts"),
     (with_exec(args=[["x"]]), 65, "has args that are no list of texts"),
     (with_exec(env=[{"name": "s3cret"}]), 65, "has an env[0] without a name and a value"),
-    (with_exec(env=[{"name": "a=b", "value": "c"}]), 65, "has an env[0] without"),
+    (with_exec(env=[{"name": "a=b", "value": "c"}]), 65, "has an env[0] with a name that"),
     (with_exec(provideClusterInfo="so"), 65, "neither true nor false"),
+    (with_user(tokenFile="s3cret\0"), 65, "has a character in tokenFile that can't be there"),
+    (with_user(tokenFile="s3cret\ud800"), 65, "has a character in tokenFile that can't be"),
+    (with_cluster(**SERVER, **{"certificate-authority": "a\0"}), 65, "in certificate-authority"),
+    (with_cluster(server="https://x:" + "9" * 5000), 65, "no address like"),
+    (with_cluster(server="https://x/\x1b[2J"), 65, "no address like"),
+    (with_cluster(**SERVER, **{"tls-server-name": ".x"}), 65, "a tls-server-name that no server"),
+    (with_cluster(**SERVER, **{"tls-server-name": "x\x1b"}), 65, "a tls-server-name that no"),
+    (with_cluster(**SERVER, **{"proxy-url": "http://s3cret:x"}), 64, "has a proxy-url that is"),
+    (with_cluster(**SERVER, **{"proxy-url": "http://[s3cret"}), 64, "has a proxy-url that is"),
+    (with_cluster(**SERVER, **{"proxy-url": "http://s3cret@x\x01"}), 64, "has a proxy-url that is"),
+    (with_exec(args=["s3cret\0"]), 65, "has a character in args that can't be there"),
+    (with_exec(args=["s3cret\ud800"]), 65, "has a character in args that can't be there"),
+    (with_exec(env=[{"name": "a", "value": "s3cret\0"}]), 65, "has a character in env that can't"),
+    (with_exec(env=[{"name": "", "value": "s3cret"}]), 65, "has an env[0] with a name that"),
+    (exec_bomb(), 64, 'what cluster "c" in'),
 ]
 
 

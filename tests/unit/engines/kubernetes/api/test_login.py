@@ -336,3 +336,11 @@ class TestProxies:
             api.list(HERE)
         assert f"by way of {proxy.url} within" in str(raised.value)
         assert "s3cret" not in str(raised.value)
+
+    def test_it_sends_nobody_elsewhere_with_a_token(self, script: Script, config: Config) -> None:
+        other, there = script(LISTED), script(LISTED)
+        proxy = script(Said(302, "", (("Location", f"{other.url}/x"),)))
+        there.url = "http://cluster.invalid"
+        with pytest.raises(BackendUnreachable, match="answered 302"):
+            api_of(config(there, **{"proxy-url": proxy.url})).list(HERE)
+        assert other.asked == []

@@ -14,14 +14,10 @@ import pytest
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose
+from leasectl.engines.kubernetes.api.credentials import Credential, PluginCredential
 from leasectl.engines.kubernetes.api.entries import Source
 from leasectl.engines.kubernetes.api.kubeconfig import read_kubeconfigs
-from leasectl.engines.kubernetes.api.plugins import (
-    Credential,
-    Plugin,
-    PluginCredential,
-    read_plugin,
-)
+from leasectl.engines.kubernetes.api.plugins import Plugin, read_plugin
 from leasectl.errors import BackendUnreachable, NotAllowed
 from leasectl.http.pem import Pem
 from leasectl.system.clock import Clock, rfc3339
@@ -162,6 +158,48 @@ def test_one_without_an_end_is_good_until_it_is_refused(make: Make, tmp_path: Pa
     assert counted.times == 2
 
 
+def test_one_that_fails_is_asked_again_after_pauses_that_double(
+    make: Make, tmp_path: Path, manual_clock: ManualClock
+) -> None:
+    counted, here = Counted(tmp_path), tmp_path / "logged-in"
+    script = f"{counted.script(token='t')}\n[ -e {here} ] || exit 1"
+    credential = PluginCredential(make(script), {}, manual_clock.clock)
+    asked_at: list[float] = []
+    begun = manual_clock.clock.elapsed()
+    while len(asked_at) < 7:
+        before = counted.times
+        with pytest.raises(NotAllowed, match="exited with 1"):
+            credential.current(20)
+        if counted.times > before:
+            asked_at.append(manual_clock.clock.elapsed() - begun)
+        manual_clock.advance(0.5)
+    assert asked_at == [0, 1, 3, 7, 15, 30, 45]
+    here.touch()
+    manual_clock.advance(15)
+    assert credential.current(20).token == "t"
+    here.unlink()
+    credential.forget()
+    with pytest.raises(NotAllowed):
+        credential.current(20)
+    manual_clock.advance(2)
+    with pytest.raises(NotAllowed):
+        credential.current(20)
+    assert counted.times == 10
+
+
+def test_nor_is_one_asked_all_the_time_that_says_what_no_server_takes(
+    make: Make, tmp_path: Path, manual_clock: ManualClock
+) -> None:
+    counted = Counted(tmp_path)
+    credential = PluginCredential(make(counted.script(token="t")), {}, manual_clock.clock)
+    for _ in range(10):  # seconds, each with requests that are refused
+        for _ in range(5):
+            credential.current(20)
+            credential.forget()
+        manual_clock.advance(1)
+    assert counted.times == 5  # the first, and after 0, 1, 3, 7 seconds
+
+
 @pytest.mark.parametrize(
     "timestamp",
     ["2039-01-01T00:00:00Z", "2039-01-01T00:00:00.123456789Z", "2039-01-01T01:00:00+01:00"],
@@ -240,6 +278,21 @@ def test_a_name_is_looked_up_and_a_path_is_seen_from_the_kubeconfig(
         PluginCredential(plugin, kept, Clock()).current(20)
     without = plugin._replace(environment=())
     assert PluginCredential(without, kept, Clock()).current(20).token == "t"
+
+
+@pytest.mark.parametrize("folder", ["", ".", "bin"])
+def test_one_that_path_has_where_we_happen_to_be_is_not_run(
+    folder: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    program = tmp_path / folder / "tool"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n{printed(token='t')}\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    path = [{"name": "PATH", "value": f"{folder}:/bin"}]
+    with pytest.raises(NotAllowed, match=r'names "tool", which PATH has in the folder that this'):
+        ask(make(":", command="tool", env=path))
+    assert not (tmp_path / "was-run").exists()
 
 
 def test_what_it_needs_of_the_environment_is_recorded(make: Make, tmp_path: Path) -> None:

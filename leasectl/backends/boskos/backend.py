@@ -1,0 +1,125 @@
+"""Boskos as a backend: what it can do of what is asked of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Callable
+
+from leasectl.backends.boskos.acquisition import BoskosAcquisition
+from leasectl.backends.boskos.connection import BoskosConnection
+from leasectl.backends.boskos.holding import Holding
+from leasectl.backends.boskos.limits import check_request
+from leasectl.backends.boskos.losses import LostNote, look
+from leasectl.backends.boskos.owner import type_of
+from leasectl.backends.contract import Patience, RemoteJournal, Turn
+from leasectl.backends.kinds import only_ttl
+from leasectl.backends.release_tries import ReleaseTries
+from leasectl.backends.without_pools import WithoutPools
+from leasectl.model import Claimant, ReleasedBy
+from leasectl.system.clock import Clock
+from leasectl.system.poll import sleep_through
+
+if TYPE_CHECKING:
+    from leasectl.engines.event_log import EventLog
+
+_RENEW_SECONDS = 10.0
+_LOOK_SECONDS = 5.0
+
+
+class BoskosBackend(WithoutPools):
+    """Leases from Boskos. A claim key is what it calls an owner.
+
+    Args:
+        url: Its address.
+        connection: How to talk to it.
+        release_seconds: How long a release may take in all; None for the usual time.
+        warn: Called with a line for people, about what turned out not to be leased any more.
+        clock: Where times come from.
+        events: Opens the record of what happened to this directory's handles there.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        url: str,
+        connection: BoskosConnection,
+        *,
+        release_seconds: float | None,
+        warn: Callable[[str], None],
+        clock: Clock,
+        events: Callable[[], EventLog],
+    ) -> None:
+        self.url = url
+        self._connection = connection
+        self._holding = Holding(connection, clock=clock)
+        self._tries = ReleaseTries(connection.url, seconds=release_seconds, warn=warn, clock=clock)
+        self._warn = warn
+        self._clock = clock
+        self._events = events
+
+    @property
+    def events(self) -> EventLog:
+        return self._events()
+
+    def atomic(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
+        steps = self.turn(claimant, journal, patience)
+        sleep_through(steps, interrupts=patience.interrupts, now=self._clock.elapsed)
+
+    def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
+        check_request(claimant.request)
+        journal.enqueuing()
+        acquisition = BoskosAcquisition(
+            self._connection,
+            self._give_back,
+            claimant=claimant,
+            journal=journal,
+            patience=patience,
+            clock=self._clock,
+        )
+        journal.granted((yield from acquisition.take()))
+
+    def withdraw(self, claim_key: str, why: str = "") -> None:
+        """The process that waits gives up itself; see `Journal`."""
+
+    def release(
+        self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"
+    ) -> Iterator[str]:
+        """As `Backend.release`; of what the key may have been granted beside, it is only told."""
+        if not names:
+            self._tell_of_more(claim_key)
+        return self._tries.give_all_back(names, lambda name: self._holding.sender(claim_key, name))
+
+    def renew(
+        self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None
+    ) -> tuple[str, ...]:
+        address = self._connection.address
+        if ttl_seconds is not None and ttl_seconds not in (
+            address.reaper_seconds,
+            address.ttl_seconds,
+        ):
+            raise only_ttl(self.url, address.reaper_seconds)
+        until = self._clock.elapsed() + _RENEW_SECONDS
+        return self._tries.until_it_works(
+            lambda: self._holding.renew(
+                claim_key, names, seconds=max(0.0, until - self._clock.elapsed())
+            ),
+            until,
+        )
+
+    def _give_back(self, owner: str, name: str) -> None:
+        self._tries.give_back(name, self._holding.sender(owner, name))
+
+    def _tell_of_more(self, owner: str) -> None:
+        """Tell of what an owner has that nobody can name, once all else has been given back."""
+        pool_type = type_of(owner)
+        steps = look(self._connection, pool_type, seconds=_LOOK_SECONDS)
+        metric = sleep_through(steps, interrupts=(), now=self._clock.elapsed)
+        number = metric.owners.get(owner, 0)
+        if number:
+            note = LostNote(self._connection.address, pool_type, owner, self._clock.wall())
+            self._warn(note.certain(number))

@@ -1,0 +1,127 @@
+"""``boskos+http://`` and ``boskos+https://``: what opens a Boskos, and is asked beside that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Callable
+
+from leasectl.backends.boskos import limits
+from leasectl.backends.boskos.address import parse_boskos_url
+from leasectl.backends.contract import Backend, Opening
+from leasectl.backends.servers import Timing
+from leasectl.http.settings import Settings, parse_settings
+from leasectl.model import Request
+from leasectl.system.clock import Clock
+
+if TYPE_CHECKING:
+    from leasectl.backends.servers import ClaimWatch, Renew
+    from leasectl.engines.event_log import EventLog
+    from leasectl.engines.notes import NoteListener
+    from leasectl.engines.sides import Sides
+
+_PROBE_SECONDS = 2.0
+
+
+def check_url(url: str) -> None:
+    """Raise InvalidRequest unless it is the address of a Boskos."""
+    parse_boskos_url(url)
+
+
+def check_request(request: Request, wait_seconds: float | None) -> None:
+    """As `limits.check_request`."""
+    limits.check_request(request)
+
+
+def timing(url: str) -> Timing:
+    """As `TimingSource` has it: what the reaper is said to be set to."""
+    address = parse_boskos_url(url)
+    return Timing(address.ttl_seconds, address.reaper_seconds, address.renew_seconds)
+
+
+def locate(url: str, settings: Settings, environment: Mapping[str, str]) -> Settings:
+    """As `Locator` has it: as whom we come, if something in front of Boskos wants to know."""
+    from leasectl.backends.boskos.login import with_login
+
+    return with_login(settings, environment)
+
+
+def open_backend(url: str, opening: Opening) -> Backend:
+    """Open a Boskos; nothing is asked of it yet."""
+    # Here, because they take long to load.
+    from leasectl.backends.boskos.backend import BoskosBackend
+    from leasectl.backends.boskos.connection import BoskosConnection
+
+    def events() -> EventLog:
+        from leasectl.state.event_log import StateEventLog
+
+        return StateEventLog(opening.state, backend=url)
+
+    connection = BoskosConnection(
+        parse_boskos_url(url), parse_settings(opening.settings), clock=opening.clock
+    )
+    return BoskosBackend(
+        url,
+        connection,
+        release_seconds=opening.release_seconds,
+        warn=opening.warn,
+        clock=opening.clock,
+        events=events,
+    )
+
+
+def open_renewals(
+    url: str,
+    *,
+    state_id: str,
+    settings: Settings,
+    ttl_seconds: float,
+    noted: NoteListener,
+    clock: Clock,
+) -> Renew:
+    """As `PoolServer` has it. No try takes longer than a sixth of the ttl."""
+    from leasectl.backends.boskos.connection import BoskosConnection
+    from leasectl.backends.boskos.holding import Holding
+
+    holding = Holding(BoskosConnection(parse_boskos_url(url), settings, clock=clock), clock=clock)
+    return lambda claim_key, names: holding.renew(claim_key, names, seconds=ttl_seconds / 3)
+
+
+def open_claim_watch(
+    url: str, *, state_id: str, settings: Settings, claim_key: str, fence: int, clock: Clock
+) -> ClaimWatch | None:
+    """None: Boskos tells nobody of what it takes away."""
+    return None
+
+
+def open_probe(url: str, settings: Settings, *, clock: Clock) -> Callable[[], None]:
+    """As `PoolServer` has it."""
+    from leasectl.backends.boskos.answers import check_is_boskos
+    from leasectl.backends.boskos.connection import BoskosConnection
+    from leasectl.backends.boskos.requests import sign_of_life
+
+    connection = BoskosConnection(parse_boskos_url(url), settings, clock=clock)
+    call = sign_of_life(connection.address)
+    return lambda: check_is_boskos(connection.url, connection.ask(call, seconds=_PROBE_SECONDS))
+
+
+def pool_types(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sequence[str]:
+    """None: Boskos tells nobody which types it has."""
+    return ()
+
+
+def resource_names(
+    url: str,
+    settings: Settings,
+    begin: str,
+    types: Collection[str],
+    *,
+    seconds: float,
+    clock: Clock,
+) -> Sequence[str]:
+    """None: nor what its resources are called."""
+    return ()
+
+
+def open_to_look(url: str, settings: Settings, *, seconds: float, clock: Clock) -> Sides | None:
+    """None: its pools aren't ours."""
+    return None

@@ -1,0 +1,38 @@
+"""What becomes of requests to servers that grant one at a time, where that isn't a plain answer."""
+
+from __future__ import annotations
+
+from leasectl.errors import BackendUnreachable, NoLease
+from leasectl.http.messages import Answer
+from leasectl.http.no_answer import NoAnswer
+from leasectl.text.printable import printable
+
+
+class NotSent(BackendUnreachable):
+    """No connection came about, so the server knows nothing of the request."""
+
+
+class Loss(BackendUnreachable):
+    """The request was sent and its answer didn't arrive: it may have been carried out."""
+
+
+class Refused(BackendUnreachable):
+    """The server answered with an error that may pass."""
+
+
+class TimeOver(NoLease):
+    """The time for an answer has passed."""
+
+
+def words_of(url: str, answer: Answer) -> str:
+    """What a server said, for an error."""
+    said = printable(" ".join(answer.text.split()), longest=200)
+    return f"{url} answered {answer.status}: {said or 'nothing'}"
+
+
+def failure(url: str, reason: NoAnswer) -> BackendUnreachable:
+    """What it means that there was no answer: `NotSent` or `Loss`."""
+    detail = printable(reason.said, longest=120)
+    if not reason.sent:
+        return NotSent(f"can't reach {url}: {detail}; is the server there?")
+    return Loss(f"no answer from {url}: {detail}")

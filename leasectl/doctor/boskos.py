@@ -1,0 +1,115 @@
+"""What can be found out about a Boskos with nothing taken: is it there, as its address says?
+
+What its reaper does no answer tells of, so what the address says of that is only looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leasectl.backends.boskos.address import LIKE, REAPED_STATES, BoskosAddress, parse_boskos_url
+from leasectl.backends.boskos.answers import check_is_boskos
+from leasectl.backends.boskos.connection import BoskosConnection
+from leasectl.backends.boskos.login import login_headers, with_login
+from leasectl.backends.boskos.requests import sign_of_life
+from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding
+from leasectl.doctor.way_there import tls_used
+from leasectl.http.settings import Settings
+from leasectl.leases.service import Service
+from leasectl.pools.counted import count
+from leasectl.system.clock import Clock
+from leasectl.text.durations import format_duration, format_seconds
+from leasectl.text.wording import counted, listed
+
+DEADLINE_SECONDS = 3.0
+
+
+def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list[Check]:
+    """The checks of a Boskos; when one fails, so do the rest."""
+    address = parse_boskos_url(url)
+    return [
+        Check("Boskos access", lambda: access(address, settings, environment)),
+        Check("Boskos answer", lambda: answer(address, with_login(settings, environment))),
+        Check("Boskos reaper", lambda: reaper(address)),
+    ]
+
+
+def checks_of_claims(service: Service, settings: Settings) -> list[Check]:
+    """The check of what handles here hold there."""
+    return [Check("Boskos leases", lambda: leases(service))]
+
+
+def access(address: BoskosAddress, settings: Settings, environment: Mapping[str, str]) -> Finding:
+    """As whom do we come, and can the files that say it be used?"""
+    settings = with_login(settings, environment)
+    login_headers(settings)
+    parts = ["without a user"]
+    if settings.username is not None:
+        parts = [f"as {settings.username} with the password in {settings.password_file}"]
+    parts += tls_used(settings, is_secure=address.server.startswith("https:"))
+    if settings.trust_env:
+        parts.append("heeding http_proxy and its like")
+    return Finding(OK, ", ".join(parts))
+
+
+def answer(address: BoskosAddress, settings: Settings) -> Finding:
+    """Is it there, is it a Boskos, and are we let in?"""
+    clock = Clock()
+    connection = BoskosConnection(address, settings, clock=clock)
+    start = clock.elapsed()
+    answered = connection.ask(sign_of_life(address), seconds=DEADLINE_SECONDS)
+    took = f"{(clock.elapsed() - start) * 1000:.0f} ms"
+    check_is_boskos(connection.url, answered)
+    return Finding(OK, f"answers as Boskos does, in {took}")
+
+
+def reaper(address: BoskosAddress) -> Finding:
+    """Does the address say what the reaper does, and does that know the state of our leases?"""
+    if address.leased not in REAPED_STATES:
+        return Finding(
+            WARN,
+            f'leases are in the state "{address.leased}", which a reaper leaves alone unless its '
+            "--extra-source-states names it: what a dead holder leaves would stay leased",
+            f"look how the reaper beside {address.server} is started",
+        )
+    ttl = format_duration(address.reaper_seconds)
+    if address.expire_seconds is None:
+        return Finding(
+            WARN,
+            f"the address doesn't say after which time the reaper takes back what nobody renews; "
+            f"{ttl} is counted on, as it is unless its --expire says otherwise",
+            f"look how it is started, and write that: {LIKE}",
+        )
+    renewed = format_seconds(address.renew_seconds)
+    return Finding(OK, f"takes back what isn't renewed for {ttl}; leasectl renews each {renewed}")
+
+
+def leases(service: Service) -> Finding:
+    """Does it know the leases of the handles here, and has it more of theirs?"""
+    found = count(service, None)
+    held = [
+        each
+        for each in service.handles.active()
+        if each.backend == service.backend_url and each.state == "held" and each.leases
+    ]
+    known = {
+        owner.handle.id: owner.number
+        for each in found
+        for owner in each.owners
+        if owner.handle is not None
+    }
+    fewer = [each.id for each in held if known.get(each.id, 0) < len(each.leases)]
+    more = [each.id for each in held if known.get(each.id, 0) > len(each.leases)]
+    if fewer:
+        return Finding(
+            FAIL,
+            f"{listed(fewer)}: Boskos has taken back what that holds",
+            f"say so to whoever uses it: leasectl renew {fewer[0]}",
+        )
+    if more:
+        return Finding(
+            WARN,
+            f"{listed(more)}: Boskos has leased it more than it knows of, as an answer was lost",
+            "the reaper takes that back",
+        )
+    return Finding(OK, f"{counted(len(held), 'handle')} here, and Boskos knows what they hold")

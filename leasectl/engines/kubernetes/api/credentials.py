@@ -1,0 +1,233 @@
+"""What the programs that a kubeconfig names say as whom we come, until it ends or isn't taken.
+
+Such a program prints a token or a certificate, perhaps with its end. Until then nobody asks it
+again, in this process. It can ask nobody anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leasectl.engines.kubernetes.api.entries import MEND_IT, is_header
+from leasectl.engines.kubernetes.api.plugins import Plugin
+from leasectl.errors import BackendUnreachable, LeaseError, NotAllowed
+from leasectl.http.pem import Pem
+from leasectl.system.backoff import Backoff, Pauses
+from leasectl.system.clock import Clock
+from leasectl.system.program import Ended, run_program
+from leasectl.text.durations import NoTime, format_seconds
+from leasectl.text.moments import parse_moment
+from leasectl.text.printable import printable
+
+_LONGEST_BYTES = 1 << 20
+# What ends in a moment is as good as ended: the request takes time as well.
+_MARGIN_SECONDS = 5.0
+# No pause is longer than the failure has lasted, so a lease that could be renewed again still is.
+_BACKOFF = Backoff(first_seconds=1.0, longest_seconds=15.0)
+_FRACTION = re.compile(r"\.[0-9]+")
+
+
+class Credential(NamedTuple):
+    """What a program has printed.
+
+    Args:
+        token: A bearer token; None for none.
+        certificate: With its key; None for none.
+        key: Its key.
+        until: When it ends, on the elapsed clock; None where nobody has said.
+    """
+
+    token: str | None
+    certificate: Pem | None
+    key: Pem | None
+    until: float | None
+
+
+class PluginCredential:
+    """The credential of one program, until it ends or a server doesn't take it.
+
+    A program that gives none, or one that isn't taken, is asked again after pauses: many may want
+    one all the time, and a program may take seconds, or count how often it is asked.
+
+    Args:
+        plugin: The program.
+        kept_environment: Variables as they were when the cluster was chosen.
+        clock: Where times come from.
+    """
+
+    def __init__(self, plugin: Plugin, kept_environment: Mapping[str, str], clock: Clock) -> None:
+        self.plugin = plugin
+        self._kept_environment = kept_environment
+        self._clock = clock
+        self._credential: Credential | None = None
+        self._pauses = Pauses(_BACKOFF)
+        self._asks_again_at = 0.0  # not before that on the elapsed clock, for no better answer
+        self._failure: LeaseError | None = None
+
+    def current(self, seconds: float) -> Credential:
+        """The credential; the program is asked where there is none that is good.
+
+        Args:
+            seconds: How long it may take.
+
+        Raises:
+            NotAllowed: It gives none.
+            BackendUnreachable: Or not in time.
+        """
+        known, now = self._credential, self._clock.elapsed()
+        if known is not None and (known.until is None or now < known.until):
+            return known
+        if self._failure is not None and now < self._asks_again_at:
+            raise self._failure.with_traceback(None)
+        try:
+            self._credential = known = self._ask(seconds)
+        except LeaseError as failure:
+            self._failure = failure
+            self._asks_again_at = self._clock.elapsed() + self._pauses.next()
+            raise
+        if self._failure is not None:
+            self._failure = None
+            self._pauses.begin_anew()
+        return known
+
+    def forget(self) -> None:
+        """Have the program asked the next time, as no server takes what it has said."""
+        now = self._clock.elapsed()
+        if now < self._asks_again_at:
+            return  # it would say the same
+        if now > self._asks_again_at + _BACKOFF.longest_seconds:
+            self._pauses.begin_anew()
+        self._asks_again_at = now + self._pauses.next()
+        self._credential = None
+
+    def _ask(self, seconds: float) -> Credential:
+        plugin = self.plugin
+        environment = {**os.environ, **self._kept_environment, **dict(plugin.environment)}
+        path = _found(plugin, environment)
+        try:
+            ended = run_program(
+                path,
+                (plugin.path, *plugin.args),
+                environment,
+                seconds=seconds,
+                longest_bytes=_LONGEST_BYTES,
+            )
+        except OSError as error:
+            raise _refused(plugin, f"can't be started: {error.strerror}") from error
+        if ended.why == "time":
+            raise BackendUnreachable(
+                f"{plugin.label} printed no credential within {format_seconds(seconds)}"
+                f"{_said(ended)}; {_by_hand(plugin)}"
+            )
+        if ended.why == "length":
+            raise _refused(plugin, f"printed more than {_LONGEST_BYTES >> 20} MiB")
+        if ended.why == "signal":
+            raise _refused(plugin, f"was ended by signal {ended.number}{_said(ended)}")
+        if ended.number:
+            raise _refused(plugin, f"exited with {ended.number}{_said(ended)}")
+        return _credential(plugin, ended, self._clock)
+
+
+def _found(plugin: Plugin, environment: Mapping[str, str]) -> str:
+    import shutil
+
+    path = shutil.which(plugin.path, path=environment.get("PATH"))
+    if path is None:
+        advice = printable(plugin.hint, longest=300) if plugin.hint else MEND_IT
+        raise NotAllowed(
+            f'{plugin.label} names "{printable(plugin.path)}", which can\'t be found; {advice}'
+        )
+    if not os.path.isabs(path):  # whoever may write there could say what we run
+        raise NotAllowed(
+            f'{plugin.label} names "{printable(plugin.path)}", which PATH has in the folder that '
+            f"this was called in, and nowhere before; {MEND_IT}"
+        )
+    return path
+
+
+def _credential(plugin: Plugin, ended: Ended, clock: Clock) -> Credential:
+    """Read what it has printed; messages say nothing of that."""
+    try:
+        said = json.loads(ended.printed)
+    except (ValueError, RecursionError):
+        raise _refused(plugin, f"printed no JSON{_said(ended)}") from None
+    if not isinstance(said, dict) or said.get("kind") != "ExecCredential":
+        raise _refused(plugin, "printed something else than an ExecCredential")
+    if said.get("apiVersion") != plugin.version:
+        raise _refused(
+            plugin,
+            f"printed an ExecCredential of {printable(str(said.get('apiVersion')))} and was asked "
+            f"for one of {plugin.version}",
+        )
+    status = said.get("status")
+    status = status if isinstance(status, dict) else {}
+    token, certificate, key = (
+        _text(plugin, status, field)
+        for field in ("token", "clientCertificateData", "clientKeyData")
+    )
+    if token is None and certificate is None:
+        raise _refused(plugin, f"printed neither a token nor a certificate{_said(ended)}")
+    if (certificate is None) != (key is None):
+        raise _refused(plugin, "printed one of a certificate and a key, which belong together")
+    if token is not None and not is_header(token):
+        raise _refused(plugin, "printed a token that can't be one")
+    return Credential(
+        token,
+        _pem(plugin, certificate),
+        _pem(plugin, key),
+        _until(plugin, status.get("expirationTimestamp"), clock),
+    )
+
+
+def _pem(plugin: Plugin, text: str | None) -> Pem | None:
+    if text is None:
+        return None
+    return Pem(text.encode(), f"what {plugin.label} printed", _by_hand(plugin))
+
+
+def _text(plugin: Plugin, status: Mapping[str, object], field: str) -> str | None:
+    value = status.get(field)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise _refused(plugin, f"printed a {field} that is no text")
+    return value.strip()
+
+
+def _until(plugin: Plugin, timestamp: object, clock: Clock) -> float | None:
+    if timestamp is None:
+        return None
+    text = _FRACTION.sub("", str(timestamp))
+    try:
+        if text[4:5] != "-":
+            raise NoTime(text)
+        ends = parse_moment(text, 0.0)
+    except NoTime:
+        raise _refused(plugin, "printed an expirationTimestamp that is no time") from None
+    now = clock.wall()
+    if ends <= now:
+        raise _refused(
+            plugin,
+            f"printed a credential that ended {format_seconds(now - ends)} ago, by this machine's "
+            "clock",
+        )
+    return clock.elapsed() + max(ends - now - _MARGIN_SECONDS, (ends - now) / 2)
+
+
+def _said(ended: Ended) -> str:
+    """The last line that it wrote for people."""
+    lines = [line.strip() for line in ended.said.splitlines() if line.strip()]
+    return f" ({printable(lines[-1], longest=200)})" if lines else ""
+
+
+def _refused(plugin: Plugin, what: str) -> NotAllowed:
+    return NotAllowed(f"{plugin.label} {what}; {_by_hand(plugin)}")
+
+
+def _by_hand(plugin: Plugin) -> str:
+    """What to do next: at a terminal it may ask for what it needs. Arguments may be secret."""
+    return f"try it by hand: {printable(plugin.path, longest=200)}"

@@ -1,0 +1,81 @@
+"""Whom to wake in a queue where not all tickets are alike, or want the same."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from leasectl.engines.local.order import Rank
+    from leasectl.state.directory import State
+
+_HAS_PACE = "SELECT 1 FROM pool_setting WHERE type = ? AND pace_seconds > 0"
+
+
+class Waits(Protocol):
+    """What matters here of a ticket, as `LocalQueues` has them."""
+
+    pipe: str
+    name: str | None
+    where: str
+    suspended: bool
+
+    @property
+    def keeps_all_back(self) -> bool: ...
+
+
+T = TypeVar("T", bound=Waits)
+
+
+class Queues(Protocol[T]):
+    """What is asked of the queues, as `LocalQueues`."""
+
+    state: State
+
+    def in_order(self, pool_type: str) -> Generator[T, None, None]: ...
+
+    def behind(
+        self, pool_type: str, ticket: T, place: Rank | None = None
+    ) -> Generator[T, None, None]: ...
+
+    def could_use(self, ticket: T, name: str) -> bool: ...
+
+
+def best_for(queues: Queues[T], pool_type: str, left: set[str]) -> list[str]:
+    """The pipes of the best waiter for each of some free resources."""
+    called = []
+    with closing(queues.in_order(pool_type)) as tickets:
+        for each in tickets:
+            fits = set() if each.suspended else {n for n in left if queues.could_use(each, n)}
+            if fits:
+                called.append(each.pipe)
+            left -= fits
+            if not left:
+                break
+    return called
+
+
+def kept_back_by(queues: Queues[T], pool_type: str, ticket: T, place: Rank | None) -> list[str]:
+    """The pipes of the best for each want that a ticket kept something from, up to the first that
+    takes any.
+
+    Args:
+        queues: Of all pools.
+        pool_type: Of its queue.
+        ticket: Which.
+        place: As `LocalQueues.wake_behind` has it.
+    """
+    called: dict[tuple[str | None, str], str] = {}
+    name = ticket.name
+    if name is not None and queues.state.query(_HAS_PACE, pool_type):
+        name = None  # it also kept the time from all others
+    with closing(queues.behind(pool_type, ticket, place)) as tickets:
+        for each in tickets:
+            if each.suspended:
+                continue
+            if name is None or queues.could_use(each, name):
+                called.setdefault((each.name, each.where), each.pipe)
+            if each.keeps_all_back:
+                break
+    return list(called.values())

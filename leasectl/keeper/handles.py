@@ -1,0 +1,123 @@
+"""The handles that the keeper sees to: as they are on record, and whose processes have ended.
+
+They are kept from one look to the next: a look takes who has ended since the last one, and then
+what has changed on record. In that order: what a process has written before it ended is in what is
+read afterwards, so nothing is taken for abandoned that somebody has just announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from leasectl.keeper.retries import Key
+from leasectl.model import Process, ReleaseTarget
+from leasectl.state.directory import State
+from leasectl.state.watched import Watched, WatchedHandles
+from leasectl.system.process_ends import ProcessEnds
+
+
+class KeptHandles:
+    """The keeper's view of the handles that it sees to; it contains their `Key`s.
+
+    Args:
+        state: The state directory that is kept.
+        ends: Of processes, those of the handles among them.
+    """
+
+    def __init__(self, state: State, ends: ProcessEnds) -> None:
+        self._records = WatchedHandles(state)
+        self._ends = ends
+        self._handles: dict[str, Watched] = {}
+        self._followed: dict[Process, set[str]] = {}  # the ids of whose handles
+        self._to_judge: dict[str, None] = {}
+        self._abandoned: dict[str, None] = {}
+        self._changed: dict[str, None] = {}
+
+    def __contains__(self, key: object) -> bool:
+        handle = self._handles.get(key.handle_id) if isinstance(key, Key) else None
+        return handle is not None and key == Key(handle.id, handle.acquisition)
+
+    def look(self) -> bool:
+        """Take what is new; returns whether there was anything.
+
+        Raises:
+            LeaseError: The records can't be read; the next look misses nothing.
+        """
+        has_news = False
+        while self._take():  # again: a process may have been found dead only after its record
+            has_news = True
+        return has_news
+
+    def abandoned(self) -> list[ReleaseTarget]:
+        """What is to be released as nobody is left who could use what it holds or waits for."""
+        return [self._left(self._handles[each]) for each in self._abandoned]
+
+    def take_changed(self) -> dict[str, Watched | None]:
+        """Those that have changed since the last call, or one of whose processes has ended."""
+        changed, self._changed = self._changed, {}
+        return {each: self._handles.get(each) for each in changed}
+
+    def to_renew(self, handle: Watched) -> bool:
+        """Tell whether a handle's ttl is the keeper's business: nobody else is there to renew."""
+        if handle.ttl_seconds is None or not handle.is_held:
+            return False
+        return handle.runner is None or self._ends.has_ended(handle.runner)
+
+    def trim(self) -> None:
+        """Have the records hold no more of what has changed than somebody may still read."""
+        self._records.trim()
+
+    def _take(self) -> bool:
+        ended = self._ends.take()
+        for process in ended:
+            self._to_judge.update(dict.fromkeys(self._followed.get(process, ())))
+        changes = self._records.changes()
+        gone = self._handles.keys() - changes.handles if changes.are_all else ()
+        for handle_id, handle in (*changes.handles.items(), *((each, None) for each in gone)):
+            self._put(handle_id, handle)
+        judged, self._to_judge = self._to_judge, {}
+        self._changed.update(judged)
+        for handle_id in judged:
+            if self._is_abandoned(self._handles.get(handle_id)):
+                self._abandoned[handle_id] = None
+            else:
+                self._abandoned.pop(handle_id, None)
+        return bool(ended or judged)
+
+    def _put(self, handle_id: str, handle: Watched | None) -> None:
+        before = self._handles.get(handle_id)
+        if handle == before:
+            return
+        self._to_judge[handle_id] = None
+        follows = handle.processes if handle is not None else frozenset()
+        followed = before.processes if before is not None else frozenset()
+        if handle is None:
+            del self._handles[handle_id]
+        else:
+            self._handles[handle_id] = handle
+        self._follow(handle_id, follows - followed)
+        self._leave(handle_id, followed - follows)
+
+    def _follow(self, handle_id: str, processes: Collection[Process]) -> None:
+        for process in processes:
+            self._followed.setdefault(process, set()).add(handle_id)
+        self._ends.follow(processes)
+
+    def _leave(self, handle_id: str, processes: Collection[Process]) -> None:
+        for process in processes:
+            handle_ids = self._followed[process]
+            handle_ids.remove(handle_id)
+            if not handle_ids:
+                del self._followed[process]
+        self._ends.leave(processes)
+
+    def _is_abandoned(self, handle: Watched | None) -> bool:
+        if handle is None:
+            return False
+        return self._ends.has_ended(handle.guard) or self._ends.has_ended(handle.waiter)
+
+    def _left(self, handle: Watched) -> ReleaseTarget:
+        # Its guard may have ended and its `run` not have come to giving it back: whoever is first
+        # does what `run` is about to do.
+        runs = handle.runner is not None and not self._ends.has_ended(handle.runner)
+        return ReleaseTarget(handle.id, handle.acquisition, by="run" if runs else "guard")

@@ -1,0 +1,198 @@
+"""Many who lease from a Boskos that goes wrong, while runs are killed and it is restarted.
+
+usage: python -m tests.crash.boskos_campaign [--seconds 60] [--processes 40] [--pool 4] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crash.boskos_judge import changed_ids, out_of_order, overlaps, read_uses
+from tests.kit.boskos.process import Boskos
+from tests.kit.support import Cli, Started
+
+_USER = Path(__file__).with_name("boskos_user.py")
+EXPIRE_SECONDS = 5.0
+QUEUE_SECONDS = 5.0
+# That long after the last process has gone nothing may be leased.
+FREE_WITHIN_SECONDS = 6.0
+_FAULTS = (
+    "reset-before|reset-after|500|503|half|close-keepalive rate=0.035",
+    "delay|delay-after|late rate=0.015 seconds=1.5",
+)
+_HOSTS = 8
+
+
+class Outcome(NamedTuple):
+    """What came of a campaign.
+
+    Args:
+        problems: What can't be true, a line each.
+        figures: What happened how often, and how long what took.
+    """
+
+    problems: list[str]
+    figures: dict[str, float]
+
+
+class Campaign:
+    """One of them.
+
+    Args:
+        folder: Where all is written.
+        processes: How many want a lease at a time.
+        pool: How many resources there are.
+        seed: What chance is drawn from.
+    """
+
+    def __init__(self, folder: Path, *, processes: int, pool: int, seed: int = 1) -> None:
+        self._uses = folder / "uses"
+        self._processes = processes
+        self._chance = random.Random(seed)
+        self._server = Boskos(
+            folder / "boskos",
+            [f"T={pool}"],
+            rules=_FAULTS,
+            options=[
+                f"--seed={seed}",
+                f"--expire={EXPIRE_SECONDS}",
+                "--reaper-interval=0.5",
+                "--target-state=free",
+                f"--request-ttl={QUEUE_SECONDS}",
+                "--request-clearing=0.1",
+            ],
+        )
+        self._backend = (
+            f"{self._server.backend}?expire={EXPIRE_SECONDS:g}s&queue-ttl={QUEUE_SECONDS:g}s"
+        )
+        self._hosts: list[Cli] = []
+        for number in range(min(_HOSTS, processes)):
+            (folder / f"host-{number}").mkdir()
+            self._hosts.append(Cli(folder / f"host-{number}" / "state", folder / f"host-{number}"))
+        self._running: dict[int, Started] = {}
+        self._is_over = threading.Event()
+        self._codes: list[int] = []
+        self._kills = 0
+        self._said: list[str] = []
+
+    def run(self, seconds: float) -> Outcome:
+        """Do it for so long, and judge it."""
+        threads = [
+            threading.Thread(target=self._lease, args=(number,))
+            for number in range(self._processes)
+        ]
+        try:
+            for each in threads:
+                each.start()
+            self._do_harm(time.monotonic() + seconds)
+            self._is_over.set()
+            for each in threads:
+                while each.is_alive():
+                    self._end_all()
+                    each.join(0.2)
+            free_after = self._until_free()
+            return self._judge(free_after)
+        finally:
+            self._is_over.set()
+            for host in self._hosts:
+                host.close()
+            self._server.close()
+
+    def _lease(self, number: int) -> None:
+        host = self._hosts[number % len(self._hosts)]
+        chance = random.Random(f"{number} {self._chance.random()}")
+        while not self._is_over.is_set():
+            # Now and then it is used for longer than the reaper leaves alone what isn't renewed.
+            seconds = 7.0 if chance.random() < 0.1 else chance.uniform(0.1, 1.5)
+            user = [sys.executable, "-SE", str(_USER), str(self._uses), f"{seconds:.2f}"]
+            run = host.start("run", "-q", "--backend", self._backend, "T", "--", *user)
+            self._running[number] = run
+            finished = run.finish(timeout=600.0)
+            self._codes.append(finished.code)
+            self._said += finished.err.splitlines()
+
+    def _do_harm(self, until: float) -> None:
+        """KILL some run now and then, and seldom the server."""
+        next_restart = time.monotonic() + 10.0
+        while time.monotonic() < until:
+            self._is_over.wait(self._chance.uniform(0.1, 0.9))
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                self._chance.choice(list(self._running.values())).process.kill()
+                self._kills += 1
+            if time.monotonic() >= next_restart:
+                next_restart += 10.0
+                self._server.restart()
+
+    def _end_all(self) -> None:
+        for run in list(self._running.values()):
+            with contextlib.suppress(ProcessLookupError):
+                run.signal(15)
+
+    def _until_free(self) -> float:
+        """How long after the last use something was leased; waits for that."""
+        deadline = time.monotonic() + 30.0
+        while self._server.owners and time.monotonic() < deadline:
+            time.sleep(0.05)
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        ended = max((use.until for use in read_uses(self._uses)), default=now)
+        return (now - ended) / 1e9
+
+    def _judge(self, free_after: float) -> Outcome:
+        history, uses = self._server.history(), read_uses(self._uses)
+        owners = [each.owner for each in history.tenures]
+        problems = [
+            *history.problems(),
+            *overlaps(uses),
+            *out_of_order(history, ttl_seconds=QUEUE_SECONDS),
+            *changed_ids(history),
+        ]
+        problems += [f"{name} is leased to {who}" for name, who in self._server.owners.items()]
+        if free_after > FREE_WITHIN_SECONDS:
+            problems.append(f"something was leased {free_after:.1f} s after the last use")
+        ends = [each.end for each in history.tenures]
+        figures = {
+            "runs": len(self._codes),
+            "uses": len(uses),
+            "longest use": max(((use.until - use.since) / 1e9 for use in uses), default=0.0),
+            "kills": self._kills,
+            "restarts": len(history.of("start")) - 1,
+            "requests": len(history.of("request")),
+            "faults": sum(each["fault"] is not None for each in history.of("request")),
+            "grants": len(owners),
+            "released": ends.count("release"),
+            "reaped": ends.count("reap"),
+            "told of lost grants": sum("as an answer was lost" in line for line in self._said),
+            "told of lost leases": sum(code == 79 for code in self._codes),
+            "free after": free_after,
+        }
+        return Outcome(problems, figures)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--processes", type=int, default=40)
+    parser.add_argument("--pool", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        campaign = Campaign(
+            Path(folder), processes=given.processes, pool=given.pool, seed=given.seed
+        )
+        outcome = campaign.run(given.seconds)
+    for name, figure in outcome.figures.items():
+        print(f"{name:20} {figure:g}")
+    print("\n".join(outcome.problems))
+    sys.exit(bool(outcome.problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""``pool move`` on Kubernetes is killed around each of its requests.
+
+All that is written is followed meanwhile: at every instant each name is in one pool, and in one
+where it may be. The next command goes on with what the killed had begun, and nothing is left.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from leasectl.engines.kubernetes.objects import ENTERING
+from tests.crash.member_judge import WrittenStory
+from tests.crash.sweeping import kill_at_request
+from tests.kit.forking import ending, fork, leasectl
+from tests.kit.invariants import broken_invariants
+from tests.kit.kubernetes.history import LeaseHistory
+from tests.kit.kubernetes.hosts import KubernetesHosts
+from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.loading import load_everything
+from tests.kit.sizes import EVERY_KILL
+from tests.kit.support import Cli
+
+MOST_REQUESTS = 60
+STRIDE = 1 if EVERY_KILL else 5
+KILLED = -signal.SIGKILL
+Arm = Callable[[], None]
+
+
+class Members:
+    """Names in the pools A and B, whose commands are killed.
+
+    Args:
+        hosts: Where their pools are.
+        cli: Whose commands are killed.
+    """
+
+    def __init__(self, hosts: KubernetesHosts, cli: Cli) -> None:
+        self._hosts, self.cli = hosts, cli
+        for pool_type in ("A", "B"):
+            hosts.pool(f"{pool_type}-stays", pool_type=pool_type)
+
+    def pool_of(self, name: str) -> str | None:
+        """Where a name is now."""
+        there = [
+            pool.type
+            for pool in self._hosts.access.pools.pools(None)
+            if name in [each.name for each in pool.resources]
+        ]
+        assert len(there) <= 1, (name, there)
+        return there[0] if there else None
+
+    def move(self, number: int, arm: Arm) -> int:
+        """Have two names be moved by who is killed, and by who comes next; returns how it ended."""
+        names = [f"m{number}-1", f"m{number}-2"]
+        self._hosts.access.pools.add_resources("A", names)
+        command = ("pool", "move", "-q", "--names", ",".join(names), "--to", "B")
+        code = self.run(arm, *command)
+        assert code in (0, KILLED), (number, self.said())
+        where = [self.pool_of(each) for each in names]
+        assert set(where) <= {"A", "B"}, (number, where)
+        assert code or where == ["B", "B"], (number, where)
+        self.cli.ok(*command)
+        assert [self.pool_of(each) for each in names] == ["B", "B"], number
+        return code
+
+    def move_when_free(self, number: int, arm: Arm) -> int:
+        """The same of one that is held, and goes with its release."""
+        name = f"f{number}"
+        self._hosts.access.pools.add_resources("A", [name])
+        handle = self.cli.ok("acquire", "-q", "-t", "A", "--name", name, "--ttl", "60s").strip()
+        command = ("pool", "move", "-q", "--names", name, "--to", "B", "--when-free")
+        code = self.run(arm, *command)
+        assert code in (0, KILLED), (number, self.said())
+        assert self.pool_of(name) == "A", number
+        self.cli.ok(*command)
+        code = code or self.run(arm, "release", "--handle", handle)
+        assert code in (0, KILLED), (number, self.said())
+        self.cli("release", "--handle", handle)  # of which the killed may have been the last
+        assert self.pool_of(name) == "B", number
+        return code
+
+    def run(self, arm: Arm, *arguments: str) -> int:
+        """Run a command in a process that does something before; returns how it ended."""
+
+        def work() -> None:
+            arm()
+            leasectl(self.cli.state_dir, self._output, *arguments, "--backend", self._hosts.url)
+
+        return ending(fork(work))
+
+    @property
+    def _output(self) -> Path:
+        return self.cli.cwd / "output"
+
+    def said(self) -> str:
+        """What the last command said on stderr."""
+        return Path(f"{self._output}.err").read_text()
+
+
+class Story:
+    """Names that are moved again and again, and all that is written of them.
+
+    Args:
+        hosts: Where their pools are.
+        namespace: The same; nothing is there yet.
+    """
+
+    def __init__(self, hosts: KubernetesHosts, namespace: Namespace) -> None:
+        self._hosts, self._namespace = hosts, namespace
+        self._history = LeaseHistory(namespace)
+        self.members = Members(hosts, hosts.new())
+
+    def judge(self) -> int:
+        """See that all was well at every instant, and is; returns how many names were moved."""
+        cli = self.members.cli
+        cli.ok("status", "--json")
+        assert broken_invariants(cli.state_dir) == []
+        story = WrittenStory(self._history.upto_now())
+        assert story.violations == []
+        for lease in self._namespace.all_leases():
+            assert ENTERING not in lease["metadata"]["labels"], lease
+            assert not lease["spec"].get("holderIdentity"), lease
+        assert self._hosts.is_free("A")
+        assert self._hosts.is_free("B")
+        return story.moves
+
+
+@pytest.fixture
+def kubernetes_hosts(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[KubernetesHosts]:
+    load_everything()
+    hosts = KubernetesHosts(namespace, tmp_path)
+    monkeypatch.setenv("LEASECTL_KUBECONFIG", str(tmp_path / "kubeconfig"))
+    yield hosts
+    hosts.close()
+
+
+def test_a_move_can_be_killed_around_each_request(
+    kubernetes_hosts: KubernetesHosts, namespace: Namespace
+) -> None:
+    story = Story(kubernetes_hosts, namespace)
+    kills = 0
+    for move in (story.members.move, story.members.move_when_free):
+        for number in range(2, MOST_REQUESTS, STRIDE):  # two for each request
+            code = move(number, partial(kill_at_request, number // 2, after=bool(number % 2)))
+            kills += code != 0
+            if code == 0:
+                break
+        else:
+            raise AssertionError("still being killed")
+    print(f"{kills} kills, {story.judge()} moves")
+    assert kills > (16 if EVERY_KILL else 3)

@@ -1,0 +1,109 @@
+"""A Boskos that tests share, each with a type of its own: a real one or the stand-in.
+
+The real one is the one that `LEASECTL_TEST_BOSKOS` names. It has to have the types of
+`CONFIG_TYPES`, with the resources that `config` writes down for it, and no reaper for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.kit.boskos.process import Boskos
+from tests.kit.boskos.raw_boskos import RawBoskos
+
+# More than there are tests in half a minute, which is how long places in queues outlive a test.
+CONFIG_TYPES = [f"leasectl-test-{number:02d}" for number in range(60)]
+RESOURCES = 3
+
+_STATES = ("leased", "busy", "dirty", "cleaning")
+
+
+def config() -> str:
+    """What a real one reads as its resources."""
+    lines = ["resources:"]
+    for pool_type in CONFIG_TYPES:
+        lines += [f"- type: {pool_type}", "  state: free", "  names:"]
+        lines += [f"  - {name}" for name in names(pool_type)]
+    return "\n".join([*lines, ""])
+
+
+def names(pool_type: str) -> list[str]:
+    return [f"{pool_type}--{number:02d}" for number in range(RESOURCES)]
+
+
+class AnyBoskos:
+    """One type of a Boskos that others use at the same time, with nothing of it taken.
+
+    Args:
+        url: Of the server.
+        pool_type: The type.
+
+    Attributes:
+        names: Of its resources.
+    """
+
+    def __init__(self, url: str, pool_type: str) -> None:
+        self.url = url
+        self.type = pool_type
+        self.names = names(pool_type)
+        self._clients = contextlib.ExitStack()
+        self._free_all()
+
+    def client(self, owner: str) -> RawBoskos:
+        """A connection of somebody's."""
+        made = RawBoskos(self.url, owner, pool_type=self.type)
+        return self._clients.enter_context(made)
+
+    def close(self) -> None:
+        self._clients.close()
+
+    def _free_all(self) -> None:
+        with RawBoskos(self.url, "leasectl-test", pool_type=self.type) as client:
+            for state in _STATES:
+                client.reset(state, "0s", "free")
+                for name in self.names:  # nobody's, and yet not free
+                    if client.acquire_names(name, state=state).status == 200:
+                        client.release(name)
+
+
+class SharedBoskos:
+    """The server, and the types that nobody has had yet.
+
+    Args:
+        url: Of the server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._types = itertools.cycle(CONFIG_TYPES)
+
+    def one(self) -> AnyBoskos:
+        """A type of one's own."""
+        return AnyBoskos(self.url, next(self._types))
+
+
+@contextlib.contextmanager
+def shared_boskos() -> Iterator[SharedBoskos]:
+    """A server for as long as the block lasts."""
+    real = os.environ.get("LEASECTL_TEST_BOSKOS")
+    if real:
+        yield SharedBoskos(real.rstrip("/"))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        resources = [f"{pool_type}={RESOURCES}" for pool_type in CONFIG_TYPES]
+        server = Boskos(Path(folder, "boskos"), resources, options=["--reaper-interval=0"])
+        try:
+            yield SharedBoskos(server.url)
+            assert server.history().problems() == []
+        finally:
+            server.close()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(config())

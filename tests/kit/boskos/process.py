@@ -1,0 +1,67 @@
+"""The stand-in for Boskos as a process of its own, for pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.kit.boskos.history import BoskosHistory
+from tests.kit.faults.listener import bind
+from tests.kit.faults.process import FaultServer
+
+_PROGRAM = Path(__file__).with_name("boskos.py")
+
+
+class Boskos(FaultServer):
+    """A running Boskos; it has the same port each time it is started.
+
+    Args:
+        port_file: Where it writes its URL; the log is beside it.
+        resources: ``T=3`` or ``T=name,name``.
+        rules: As `tests/kit/faults/script.py` reads them.
+        options: More words of its command line.
+    """
+
+    def __init__(
+        self,
+        port_file: Path,
+        resources: Sequence[str],
+        *,
+        rules: Sequence[object] = (),
+        options: Sequence[str] = (),
+    ) -> None:
+        # Bound here as well, and never listening: nobody else gets the port while it is down.
+        self._reserved = bind(0)
+        words = [f"--port={self._reserved.getsockname()[1]}", *options]
+        words += [f"--resources={each}" for each in resources]
+        super().__init__(_PROGRAM, port_file, rules=rules, options=words)
+
+    @property
+    def backend(self) -> str:
+        """For `LEASECTL_BACKEND`, without what its reaper is set to."""
+        return f"boskos+{self.url}"
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """Of all that somebody has."""
+        owners = self.state()["owners"]
+        assert isinstance(owners, dict)
+        return owners
+
+    def restart(self, *, remembers: str = "resources") -> None:
+        """KILL it and start it again.
+
+        Args:
+            remembers: ``resources``, as one on Kubernetes does; ``queues`` as well; or ``nothing``,
+                as one that has all in memory.
+        """
+        self.kill()
+        self.start(f"--remembers={remembers}")
+
+    def history(self) -> BoskosHistory:
+        """What has happened so far; also when the process is gone."""
+        return BoskosHistory.read(self.log_path)
+
+    def close(self) -> None:
+        super().close()
+        self._reserved.close()

@@ -1,0 +1,76 @@
+"""What ``leasectl doctor`` says of Boskos."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kit.boskos.fixture import StartBoskos
+from tests.kit.doctor_reports import doctor
+from tests.kit.support import Cli
+
+pytestmark = pytest.mark.once
+
+
+def test_one_that_answers_is_fine_and_nothing_is_taken(cli: Cli, boskos: StartBoskos) -> None:
+    server = boskos("T=1")
+    found = doctor(cli, LEASECTL_BACKEND=f"{server.backend}?expire=30m")
+    assert found.code == 0
+    assert found["Boskos access"]["what"] == "without a user, without TLS"
+    assert found["Boskos answer"]["what"].startswith("answers as Boskos does")
+    assert "for 30m; leasectl renews each 30s" in found["Boskos reaper"]["what"]
+    assert server.owners == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [("", "doesn't say after which time"), ("?leased=ours&expire=5m", "--extra-source-states")],
+)
+def test_what_nobody_can_look_up_is_warned_of(
+    cli: Cli, boskos: StartBoskos, query: str, why: str
+) -> None:
+    found = doctor(cli, LEASECTL_BACKEND=boskos("T=1").backend + query)
+    assert (found.code, found["Boskos reaper"]["status"]) == (0, "warn")
+    assert why in found["Boskos reaper"]["what"]
+
+
+def test_one_that_is_not_there_and_what_is_none_fail_it(cli: Cli, boskos: StartBoskos) -> None:
+    nobody = doctor(cli, LEASECTL_BACKEND="boskos+http://127.0.0.1:9")
+    assert (nobody.code, nobody["Boskos answer"]["status"]) == (69, "fail")
+    elsewhere = doctor(cli, LEASECTL_BACKEND=f"{boskos('T=1').backend}/nowhere")
+    assert (elsewhere.code, elsewhere["Boskos answer"]["advice"]) == (
+        69,
+        "check the path of its address",
+    )
+
+
+def test_a_password_that_is_wanted_is_asked_for(
+    cli: Cli, boskos: StartBoskos, tmp_path: Path
+) -> None:
+    server = boskos("T=1", user="me:secret")
+    without = doctor(cli, LEASECTL_BACKEND=server.backend)
+    assert (without.code, without["Boskos answer"]["status"]) == (77, "fail")
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    cli.env.update(
+        LEASECTL_BACKEND=server.backend,
+        LEASECTL_BOSKOS_USERNAME="me",
+        LEASECTL_BOSKOS_PASSWORD_FILE=str(password),
+    )
+    assert f"as me with the password in {password}" in doctor(cli)["Boskos access"]["what"]
+    handle = cli("acquire", "-q", "-t", "T").handle
+    assert len(server.owners) == 1
+    cli.ok("release", "--handle", handle)
+    password.write_text("wrong\n")
+    assert cli("acquire", "-t", "T").code == 77
+
+
+def test_what_was_taken_back_from_a_handle_here_is_found(cli: Cli, boskos: StartBoskos) -> None:
+    server = boskos("T=1")
+    cli.env["LEASECTL_BACKEND"] = f"{server.backend}?expire=30m"
+    handle = cli("acquire", "-q", "-t", "T", "--ttl", "30m").handle
+    assert doctor(cli)["Boskos leases"]["status"] == "ok"
+    server.reap("T--00")
+    found = doctor(cli)["Boskos leases"]
+    assert (found["status"], Path(handle).name in found["what"]) == ("fail", True)

@@ -1,0 +1,250 @@
+"""What the keeper knows of the handles that it sees to, and what it takes to know that."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Callable
+
+import pytest
+
+from leasectl.keeper.handles import KeptHandles
+from leasectl.keeper.log import Log
+from leasectl.keeper.retries import key_of
+from leasectl.keeper.rounds import Rounds
+from leasectl.leases.announce import announce
+from leasectl.leases.release import finish, release
+from leasectl.model import Handle, Process, ReleaseTarget, Request, whole
+from leasectl.state.directory import State
+from leasectl.state.watched import WatchedHandles
+from leasectl.system import process
+from leasectl.system.process import identify, this_process
+from leasectl.system.process_ends import ProcessEnds
+from tests.kit.desk import Desk
+from tests.kit.forking import ending, fork
+
+TTL = 30.0
+
+
+@pytest.fixture
+def ends() -> Iterator[ProcessEnds]:
+    ends = ProcessEnds(100)
+    yield ends
+    ends.close()
+
+
+@pytest.fixture
+def kept(desk: Desk, ends: ProcessEnds) -> KeptHandles:
+    desk.pool(40)
+    return KeptHandles(desk.state, ends)
+
+
+@pytest.fixture
+def child() -> Iterator[Process]:
+    pid = fork(signal.pause)
+    name = identify(pid)
+    yield name
+    if process.liveness(name) is process.Liveness.ALIVE:
+        kill(name)
+
+
+def kill(child: Process) -> None:
+    os.kill(child.pid, signal.SIGKILL)
+    ending(child.pid)
+
+
+def guarded(desk: Desk, guard: Process | None = None, *, ttl: float | None = None) -> Handle:
+    return desk.acquire(Request("T", ttl_seconds=ttl), guard=guard or this_process())
+
+
+class TestWhatItKnows:
+    def test_those_that_it_sees_to_and_no_others(self, desk: Desk, kept: KeptHandles) -> None:
+        handle, plain = guarded(desk), desk.acquire()
+        assert kept.look()
+        assert key_of(handle) in kept
+        assert key_of(plain) not in kept
+        assert key_of(handle)._replace(acquisition=2) not in kept
+        assert not kept.look()
+
+    def test_a_release_a_new_acquisition_and_the_end_of_a_record(
+        self, desk: Desk, kept: KeptHandles
+    ) -> None:
+        first, second = guarded(desk), guarded(desk)
+        kept.look()
+        release(desk.service, whole(first))
+        finish(desk.service, second)
+        assert kept.look()
+        assert key_of(first) not in kept
+        assert key_of(second) not in kept
+        again = desk.reacquire(first)
+        kept.look()
+        assert key_of(again) in kept
+
+    def test_what_becomes_of_a_guard(self, desk: Desk, kept: KeptHandles, child: Process) -> None:
+        handle = guarded(desk, child)
+        kept.look()
+        assert kept.abandoned() == []
+        kill(child)
+        assert kept.look()
+        target = ReleaseTarget(handle.id, handle.acquisition, by="guard")
+        assert kept.abandoned() == [target]
+        release(desk.service, target)
+        assert kept.look()
+        assert kept.abandoned() == []
+
+    def test_a_guard_that_died_before_is_known_at_once(
+        self, desk: Desk, kept: KeptHandles, child: Process
+    ) -> None:
+        guarded(desk, child)
+        kill(child)
+        kept.look()
+        assert len(kept.abandoned()) == 1
+
+    def test_one_that_has_another_guard_by_now_is_not_abandoned(
+        self, desk: Desk, kept: KeptHandles, child: Process
+    ) -> None:
+        handle = guarded(desk, child)
+        kept.look()
+        announce(desk.service, handle, guard=this_process())
+        kill(child)
+        kept.look()
+        assert kept.abandoned() == []
+
+    def test_what_its_run_is_about_to_do_is_done_in_its_name(
+        self, desk: Desk, kept: KeptHandles, child: Process
+    ) -> None:
+        handle = guarded(desk, child)
+        announce(desk.service, handle, runner=this_process())
+        kill(child)
+        kept.look()
+        (target,) = kept.abandoned()
+        assert target.by == "run"
+
+
+class TestWhoseTtlIsItsBusiness:
+    @pytest.fixture
+    def is_renewed(self, desk: Desk, kept: KeptHandles) -> Callable[[Handle], bool]:
+        def is_renewed(handle: Handle) -> bool:
+            kept.look()
+            known = kept.take_changed().get(handle.id)
+            return known is not None and kept.to_renew(known)
+
+        return is_renewed
+
+    def test_that_of_a_handle_with_a_ttl_and_no_run(
+        self, desk: Desk, is_renewed: Callable[[Handle], bool]
+    ) -> None:
+        handle = guarded(desk, ttl=TTL)
+        assert is_renewed(handle)
+        release(desk.service, whole(handle))
+        assert not is_renewed(handle)
+
+    def test_not_without_a_ttl(self, desk: Desk, is_renewed: Callable[[Handle], bool]) -> None:
+        assert not is_renewed(guarded(desk))
+
+    def test_not_in_scope_test(self, desk: Desk, is_renewed: Callable[[Handle], bool]) -> None:
+        handle = guarded(desk, ttl=TTL)
+        desk.state.db.execute("UPDATE handle SET scope = 'test' WHERE id = ?", (handle.id,))
+        assert not is_renewed(handle)
+
+    def test_that_of_a_run_only_once_that_has_died(
+        self, desk: Desk, is_renewed: Callable[[Handle], bool], child: Process
+    ) -> None:
+        handle = guarded(desk, ttl=TTL)
+        announce(desk.service, handle, runner=child)
+        assert not is_renewed(handle)
+        kill(child)
+        assert is_renewed(handle)
+
+
+class TestWhatItReads:
+    def test_one_that_cant_be_read_is_read_again(self, desk: Desk, kept: KeptHandles) -> None:
+        handle = guarded(desk)
+        kept.look()
+        guard = this_process().encode()
+        desk.state.db.execute("UPDATE handle SET guard = 'nonsense' WHERE id = ?", (handle.id,))
+        for _ in range(2):
+            with pytest.raises(Exception, match="bad record"):
+                kept.look()
+        desk.state.db.execute("UPDATE handle SET guard = ? WHERE id = ?", (guard, handle.id))
+        kept.look()
+        assert key_of(handle) in kept
+
+    def test_who_was_away_for_long_reads_all_again(self, desk: Desk, ends: ProcessEnds) -> None:
+        desk.pool(3)
+        late, other = KeptHandles(desk.state, ends), KeptHandles(desk.state, ends)
+        gone, stays = guarded(desk), guarded(desk)
+        for each in (late, other):
+            each.look()
+        release(desk.service, whole(gone))
+        for _ in range(2100):
+            desk.state.db.execute("UPDATE handle SET guard = guard WHERE id = ?", (stays.id,))
+        other.look()
+        other.trim()
+        ((left,),) = desk.state.query("SELECT count(*) FROM handle_change")
+        assert left == 1000
+        assert late.look()
+        assert key_of(gone) not in late
+        assert key_of(stays) in late
+
+    def test_a_change_that_is_undone_is_none(self, desk: Desk, kept: KeptHandles) -> None:
+        handle = guarded(desk)
+        kept.look()
+        with pytest.raises(ZeroDivisionError), desk.state.transaction():
+            desk.service.handles.release(handle, now=0.0)
+            raise ZeroDivisionError
+        assert not kept.look()
+        assert WatchedHandles(desk.state).all() != []
+
+    def test_what_a_round_takes_does_not_grow_with_the_handles(
+        self, desk: Desk, ends: ProcessEnds, kept: KeptHandles, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = desk.time.clock
+        log = Log(str(desk.directory / "keeper.log"), clock)
+        rounds = Rounds(desk.service, ends, clock=clock, log=log)
+        looked_at: list[int] = []
+        start_time = process._start_time
+
+        def counted(pid: int) -> int | None:
+            looked_at.append(pid)
+            return start_time(pid)
+
+        def cost() -> tuple[int, int]:
+            rounds.go()
+            looked_at.clear()
+            return statements(desk.state, rounds.go), len(looked_at)
+
+        def cost_of_a_change() -> tuple[int, int]:
+            rounds.go()
+            desk.state.db.execute(
+                "UPDATE handle SET guard = ? WHERE id = ?", (other.encode(), first.id)
+            )
+            looked_at.clear()
+            taken = statements(desk.state, rounds.go), len(looked_at)
+            desk.state.db.execute(
+                "UPDATE handle SET guard = ? WHERE id = ?", (this_process().encode(), first.id)
+            )
+            return taken
+
+        other = identify(os.getppid())
+        first = guarded(desk)
+        monkeypatch.setattr(process, "_start_time", counted)
+        few, few_changed = cost(), cost_of_a_change()
+        for _ in range(30):
+            guarded(desk)
+        assert cost() == few
+        assert few[1] == 0
+        assert cost_of_a_change() == few_changed
+        assert few_changed[1] <= 1
+
+
+def statements(state: State, act: Callable[[], object]) -> int:
+    """How many statements an act takes."""
+    seen: list[str] = []
+    state.db.set_trace_callback(seen.append)
+    try:
+        act()
+    finally:
+        state.db.set_trace_callback(None)
+    return len(seen)
