@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -60,6 +61,8 @@ class Command:
         self.stderr: TextIO | None = stderr
         self.returncode: int | None = None
         self._status = status
+        # Whoever wants to end it may ask while another waits for its end.
+        self._status_lock = threading.Lock()
 
     def poll(self) -> int | None:
         """How it ended, a negative code for a signal; None while it runs."""
@@ -69,12 +72,20 @@ class Command:
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end."""
-        if self.returncode is None:
-            if not select.select([self._status], [], [], timeout)[0]:
+        with self._status_lock:
+            if self.returncode is not None:
+                return self.returncode
+            said = os.dup(self._status.fileno())
+        try:
+            if not select.select([said], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-            self.returncode = int(self._status.readline())
-            self._status.close()
-        return self.returncode
+        finally:
+            os.close(said)
+        with self._status_lock:
+            if self.returncode is None:
+                self.returncode = int(self._status.readline())
+                self._status.close()
+            return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Read all that it prints and wait for its end."""
