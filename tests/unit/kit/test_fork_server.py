@@ -10,15 +10,15 @@ from tests.kit.support import Cli, Started
 class _Ending(threading.Thread):
     """One of several who end a command."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, command: Started) -> None:
         super().__init__()
-        self._started = started
+        self._command = command
         self.error: Exception | None = None
 
     def run(self) -> None:
         try:
-            while self._started.process.poll() is None:
-                self._started.signal(15)
+            while self._command.process.poll() is None:
+                self._command.signal(15)
         except Exception as error:
             self.error = error
 
