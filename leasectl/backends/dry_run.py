@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Journal, Opening, Patience, Turn
 from leasectl.backends.kinds import pool_prefixes
-from leasectl.backends.without_pools import WithoutPools
+from leasectl.backends.without_pools import WithoutPools, own_events
 from leasectl.errors import NotSupported
 from leasectl.model import Claimant, ReleasedBy, Request
 from leasectl.state.directory import State
-
-if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
 
 
 def check_url(url: str) -> None:
@@ -41,17 +37,11 @@ class DryRunBackend(WithoutPools):
     The handles are real: they can be released, and show what was asked for.
     """
 
-    url = "none:"
     remote = False
 
     def __init__(self, state: State) -> None:
+        super().__init__("none:", lambda: own_events(state, self.url))
         self._state = state
-
-    @property
-    def events(self) -> EventLog:
-        from leasectl.state.event_log import StateEventLog
-
-        return StateEventLog(self._state, backend=self.url)
 
     def atomic(self) -> AbstractContextManager[object]:
         return self._state.transaction()
@@ -65,9 +55,6 @@ class DryRunBackend(WithoutPools):
     def turn(self, claimant: Claimant, journal: Journal, patience: Patience) -> Turn:
         yield from ()
         self.acquire(claimant, journal, patience)
-
-    def withdraw(self, claim_key: str, why: str = "") -> None:
-        """Nobody ever waits."""
 
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"

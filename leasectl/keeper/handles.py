@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from leasectl.keeper.retries import Key
+from leasectl.leases.recovery import left
 from leasectl.model import Process, ReleaseTarget
 from leasectl.state.directory import State
 from leasectl.state.watched import Watched, WatchedHandles
@@ -50,7 +51,7 @@ class KeptHandles:
 
     def abandoned(self) -> list[ReleaseTarget]:
         """What is to be released as nobody is left who could use what it holds or waits for."""
-        return [self._left(self._handles[each]) for each in self._abandoned]
+        return [left(self._handles[each], self._ends.has_ended) for each in self._abandoned]
 
     def take_changed(self) -> dict[str, Watched | None]:
         """Those that have changed since the last call, or one of whose processes has ended."""
@@ -115,9 +116,3 @@ class KeptHandles:
         if handle is None:
             return False
         return self._ends.has_ended(handle.guard) or self._ends.has_ended(handle.waiter)
-
-    def _left(self, handle: Watched) -> ReleaseTarget:
-        # Its guard may have ended and its `run` not have come to giving it back: whoever is first
-        # does what `run` is about to do.
-        runs = handle.runner is not None and not self._ends.has_ended(handle.runner)
-        return ReleaseTarget(handle.id, handle.acquisition, by="run" if runs else "guard")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.kinds import kind_of_handle
 from leasectl.errors import LeaseError
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleasedBy, ReleaseTarget
+from leasectl.model import Handle, Process, ReleasedBy, ReleaseTarget
 from leasectl.state import keeper_process
 from leasectl.state.pipes import tidy
 from leasectl.system.process import is_dead
@@ -77,14 +77,20 @@ def is_abandoned(service: Service, handle: Handle | Watched) -> bool:
     return current is not None and current.waiter == handle.waiter
 
 
-def left(handle: Handle | Watched) -> ReleaseTarget:
+def left(
+    handle: Handle | Watched, has_ended: Callable[[Process | None], bool] = is_dead
+) -> ReleaseTarget:
     """What is to be released of one that is abandoned.
 
     Its guard may have ended and its `run` not have come to giving it back: that has died for
     nobody, and whoever is first does what `run` is about to do.
+
+    Args:
+        handle: Which.
+        has_ended: Tells that of a process.
     """
     runner = handle.runner
-    by: ReleasedBy = "guard" if runner is None or is_dead(runner) else "run"
+    by: ReleasedBy = "guard" if runner is None or has_ended(runner) else "run"
     return ReleaseTarget(handle.id, handle.acquisition, by=by)
 
 

@@ -12,7 +12,6 @@ from leasectl.backends.servers import TypeCounts
 from leasectl.errors import NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.state.amendments import types_at
 
 
 class CountedOwner(NamedTuple):
@@ -68,7 +67,7 @@ def count(service: Service, pool_type: str | None) -> tuple[CountedType, ...]:
         counts = ask_counts(url, service.settings, [pool_type], clock=service.clock)
         return tuple(_counted(each, here) for each in counts)
     found: list[TypeCounts] = []
-    for known in types_at(service.state, url):
+    for known in service.handles.types_at(url):
         with contextlib.suppress(NotFound):  # there was one once
             found += ask_counts(url, service.settings, [known], clock=service.clock)
     return tuple(_counted(each, here) for each in found)

@@ -1,6 +1,6 @@
 """What a record is told of a handle that goes on: a ttl, a renewal, an answer, why it was lost.
 
-And how long it has gone on, and of which types there are any.
+And how long it has gone on.
 
 Each of these belongs inside `State.transaction`.
 """
@@ -111,9 +111,3 @@ def seconds_since(
         "SELECT queued_at AS queued, granted_at AS granted FROM handle WHERE id = ?", handle_id
     )
     return next((now - row[what] for row in rows if row[what]), None)
-
-
-def types_at(state: State, backend: str) -> list[str]:
-    """The types that were asked for at a backend, in order, as far as that is still on record."""
-    rows = state.query("SELECT DISTINCT type FROM handle WHERE backend = ? ORDER BY type", backend)
-    return [row["type"] for row in rows]

@@ -75,10 +75,6 @@ class Handles:
         """All that aren't released, oldest id first."""
         return self._select("WHERE state <> 'released' ORDER BY id")
 
-    def watched(self) -> list[Handle]:
-        """Those that the keeper has to watch, release or renew."""
-        return self._select("WHERE watched = 1 AND state <> 'released'")
-
     def any_watched(self) -> bool:
         """Tell whether the keeper has anything to see to, `Stay`s and `MadePool`s too."""
         return bool(
@@ -89,13 +85,23 @@ class Handles:
         )
 
     def unannounced(self, *pool_types: str) -> list[Handle]:
-        """Those that were granted, of some types or all, while the process that asked has not yet
-        told anybody."""
+        """Those that were granted while the process that asked has not yet told anybody.
+
+        Args:
+            *pool_types: Of which types; none for all.
+        """
         where = "WHERE waiter IS NOT NULL AND state = 'held' AND cancelled = 0"
         if not pool_types:
             return self._select(where)
         marks = ", ".join("?" * len(pool_types))
         return self._select(f"{where} AND type IN ({marks})", *pool_types)
+
+    def types_at(self, backend: str) -> list[str]:
+        """The types that were asked for at a backend, in order, as far as that is on record."""
+        rows = self._state.query(
+            "SELECT DISTINCT type FROM handle WHERE backend = ? ORDER BY type", backend
+        )
+        return [row["type"] for row in rows]
 
     def holding(self, name: str, *, prefer: str = "") -> Handle | None:
         """The handle that holds a resource.

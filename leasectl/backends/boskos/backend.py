@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.boskos.acquisition import BoskosAcquisition
@@ -39,8 +38,6 @@ class BoskosBackend(WithoutPools):
         events: Opens the record of what happened to this directory's handles there.
     """
 
-    remote = True
-
     def __init__(
         self,
         url: str,
@@ -51,20 +48,12 @@ class BoskosBackend(WithoutPools):
         clock: Clock,
         events: Callable[[], EventLog],
     ) -> None:
-        self.url = url
+        super().__init__(url, events)
         self._connection = connection
         self._holding = Holding(connection, clock=clock)
         self._tries = ReleaseTries(connection.url, seconds=release_seconds, warn=warn, clock=clock)
         self._warn = warn
         self._clock = clock
-        self._events = events
-
-    @property
-    def events(self) -> EventLog:
-        return self._events()
-
-    def atomic(self) -> AbstractContextManager[object]:
-        return nullcontext()
 
     def acquire(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> None:
         steps = self.turn(claimant, journal, patience)
@@ -82,9 +71,6 @@ class BoskosBackend(WithoutPools):
             clock=self._clock,
         )
         journal.granted((yield from acquisition.take()))
-
-    def withdraw(self, claim_key: str, why: str = "") -> None:
-        """The process that waits gives up itself; see `Journal`."""
 
     def release(
         self, claim_key: str, names: Sequence[str], *, by: ReleasedBy = "command"

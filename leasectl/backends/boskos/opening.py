@@ -15,7 +15,6 @@ from leasectl.system.clock import Clock
 
 if TYPE_CHECKING:
     from leasectl.backends.servers import ClaimWatch, Renew
-    from leasectl.engines.event_log import EventLog
     from leasectl.engines.notes import NoteListener
     from leasectl.engines.sides import Sides
 
@@ -50,11 +49,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
     # Here, because they take long to load.
     from leasectl.backends.boskos.backend import BoskosBackend
     from leasectl.backends.boskos.connection import BoskosConnection
-
-    def events() -> EventLog:
-        from leasectl.state.event_log import StateEventLog
-
-        return StateEventLog(opening.state, backend=url)
+    from leasectl.backends.without_pools import own_events
 
     connection = BoskosConnection(
         parse_boskos_url(url), parse_settings(opening.settings), clock=opening.clock
@@ -65,7 +60,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
         release_seconds=opening.release_seconds,
         warn=opening.warn,
         clock=opening.clock,
-        events=events,
+        events=lambda: own_events(opening.state, url),
     )
 
 

@@ -6,7 +6,6 @@ It queues, and renews for the whole job.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Patience, RemoteJournal, Turn
@@ -36,8 +35,6 @@ class ProxyBackend(WithoutPools):
         events: Opens the record of what happened to this directory's handles there.
     """
 
-    remote = True
-
     def __init__(
         self,
         url: str,
@@ -48,27 +45,16 @@ class ProxyBackend(WithoutPools):
         clock: Clock,
         events: Callable[[], EventLog],
     ) -> None:
-        self.url = url
-        self._events = events
+        super().__init__(url, events)
         self._connection = connection
         self._releases = Releases(url, connection, seconds=release_seconds, warn=warn, clock=clock)
         self._clock = clock
-
-    @property
-    def events(self) -> EventLog:
-        return self._events()
-
-    def atomic(self) -> AbstractContextManager[object]:
-        return nullcontext()
 
     def turn(self, claimant: Claimant, journal: RemoteJournal, patience: Patience) -> Turn:
         raise NotSupported(
             f"leases of {self.url} can't be handed on: it is a lease proxy itself; only those of "
             f"{pool_prefixes('and')} can"
         )
-
-    def withdraw(self, claim_key: str, why: str = "") -> None:
-        """The process that waits gives up itself; see `Journal`."""
 
     def renew(
         self, claim_key: str, names: Sequence[str], *, ttl_seconds: float | None = None

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from leasectl.backends.contract import Backend, Opening
 from leasectl.backends.kinds import no_backend
 from leasectl.backends.proxy import limits
 from leasectl.http.settings import parse_settings
 from leasectl.model import Request
-
-if TYPE_CHECKING:
-    from leasectl.engines.event_log import EventLog
 
 _URL = re.compile(r"https?://[A-Za-z0-9._~:\[\]-]+(/[A-Za-z0-9._~/-]*)?", re.ASCII)
 
@@ -33,11 +29,7 @@ def open_backend(url: str, opening: Opening) -> Backend:
     # Here, because they take long to load.
     from leasectl.backends.proxy.backend import ProxyBackend
     from leasectl.backends.proxy.connection import Connection
-
-    def events() -> EventLog:
-        from leasectl.state.event_log import StateEventLog
-
-        return StateEventLog(opening.state, backend=url)
+    from leasectl.backends.without_pools import own_events
 
     connection = Connection(url, parse_settings(opening.settings), clock=opening.clock)
     return ProxyBackend(
@@ -46,5 +38,5 @@ def open_backend(url: str, opening: Opening) -> Backend:
         release_seconds=opening.release_seconds,
         warn=opening.warn,
         clock=opening.clock,
-        events=events,
+        events=lambda: own_events(opening.state, url),
     )

@@ -33,8 +33,7 @@ class Boskos(FaultServer):
         # Bound here as well, and never listening: nobody else gets the port while it is down.
         self._reserved = bind(0)
         words = [f"--port={self._reserved.getsockname()[1]}", *options]
-        words += [f"--resources={each}" for each in resources]
-        super().__init__(_PROGRAM, port_file, rules=rules, options=words)
+        super().__init__(_PROGRAM, port_file, resources, rules=rules, options=words)
 
     @property
     def backend(self) -> str:

@@ -23,6 +23,7 @@ class FaultServer(Control):
     Args:
         program: Its file.
         port_file: Where it writes its URL; the log is beside it.
+        resources: ``T=3`` or ``T=name,name``.
         rules: As `script.py` reads them.
         options: More words of its command line.
 
@@ -35,6 +36,7 @@ class FaultServer(Control):
         self,
         program: Path,
         port_file: Path,
+        resources: Sequence[str],
         *,
         rules: Sequence[object] = (),
         options: Sequence[str] = (),
@@ -42,6 +44,7 @@ class FaultServer(Control):
         self._port_file = port_file
         self._command = [sys.executable, "-SE", str(program), "--port-file", str(port_file)]
         self._command += ["--script", json.dumps(rules), "--parent", str(os.getpid()), *options]
+        self._command += [f"--resources={each}" for each in resources]
         self.log_path = Path(f"{port_file}.log")
         self.start()
 
@@ -122,8 +125,7 @@ class FaultProxy(FaultServer):
         rules: Sequence[object] = (),
         options: Sequence[str] = (),
     ) -> None:
-        words = [*(f"--resources={each}" for each in resources), *options]
-        super().__init__(_PROGRAM, port_file, rules=rules, options=words)
+        super().__init__(_PROGRAM, port_file, resources, rules=rules, options=options)
 
     def history(self) -> History:
         """What has happened so far; also when the process is gone."""

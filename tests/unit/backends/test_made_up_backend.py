@@ -27,6 +27,7 @@ from tests.kit import made_up_backend
 from tests.kit.desk import Desk
 from tests.kit.made_up_backend import KIND, TYPES
 from tests.kit.support import Cli, Finished, ManualClock
+from tests.kit.watching import watched
 
 URL = "madeup://here"
 
@@ -115,7 +116,7 @@ class TestTheVerbs:
         assert handle.names == (f"{TYPES[0]}--00",)
         assert handle.request.ttl_seconds == KIND.default_ttl_seconds
         assert claim_key_of(handle) == f"{handle.id}/1"
-        assert service.handles.watched() == [service.handles.require(handle.id)]
+        assert watched(service.state) == [service.handles.require(handle.id)]
         assert renew(service, whole(handle)).names == handle.names
         assert release(service, whole(handle)) == handle.names
         assert service.pools.pools(TYPES[0])[0].held == 0

@@ -16,6 +16,7 @@ from leasectl.model import Handle, OnReclaim, Request, whole
 from leasectl.state.uses import Uses
 from tests.kit.desk import Desk
 from tests.kit.reclaiming import Operator
+from tests.kit.watching import watched
 
 START = 1000.0  # of a manual clock
 GOOD_FOR = 100.0
@@ -48,7 +49,7 @@ def operator(desk: Desk, handle: Handle) -> Operator:
 def go(desk: Desk, answers: Answers) -> float | None:
     """A round after the other, until nothing is due now."""
     while True:
-        due = answers.go({key_of(each) for each in desk.service.handles.watched()})
+        due = answers.go({key_of(each) for each in watched(desk.state)})
         if due is None or due > desk.time.clock.elapsed():
             return due
 
@@ -118,12 +119,12 @@ def test_it_sees_no_longer_to_who_isnt_asked_any_more(desk: Desk, answers: Answe
     for handle in (plain, delayed):
         operator(desk, handle).mark(handle)
     go(desk, answers)
-    assert {each.id for each in desk.service.handles.watched()} == {plain.id, delayed.id}
+    assert {each.id for each in watched(desk.state)} == {plain.id, delayed.id}
     operator(desk, plain).take_off()
     go(desk, answers)
     desk.time.advance(1)
     go(desk, answers)
-    assert [each.id for each in desk.service.handles.watched()] == [delayed.id]
+    assert [each.id for each in watched(desk.state)] == [delayed.id]
 
 
 def test_it_forgets_what_is_released(desk: Desk, answers: Answers) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 from typing import Callable
 
@@ -21,8 +20,9 @@ from leasectl.state.watched import WatchedHandles
 from leasectl.system import process
 from leasectl.system.process import identify, this_process
 from leasectl.system.process_ends import ProcessEnds
+from tests.kit.children import child as child
+from tests.kit.children import kill
 from tests.kit.desk import Desk
-from tests.kit.forking import ending, fork
 
 TTL = 30.0
 
@@ -38,20 +38,6 @@ def ends() -> Iterator[ProcessEnds]:
 def kept(desk: Desk, ends: ProcessEnds) -> KeptHandles:
     desk.pool(40)
     return KeptHandles(desk.state, ends)
-
-
-@pytest.fixture
-def child() -> Iterator[Process]:
-    pid = fork(signal.pause)
-    name = identify(pid)
-    yield name
-    if process.liveness(name) is process.Liveness.ALIVE:
-        kill(name)
-
-
-def kill(child: Process) -> None:
-    os.kill(child.pid, signal.SIGKILL)
-    ending(child.pid)
 
 
 def guarded(desk: Desk, guard: Process | None = None, *, ttl: float | None = None) -> Handle:

@@ -30,6 +30,7 @@ from leasectl.state.releasing import GivingBack
 from leasectl.system.clock import Clock
 from leasectl.system.process import identify, this_process
 from tests.kit.relay import Relay
+from tests.kit.watching import watched
 
 ONE = Request("T")
 # Servers are there on one Python only: see scripts/test.
@@ -170,7 +171,7 @@ def test_what_could_not_be_undone_is_left_to_the_keeper(
     between.listen(after=lose)
     with pytest.raises(BackendUnreachable):
         acquire(service, Request("T"), patience=NO_WAIT)
-    (left,) = service.handles.watched()
+    (left,) = watched(service.state)
     assert left.release_at is not None
     between.listen()
     between.mend()

@@ -18,6 +18,7 @@ from leasectl.state.handles import Handles, is_watched, new_id
 from leasectl.state.purging import KEEP_UNGUARDED_SECONDS, purge
 from leasectl.state.rows import encode_labels, parse_labels
 from leasectl.system.process import identify, this_process
+from tests.kit.watching import watched
 
 
 @pytest.fixture
@@ -175,10 +176,10 @@ class TestAcquisitions:
         self, state: State, handles: Handles, remote: bool
     ) -> None:
         handle = held(state, handles, a_handle(), a_lease())
-        assert handles.watched() == []
+        assert watched(state) == []
         with state.transaction():
             again = handles.begin_again(handle, this_process(), remote=remote, now=1.0)
-        assert handles.watched() == ([again] if remote else [])
+        assert watched(state) == ([again] if remote else [])
 
     def test_telling_names_the_guard_and_ends_the_waiters_part(
         self, state: State, handles: Handles
@@ -191,7 +192,7 @@ class TestAcquisitions:
         assert handles.unannounced() == []
         told = handles.require(handle.id)
         assert (told.waiter, told.guard) == (None, this_process())
-        assert handles.watched() == [told]
+        assert watched(state) == [told]
 
     def test_of_several_types_the_one_granted_is_on_record_until_the_next_grant(
         self, state: State, handles: Handles
@@ -281,7 +282,7 @@ class TestDropping:
         assert handles.any_watched()
         with state.transaction():
             handles.release(handle, now=1.0)
-        assert handles.watched() == []
+        assert watched(state) == []
         assert not handles.any_watched()
         assert handles.active() == []
 

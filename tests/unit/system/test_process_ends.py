@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
 
 import pytest
 
 from leasectl.model import Process
-from leasectl.system import process, process_ends
+from leasectl.system import process_ends
 from leasectl.system.poll import is_readable
-from leasectl.system.process import identify, this_process
+from leasectl.system.process import this_process
 from leasectl.system.process_ends import ProcessEnds
-from tests.kit.forking import ending, fork
-
-
-@pytest.fixture
-def child() -> Iterator[Process]:
-    pid = fork(signal.pause)
-    name = identify(pid)
-    yield name
-    if process.liveness(name) is process.Liveness.ALIVE:
-        kill(name)
-
-
-def kill(child: Process) -> None:
-    os.kill(child.pid, signal.SIGKILL)
-    ending(child.pid)
+from tests.kit.children import child as child
+from tests.kit.children import kill
 
 
 @pytest.fixture
