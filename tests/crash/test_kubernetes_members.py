@@ -1,4 +1,4 @@
-"""``pool move`` on Kubernetes is killed around each of its requests.
+"""``pool move`` on Kubernetes is killed around each of its requests, or hears nothing of one.
 
 All that is written is followed meanwhile: at every instant each name is in one pool, and in one
 where it may be. The next command goes on with what the killed had begun, and nothing is left.
@@ -22,11 +22,14 @@ from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.loading import load_everything
+from tests.kit.losing import Losing, each_answer_lost
+from tests.kit.relay import Relay
 from tests.kit.sizes import EVERY_KILL
 from tests.kit.support import Cli
 
 MOST_REQUESTS = 60
 STRIDE = 1 if EVERY_KILL else 5
+ANSWER_STRIDE = 1 if EVERY_KILL else 9
 KILLED = -signal.SIGKILL
 Arm = Callable[[], None]
 
@@ -84,6 +87,40 @@ class Members:
         assert self.pool_of(name) == "B", number
         return code
 
+    def move_all(self, losing: Losing) -> None:
+        """Have names be moved, at once and by a release, by who loses an answer."""
+        free, held = f"m{losing.number}", f"f{losing.number}"
+        self._hosts.access.pools.add_resources("A", [free, held])
+        handle = self.cli.ok("acquire", "-q", "-t", "A", "--name", held, "--ttl", "60s").strip()
+        losing.begin()
+        self.cli.ok("pool", "move", "-q", "--names", f"{free},{held}", "--to", "B", "--when-free")
+        assert [self.pool_of(each) for each in (free, held)] == ["B", "A"], losing.number
+        assert self.cli.ok("release", "--handle", handle).strip() == held, losing.number
+        assert self.pool_of(held) == "B", losing.number
+
+    def live(self, losing: Losing) -> None:
+        """Have names come, be moved and go in each way that there is, by who loses an answer."""
+        ok, number = self.cli.ok, losing.number
+        joined, stays, moved, other = (f"{each}{number}" for each in "jsmo")
+        losing.begin()
+        ok("pool", "expect", "B", "--names", joined)
+        ok("pool", "expect", "B", "--match", f"x{number}-*")
+        ok("pool", "set", "A", "--default", "--grace", "0s")
+        ok("pool", "add", "A", "--names", f"{stays},{moved}")
+        ok("pool", "cordon", "--names", stays)
+        ok("pool", "uncordon", "--names", stays)
+        handle = ok("pool", "join", "B", "--name", joined, "--hold", "--ttl", "60s").strip()
+        ok("pool", "move", "-q", "--names", moved, "--to", "B")
+        ok("release", "--handle", handle)
+        where = [self.pool_of(each) for each in (joined, stays, moved)]
+        assert where == ["B", "A", "B"], number
+        ok("pool", "leave", "B", "--name", joined)
+        ok("pool", "expect", "B", "--names", joined, "--match", f"x{number}-*", "--drop")
+        ok("pool", "remove", "A", "--names", stays)
+        ok("pool", "create", other, "--count", "2")
+        ok("pool", "delete", other)
+        assert [self.pool_of(each) for each in (joined, stays, moved)] == [None, None, "B"], number
+
     def run(self, arm: Arm, *arguments: str) -> int:
         """Run a command in a process that does something before; returns how it ended."""
 
@@ -108,12 +145,15 @@ class Story:
     Args:
         hosts: Where their pools are.
         namespace: The same; nothing is there yet.
+        through: What is between who moves them and the API server; nothing, if not given.
     """
 
-    def __init__(self, hosts: KubernetesHosts, namespace: Namespace) -> None:
+    def __init__(
+        self, hosts: KubernetesHosts, namespace: Namespace, *, through: Relay | None = None
+    ) -> None:
         self._hosts, self._namespace = hosts, namespace
         self._history = LeaseHistory(namespace)
-        self.members = Members(hosts, hosts.new())
+        self.members = Members(hosts, hosts.new(through=through))
 
     def judge(self) -> int:
         """See that all was well at every instant, and is; returns how many names were moved."""
@@ -156,3 +196,25 @@ def test_a_move_can_be_killed_around_each_request(
             raise AssertionError("still being killed")
     print(f"{kills} kills, {story.judge()} moves")
     assert kills > (16 if EVERY_KILL else 3)
+
+
+def test_whichever_answer_is_lost_a_move_is_done_in_full(
+    kubernetes_hosts: KubernetesHosts, namespace: Namespace, between_api: Relay
+) -> None:
+    story = Story(kubernetes_hosts, namespace, through=between_api)
+    lost = 0
+    for losing in each_answer_lost(between_api, more_than=18, stride=ANSWER_STRIDE):
+        story.members.move_all(losing)
+        lost += losing.number <= losing.asked()
+    print(f"{lost} answers lost, {story.judge()} moves")
+
+
+def test_whichever_answer_is_lost_names_are_where_they_were_said_to_be(
+    kubernetes_hosts: KubernetesHosts, namespace: Namespace, between_api: Relay
+) -> None:
+    story = Story(kubernetes_hosts, namespace, through=between_api)
+    lost = 0
+    for losing in each_answer_lost(between_api, more_than=100, stride=7 * ANSWER_STRIDE):
+        story.members.live(losing)
+        lost += losing.number <= losing.asked()
+    print(f"{lost} answers lost, {story.judge()} moves")
