@@ -13,11 +13,11 @@ which shows progress, on a terminal in one line (`waiting_line`) of what there i
 `reclaim_progress`. What `release --force` says is `release_forced`, and whom `use`, `marks` and
 `answer` are about find the `held_handles`. Commands of commands (`pool`) are `groups`. What
 `status` shows (`leasectl.pools.shown`), `status_table` writes, by the columns of `status_columns`,
-and `status_watch` repeats; of pools that a server only counts tell `status_counts`. `pool_options`
-are those that commands on pools share, `time_options` those for a stretch of the past. `table` is
-what any table looks like, and `terminal` what it goes to: how wide, with colours or without. What
-`serve --print-env` prints is `serve_env`, and who finds that server gone is told so by
-`gone_server`.
+and `status_watch` repeats; of pools that a server only counts tell `status_counts`, and where there
+are none `no_pools`. `pool_options` are those that commands on pools share, `time_options` those for
+a stretch of the past. `table` is what any table looks like, and `terminal` what it goes to: how
+wide, with colours or without. What `serve --print-env` prints is `serve_env`, and who finds that
+server gone is told so by `gone_server`.
 
 What `events` tells are `event_lines`, or JSON. What `stats` tells, `stats_table` writes. What it
 and `simulate` draw on a terminal is a `picture`, with its `time_axis`; `plot` puts it into a file.

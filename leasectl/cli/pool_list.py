@@ -5,11 +5,11 @@ from __future__ import annotations
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
-from leasectl.cli.output import note, show, show_json
+from leasectl.cli.no_pools import note_no_pools
+from leasectl.cli.output import show, show_json
 from leasectl.cli.status_table import look_of_stdout, pools_table
 from leasectl.pools.admin import PoolService
 from leasectl.pools.shown_json import pool_counts, pool_grants
-from leasectl.text.suggestions import NO_POOLS
 
 EXAMPLE = """\b
 Examples:
@@ -42,4 +42,4 @@ def command(*, wide: bool, as_json: bool, backend: str | None) -> None:
     elif pools:
         show(pools_table(pools, look_of_stdout(wide=wide)))
     else:
-        note(NO_POOLS)
+        note_no_pools(backend)

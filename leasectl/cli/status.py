@@ -7,11 +7,11 @@ from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
-from leasectl.cli.output import note, show, show_json
+from leasectl.cli.no_pools import note_no_pools
+from leasectl.cli.output import show, show_json
 from leasectl.cli.status_table import look_of_stdout, overview_text
 from leasectl.pools.admin import PoolService
 from leasectl.pools.shown_json import encode_overview
-from leasectl.text.suggestions import NO_POOLS
 
 EXAMPLE = """\b
 Examples:
@@ -75,4 +75,4 @@ def command(
     elif overview.pools or overview.works:
         show(overview_text(overview, look_of_stdout(wide=wide, free=pool_type is not None)))
     else:
-        note(NO_POOLS)
+        note_no_pools(backend)

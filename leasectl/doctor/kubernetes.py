@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 
 from leasectl.doctor.findings import FAIL, OK, WARN, Check, Finding, failure
@@ -14,6 +16,7 @@ from leasectl.engines.kubernetes.api.opening import open_api
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.rights import how_to_permit, is_of_events, needed_in
 from leasectl.engines.kubernetes.api.standing import (
+    check_namespace,
     what_kubectl_would_take,
     what_we_may_not,
     who_we_are,
@@ -28,6 +31,7 @@ from leasectl.errors import LeaseError, NotAllowed
 from leasectl.http.settings import Settings
 from leasectl.leases.service import Service
 from leasectl.system.clock import Clock
+from leasectl.text.wording import listed
 
 DEADLINE_SECONDS = 3.0
 
@@ -42,6 +46,7 @@ def checks(url: str, settings: Settings, environment: Mapping[str, str]) -> list
     opened = _open(choice, "")
     return [
         Check("cluster", lambda: cluster(choice)),
+        *([Check("kubeconfig", lambda: kubeconfig(choice))] if choice.kubeconfigs else []),
         Check("kubectl", lambda: kubectl(choice, environment)),
         Check("cluster user", lambda: user(opened.api)),
         Check("cluster rights", lambda: rights(opened.api, choice.namespace)),
@@ -85,6 +90,26 @@ def cluster(choice: ClusterChoice) -> Finding:
     return Finding(OK, what)
 
 
+def kubeconfig(choice: ClusterChoice) -> Finding:
+    """Can others say which cluster it is, and which program says who we are?"""
+    theirs = [path for path in choice.kubeconfigs if _others_can_write(path)]
+    if not theirs:
+        return Finding(OK, "nobody else can write it")
+    return Finding(
+        WARN,
+        f"others can write {listed(theirs)}, and so have any program run as you",
+        f"run: chmod go-w {' '.join(map(shlex.quote, theirs))}; it has to be yours, too, or root's",
+    )
+
+
+def _others_can_write(path: str) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:  # of several one may be missing
+        return False
+    return bool(found.st_mode & 0o022) or found.st_uid not in (0, os.geteuid())
+
+
 def kubectl(choice: ClusterChoice, environment: Mapping[str, str]) -> Finding:
     """Does KUBECONFIG name another cluster?"""
     theirs = what_kubectl_would_take(environment)
@@ -112,6 +137,7 @@ def rights(api: Api, namespace: str) -> Finding:
     """May we do what leases take?"""
     missing = what_we_may_not(api, needed_in(namespace))
     if not missing:
+        check_namespace(api, namespace)
         return Finding(OK, f'all that leases take in namespace "{namespace}"')
     what = f"we may not {', '.join(f'{each.verb} {each.resource}' for each in missing)}"
     advice = how_to_permit(who_we_are(api), missing[0])

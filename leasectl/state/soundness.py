@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from leasectl.state.directory import State
 
-
 _NULL = re.compile(r"NULL value in (\w+)\.(\w+)")
 
 

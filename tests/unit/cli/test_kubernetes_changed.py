@@ -108,6 +108,9 @@ def pool_deleted(site: Site) -> Finished:
     handle = site.hold()
     site.delete("leasectl-pool-")
     refused = site.cli("acquire", "-t", "t")
+    for command in ("status", "pool list"):
+        shown = site.cli(*command.split())
+        assert (shown.code, shown.out, shown.err) == (0, "", refused.err)
     site.cli.ok("renew", handle)
     site.cli.ok("doctor", "--fix")
     assert site.cli.ok("release", handle) == "t--00\n"

@@ -19,7 +19,7 @@ from tests.kit.support import Cli, eventually
 pytestmark = pytest.mark.once  # servers are there on one Python only: see scripts/test
 
 CHECKS = (
-    *("cluster", "kubectl", "cluster user", "cluster rights", "cluster objects"),
+    *("cluster", "kubeconfig", "kubectl", "cluster user", "cluster rights", "cluster objects"),
     *("cluster claims", "cluster names"),
 )
 EACH_VERB = [
@@ -80,6 +80,31 @@ def test_another_cluster_in_KUBECONFIG_is_warned_of(
     assert found["status"] == "warn"
     assert "https://under-test, by context " in found["what"]
     assert doctor(cluster, KUBECONFIG=str(kubeconfig))["kubectl"]["status"] == "ok"
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_kubeconfig_that_others_can_write_is_warned_of(
+    mode: int, cluster: Cli, kubeconfig: Path, tmp_path: Path
+) -> None:
+    kubeconfig.chmod(mode)
+    listed = f"{tmp_path / 'none'}:{kubeconfig}"
+    found = doctor(cluster, LEASECTL_KUBECONFIG=None, KUBECONFIG=listed)["kubeconfig"]
+    assert (found["status"], found["what"]) == (
+        "warn",
+        f"others can write {kubeconfig}, and so have any program run as you",
+    )
+    assert found["advice"].startswith(f"run: chmod go-w {kubeconfig};")
+    kubeconfig.chmod(0o644)
+    assert doctor(cluster)["kubeconfig"]["status"] == "ok"
+
+
+def test_a_namespace_that_is_not_there_is_a_failure(cluster: Cli, namespace: Namespace) -> None:
+    namespace.account.permit_everywhere(LEAST_RULES)
+    report = doctor(cluster, LEASECTL_BACKEND="kubernetes://never-made")
+    rights = report["cluster rights"]
+    assert (report.code, rights["status"]) == (64, "fail")
+    assert rights["what"].endswith('has no namespace "never-made"')
+    assert "kubectl create namespace never-made" in rights["advice"]
 
 
 @pytest.mark.parametrize(

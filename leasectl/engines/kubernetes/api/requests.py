@@ -162,6 +162,16 @@ class Api:
         deed = Deed("create", collection, name, subresource)
         return self._ask(deed, "POST", body, is_repeatable=is_repeatable).said
 
+    def check_creation(self, collection: Collection, name: str) -> None:
+        """Ask whether an object could be made; none is.
+
+        Raises:
+            AlreadyExists: There is one of that name.
+            CorruptState: Whoever has a say in that doesn't know requests that only ask.
+        """
+        deed, body = Deed("create", collection), {"metadata": {"name": name}}
+        self._ask(deed, "POST", body, is_repeatable=True, query={"dryRun": "All"})
+
     def replace(
         self, collection: Collection, name: str, body: Json, *, is_repeatable: bool = False
     ) -> Json:

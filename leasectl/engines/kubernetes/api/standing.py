@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import ClusterChoice, choose, kubectls_paths
-from leasectl.engines.kubernetes.api.collection import Collection, Deed
+from leasectl.engines.kubernetes.api.collection import Collection, Deed, leases
+from leasectl.engines.kubernetes.api.refusals import AlreadyExists
 from leasectl.engines.kubernetes.api.requests import Api
-from leasectl.errors import LeaseError
+from leasectl.errors import CorruptState, LeaseError
 from leasectl.text.printable import printable
 
 _WHO = Collection("authentication.k8s.io/v1", "selfsubjectreviews")
@@ -36,6 +38,16 @@ def what_we_may_not(api: Api, deeds: Sequence[Deed]) -> tuple[Deed, ...]:
         LeaseError: As `Api` has it.
     """
     return tuple(deed for deed in deeds if not _may(api, deed))
+
+
+def check_namespace(api: Api, namespace: str) -> None:
+    """Look whether Leases could be made in a namespace by whoever may; none is.
+
+    Raises:
+        LeaseError: It isn't there or is about to go, or something there keeps all from it.
+    """
+    with contextlib.suppress(AlreadyExists, CorruptState):
+        api.check_creation(leases(namespace), "leasectl-doctor")
 
 
 def what_kubectl_would_take(environment: Mapping[str, str]) -> ClusterChoice | None:
