@@ -6,6 +6,7 @@ import pytest
 
 from tests.kit.ended import nothing_runs_on as nothing_runs_on
 from tests.kit.hosts import hosts as hosts
+from tests.kit.kubernetes.hosts import kubernetes_hosts as kubernetes_hosts
 from tests.kit.marks import marked_below, once_below
 from tests.kit.sizes import EVERY_KILL
 

@@ -44,6 +44,7 @@ class Sweep:
         cli: Whose state directory it is.
         tmp_path: Where output and history go.
         backend: Where the pool "T" is made.
+        settings: How to talk to that, as a record has it.
         capacity: Of that pool.
 
     Attributes:
@@ -52,10 +53,16 @@ class Sweep:
     """
 
     def __init__(
-        self, cli: Cli, tmp_path: Path, *, backend: str = "local:", capacity: int = CAPACITY
+        self,
+        cli: Cli,
+        tmp_path: Path,
+        *,
+        backend: str = "local:",
+        settings: str = "",
+        capacity: int = CAPACITY,
     ) -> None:
         self.cli = cli
-        self._backend = backend
+        self._backend, self._settings = backend, settings
         self.output = tmp_path / "output"
         self.history = tmp_path / "history"
         self.recorder = Recorder(self.history)
@@ -66,7 +73,7 @@ class Sweep:
 
     def service(self) -> AbstractContextManager[Service]:
         """The state directory, beside the command that is killed."""
-        return self.cli.service(owner="sweep@host", backend=self._backend)
+        return self.cli.service(owner="sweep@host", backend=self._backend, settings=self._settings)
 
     def keep_a_keeper(self) -> None:
         """Give it something to do all the time, so that it isn't started for each kill."""

@@ -7,11 +7,9 @@ where it may be. The next command goes on with what the killed had begun, and no
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-
-import pytest
 
 from leasectl.engines.kubernetes.objects import ENTERING
 from tests.crash.member_judge import WrittenStory
@@ -21,7 +19,6 @@ from tests.kit.invariants import broken_invariants
 from tests.kit.kubernetes.history import LeaseHistory
 from tests.kit.kubernetes.hosts import KubernetesHosts
 from tests.kit.kubernetes.namespaces import Namespace
-from tests.kit.loading import load_everything
 from tests.kit.losing import Losing, each_answer_lost
 from tests.kit.relay import Relay
 from tests.kit.sizes import EVERY_KILL
@@ -168,17 +165,6 @@ class Story:
         assert self._hosts.is_free("A")
         assert self._hosts.is_free("B")
         return story.moves
-
-
-@pytest.fixture
-def kubernetes_hosts(
-    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[KubernetesHosts]:
-    load_everything()
-    hosts = KubernetesHosts(namespace, tmp_path)
-    monkeypatch.setenv("LEASECTL_KUBECONFIG", str(tmp_path / "kubeconfig"))
-    yield hosts
-    hosts.close()
 
 
 def test_a_move_can_be_killed_around_each_request(

@@ -13,6 +13,7 @@ from leasectl.leases.announce import announce
 from leasectl.leases.answer import answer
 from leasectl.leases.asked import asked_of
 from leasectl.leases.marks import encode_mark, new_mark
+from leasectl.leases.service import Service
 from leasectl.leases.use import unuse, use
 from leasectl.model import Request, whole
 from leasectl.state.event import Event
@@ -140,6 +141,24 @@ class Asked:
         once = ["--delay", "0", "-w", "0.05", "-q", "--backend", self._backend]
         return ["reclaim", "T", "--names", names, *once]
 
+    def freed(self, service: Service) -> list[str]:
+        """The names of this handle that were freed so far."""
+        return [
+            name
+            for event in service.events.read()
+            if event.handle == self.handle.id and event.kind == "released"
+            for name in event.names
+        ]
+
+    def kill(self, number: int) -> int:
+        """Have the reclaim be killed around a request of it; returns how it ended."""
+
+        def work() -> None:
+            kill_at_request(number // 2, after=bool(number % 2))
+            leasectl(self._sweep.cli.state_dir, self._sweep.output, *self.arguments())
+
+        return finished(ending(fork(work)))
+
     def check(self, when: str) -> None:
         """Let another reclaim run to its end: what was ready was freed once, the other is held."""
         sweep = self._sweep
@@ -147,13 +166,7 @@ class Asked:
             sweep.next_command(when)
         assert sweep.cli(*self.arguments()).code == TOO_FEW, when
         with sweep.service() as service:
-            freed = [
-                name
-                for event in service.events.read()
-                if event.handle == self.handle.id and event.kind == "released"
-                for name in event.names
-            ]
-            assert freed == [self.ready], when
+            assert self.freed(service) == [self.ready], when
             assert service.notes.of_pool("T") == (), when
             target = whole(self.handle)
             asked_of(service, target)
@@ -193,17 +206,11 @@ def test_a_reclaim_in_etcd_can_be_killed_around_each_of_its_requests(
     hosts: Hosts, tmp_path: Path
 ) -> None:
     load_everything()
-    cli = hosts.new()
-    sweep = Sweep(cli, tmp_path, backend=hosts.url)
+    sweep = Sweep(hosts.new(), tmp_path, backend=hosts.url)
 
     def attempt(number: int) -> int:
         asked = Asked(sweep, hosts.url)
-
-        def work() -> None:
-            kill_at_request(number // 2, after=bool(number % 2))
-            leasectl(cli.state_dir, sweep.output, *asked.arguments())
-
-        code = finished(ending(fork(work)))
+        code = asked.kill(number)
         asked.check(f"killed around request {number / 2}")
         return code
 

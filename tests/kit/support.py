@@ -206,12 +206,18 @@ class Cli:
 
     @contextlib.contextmanager
     def service(
-        self, *, owner: str = "test@host", host: str = "host", backend: str = "local:"
+        self,
+        *,
+        owner: str = "test@host",
+        host: str = "host",
+        backend: str = "local:",
+        settings: str = "",
     ) -> Iterator[Service]:
         """The state directory from inside this process."""
         state = State.open(str(self.state_dir))
         try:
-            yield Service(state, backend_url=backend, caller=Caller(owner, host))
+            caller = Caller(owner, host)
+            yield Service(state, backend_url=backend, settings=settings, caller=caller)
         finally:
             state.close()
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from leasectl.engines.kubernetes.api.address import KubernetesAddress
 from leasectl.engines.kubernetes.api.choice import choose, encode_choice
 from leasectl.http.settings import Settings, encode_settings
 from tests.kit.kubernetes.access import Access
 from tests.kit.kubernetes.namespaces import Namespace
+from tests.kit.loading import load_everything
 from tests.kit.relay import Relay
 from tests.kit.support import Cli
 
@@ -64,6 +68,18 @@ class KubernetesHosts:
     def close(self) -> None:
         for cli in self._clis:
             cli.close()
+
+
+@pytest.fixture
+def kubernetes_hosts(
+    namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[KubernetesHosts]:
+    """State directories in a namespace of the test's own; forked processes find that, too."""
+    load_everything()
+    found = KubernetesHosts(namespace, tmp_path)
+    monkeypatch.setenv("LEASECTL_KUBECONFIG", str(tmp_path / "kubeconfig"))
+    yield found
+    found.close()
 
 
 def namespace_settings(namespace: Namespace, folder: Path) -> str:
