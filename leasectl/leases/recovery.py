@@ -18,6 +18,8 @@ from leasectl.system.process import is_dead
 if TYPE_CHECKING:
     from leasectl.state.watched import Watched
 
+_MOST_LOOKED_AT = 256
+
 
 def recover(service: Service) -> None:
     """Put right what killed processes left, unless the keeper is at it already.
@@ -95,9 +97,14 @@ def left(
 
 
 def due(service: Service) -> list[ReleaseTarget]:
-    """What the keeper has to release now: for the dead, and because its time has come."""
+    """What a keeper would release now: for the dead, and because its time has come.
+
+    Of thousands whose processes seem to live, some may not; the next keeper finds those.
+    """
+    from leasectl.state.leftovers import ids_of_the_dead
     from leasectl.state.watched import WatchedHandles  # only here: a keeper is mostly there
 
-    watched = WatchedHandles(service.state).all()
-    abandoned = [left(each) for each in watched if is_abandoned(service, each)]
+    some = ids_of_the_dead(service.state, only_watched=True, most_looked_at=_MOST_LOOKED_AT)
+    watched = map(WatchedHandles(service.state).one, some)
+    abandoned = [left(each) for each in watched if each and is_abandoned(service, each)]
     return abandoned + service.handles.timers.due(service.clock.elapsed())

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from leasectl.model import parse_process
 from leasectl.state.directory import State
-from leasectl.system.process import is_dead
+from leasectl.system.process import DeadProcesses
 
 _FOLLOWED = (
     "SELECT id, guard, waiter FROM handle WHERE state <> 'released' "
     "AND (guard IS NOT NULL OR waiter IS NOT NULL) ORDER BY id"
 )
+_WATCHED = _FOLLOWED.replace("state <>", "watched = 1 AND state <>")
 
 
-def ids_of_the_dead(state: State) -> list[str]:
+def ids_of_the_dead(
+    state: State, *, only_watched: bool = False, most_looked_at: int | None = None
+) -> list[str]:
     """The ids of handles that aren't released, and have a guard or a waiter that is dead.
 
     Each process is asked for once: one may guard many. What it is in the record may be another's
     by the time that somebody looks there.
+
+    Args:
+        state: The opened state directory.
+        only_watched: Only of handles that a keeper sees to.
+        most_looked_at: As `DeadProcesses` has it.
     """
-    known: dict[str, bool] = {}
-    found = []
-    for handle_id, *processes in state.query(_FOLLOWED):
-        for each in processes:
-            if each is not None and each not in known:
-                known[each] = _is_dead(each)
-        if any(known[each] for each in processes if each is not None):
-            found.append(handle_id)
-    return found
+    rows = state.query(_WATCHED if only_watched else _FOLLOWED)
+    dead = DeadProcesses(most_looked_at=most_looked_at)
+    return [each for each, guard, waiter in rows if _is_in(dead, guard) or _is_in(dead, waiter)]
 
 
-def _is_dead(process: str) -> bool:
+def _is_in(dead: DeadProcesses, process: str | None) -> bool:
     try:
-        return is_dead(parse_process(process))
+        return process is not None and process in dead
     except ValueError:
         return True  # whoever reads the record says what is wrong with it

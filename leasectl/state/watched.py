@@ -95,7 +95,7 @@ class WatchedHandles:
             changes = Changes({each.id: each for each in self.all()}, are_all=True)
         else:
             ids = dict.fromkeys(note["handle"] for note in notes[1:])
-            changes = Changes({each: self._one(each) for each in ids}, are_all=False)
+            changes = Changes({each: self.one(each) for each in ids}, are_all=False)
         self._seen = last
         return changes
 
@@ -111,7 +111,8 @@ class WatchedHandles:
             db.execute("DELETE FROM handle_change WHERE number <= ?", (self._seen - _KEPT,))
             self._trimmed = self._seen - _KEPT
 
-    def _one(self, handle_id: str) -> Watched | None:
+    def one(self, handle_id: str) -> Watched | None:
+        """One of them, as it is now; None when it isn't to be seen to."""
         rows = self._state.query(f"{_SELECT} AND id = ?", handle_id)
         return self._parse(rows[0]) if rows else None
 

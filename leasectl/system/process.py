@@ -12,7 +12,7 @@ import os
 from functools import cache, lru_cache
 
 from leasectl.errors import NotFound
-from leasectl.model import Process
+from leasectl.model import Process, parse_process
 
 
 class Liveness(enum.Enum):
@@ -77,6 +77,43 @@ def liveness(process: Process) -> Liveness:
 def is_dead(process: Process | None) -> bool:
     """Tell whether a process has ended for certain; None hasn't."""
     return process is not None and liveness(process) is Liveness.DEAD
+
+
+class DeadProcesses:
+    """Those that have ended for certain, by what records have of them; each is asked for once.
+
+    Of thousands that have, one look at which pids there are tells it. So the records have to have
+    been read before the first is asked for: whoever began later isn't among those.
+
+    Args:
+        most_looked_at: Of so many whose pid is there it is looked whether it is still theirs, and
+            whether they are no zombies; of others, that the pid is there has to do. None for all.
+    """
+
+    def __init__(self, *, most_looked_at: int | None = None) -> None:
+        self._known: dict[str, bool] = {}
+        self._left = most_looked_at
+        self._here = f"{boot_id()}:{own_pid_namespace()}:"
+        self._pids: frozenset[str] | None = None
+
+    def __contains__(self, process: str) -> bool:
+        """Tell whether the process of a record is one; ValueError if no record has it so."""
+        known = self._known.get(process)
+        if known is None:
+            known = self._known[process] = self._look(process)
+        return known
+
+    def _look(self, process: str) -> bool:
+        if process.startswith(self._here):
+            if self._pids is None:
+                self._pids = frozenset(os.listdir("/proc"))
+            if process[len(self._here) :].partition(":")[0] not in self._pids:
+                return True
+            if self._left is not None:
+                self._left -= 1
+                if self._left < 0:
+                    return False
+        return is_dead(parse_process(process))
 
 
 def open_pidfd(process: Process) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leasectl.engines.local.absent import dead_ones, remove_dead_ones
+from leasectl.engines.local.absent import REMOVED_AT_ONCE, dead_ones, remove_dead_ones
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.store import LocalStore
 from leasectl.state.pipes import tidy
@@ -40,9 +40,12 @@ def remove_what_is_over(store: LocalStore, pool_types: Iterable[str], *, clock: 
             is_over = is_over or any(map(is_dead, early_ends.guards(each)))
             if not is_over and store.is_any_special():
                 is_over = store.memberships().is_any_over(each)
-        if dead or is_over:
+        if is_over:
             with store.state.transaction():
                 store.expire(each)
                 early_ends.free_what_the_dead_had(each)
-                remove_dead_ones(store.queues, each, dead)
+        while dead:  # in parts, or those who live would wait for all of them
+            some, dead = dead[-REMOVED_AT_ONCE:], dead[:-REMOVED_AT_ONCE]
+            with store.state.transaction():
+                remove_dead_ones(store.queues, each, reversed(some))
     tidy(store.state)

@@ -27,9 +27,9 @@ _process = lru_cache(maxsize=64)(parse_process)  # of tickets it is asked for ag
 # What a ticket asks for beside a number stands in the record of its handle; `handle.name` is the
 # one resource that it waits for.
 TICKETS = (
-    "ticket LEFT JOIN handle ON handle.id = ticket.owner LEFT JOIN suspended ON "
+    "ticket LEFT JOIN suspended ON "
     "suspended.type = ticket.type AND suspended.number = ticket.number "
-    "AND suspended.owner = ticket.owner"
+    "AND suspended.owner = ticket.owner LEFT JOIN handle ON handle.id = ticket.owner"
 )
 # Beside those, the rank that a ticket has where not all are alike; and the columns of a `Waiting`.
 RANKED_TICKETS = (
@@ -44,11 +44,13 @@ _WAITING = (
 # Whole texts: what Python puts together anew, it looks up anew among those that SQLite knows.
 _OF_POOL = f"{_WAITING} FROM {RANKED_TICKETS} WHERE ticket.type = ? "
 _ONE = f"{_OF_POOL} AND ticket.number = ?"
-_UP_TO = f"{_OF_POOL} AND ticket.number <= ? ORDER BY ticket.number DESC"
-_BEHIND = f"{_OF_POOL} AND ticket.number > ? ORDER BY ticket.number"
-_ASCENDING = f"{_OF_POOL} ORDER BY ticket.number"
+_COUNTS = "suspended.number IS NULL"  # those that others pass may be thousands
+_OR_OWN, _ORDER = f"({_COUNTS} OR ticket.number = ?)", "ORDER BY ticket.number"
+_UP_TO = f"{_OF_POOL} AND ticket.number <= ? AND {_OR_OWN} {_ORDER} DESC"
+_BEHIND = f"{_OF_POOL} AND ticket.number > ? AND {_COUNTS} {_ORDER}"
 _NEAREST_TWO, _NEXT = f"{_UP_TO} LIMIT 2", f"{_BEHIND} LIMIT 1"
-_FIRST, _FIRST_TWO = f"{_ASCENDING} LIMIT 1", f"{_ASCENDING} LIMIT 2"
+_FIRST = f"{_OF_POOL} AND {_COUNTS} {_ORDER} LIMIT 1"
+_ASCENDING, _FIRST_TWO = f"{_OF_POOL} {_ORDER}", f"{_OF_POOL} {_ORDER} LIMIT 2"
 
 
 class Waiting:
@@ -158,15 +160,16 @@ class LocalQueues:
     def up_to(self, pool_type: str, number: int) -> list[Waiting]:
         """The ticket of that number, if it is there, and those before it, the nearest first.
 
-        As far as the first that keeps all behind it from everything.
+        As far as the first that keeps all behind it from everything, and of one order none that
+        others pass.
         """
-        found = self._found(_NEAREST_TWO, pool_type, number)
+        found = self._found(_NEAREST_TWO, pool_type, number, number)
         # Almost always that is all. Else it may be a long way.
         is_all = len(found) < 2 or found[1].keeps_all_back
         if not found or (is_all and not found[0].is_ranked):
             return found
         found = []
-        with closing(self._read(_UP_TO, pool_type, number)) as tickets:
+        with closing(self._read(_UP_TO, pool_type, number, number)) as tickets:
             for each in tickets:
                 found.append(each)
                 if each.is_ranked or (each.number < number and each.keeps_all_back):
@@ -208,7 +211,7 @@ class LocalQueues:
         self, pool_type: str, ticket: Waiting, place: Rank | None = None
     ) -> Generator[Waiting, None, None]:
         """Those that a ticket is better than, the nearest first, as `in_order`; it may have another
-        place in the order by now."""
+        place in the order by now. In a queue of one order none that others pass."""
         if ticket.is_ranked:
             return self.order(pool_type).behind(ticket, place)
         return self._read(_BEHIND, pool_type, ticket.number)

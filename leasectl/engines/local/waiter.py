@@ -14,7 +14,6 @@ from leasectl.engines.local.queues import LocalQueues, Waiting
 from leasectl.engines.local.store import LocalStore
 from leasectl.engines.local.wait_pipes import WaitPipe
 from leasectl.model import Claimant, Process, Request, Ticket
-from leasectl.state.pipes import tidy
 from leasectl.state.rows import encode_where
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.process import this_process
@@ -175,11 +174,8 @@ class LocalWaiter:
         return self._claim_free(mine, particular, pool), mine, particular
 
     def _ahead(self) -> tuple[Waiting, Waiting | None, Sequence[Waiting]]:
-        """Its ticket, and who keeps it from what, as `_ahead_of`.
-
-        If it was suspended, it counts again.
-        """
-        own = self._ticket()
+        """Its ticket, which counts again if it was suspended, and who keeps it from what."""
+        own, dead = self._ticket(), 0
         while True:
             mine, *better = self._up_to(own)
             if mine.suspended:
@@ -188,7 +184,10 @@ class LocalWaiter:
             blocker, particular = _ahead_of(self._request, better, self._queues)
             if blocker is None or not self._watch.is_dead(blocker.waiter):
                 return mine, blocker, particular
-            self._remove_dead([blocker])
+            from leasectl.engines.local.absent import get_past  # which hardly anybody needs
+
+            dead += 1
+            get_past(self._queues, self._request.type, blocker, own.number, nth=dead)
 
     def _up_to(self, own: Ticket) -> list[Waiting]:
         """Its ticket and those before it, as `LocalQueues.up_to`; TicketGone if it isn't there."""
@@ -226,13 +225,11 @@ class LocalWaiter:
     def _remove_dead(self, tickets: Sequence[Waiting]) -> bool:
         """Take away what the dead among some have left; returns whether there were any."""
         dead = [each for each in tickets if each.is_dead]
-        if not dead:
-            return False
-        from leasectl.engines.local.absent import remove_dead  # which hardly anybody needs
+        if dead:
+            from leasectl.engines.local.absent import remove_dead_ones
 
-        for each in dead:
-            remove_dead(self._queues, self._request.type, each)
-        return True
+            remove_dead_ones(self._queues, self._request.type, dead)
+        return bool(dead)
 
     def _claim_free(
         self, mine: Waiting, particular: Sequence[Waiting], pool: sqlite3.Row
@@ -254,8 +251,8 @@ class LocalWaiter:
         if len(resources) < request.count and self._early_ends.free_what_the_dead_had(request.type):
             resources = self._store.free_resources(request, others)
         if len(resources) < request.count:
-            look_again_at = self._next_look(pool, expiry)
-            return Outlook(is_head=True, is_behind=bool(others), look_again_at=look_again_at)
+            again_at = self._next_look(pool, expiry)
+            return Outlook(is_head=True, is_behind=bool(others), look_again_at=again_at)
         if pool["pace_seconds"]:
             from leasectl.engines.local.pace import pay
 
@@ -324,7 +321,9 @@ def put_ticket(
     if is_ranked:
         queues.order(request.type).add(number, claimant.claim_key, request.priority)
     if number % _TICKETS_PER_TIDYING == 0:
-        tidy(state)
+        from leasectl.engines.local.absent import tidy_up
+
+        tidy_up(queues)
 
 
 def _ahead_of(

@@ -13,7 +13,13 @@ from contextlib import closing
 from typing import Callable, NamedTuple
 
 from leasectl.engines.contract import SUSPENDED_AFTER_SECONDS, LostListener
-from leasectl.engines.local.absent import remove_dead, suspend
+from leasectl.engines.local.absent import (
+    REMOVED_AT_ONCE,
+    dead_passed,
+    remove_dead,
+    remove_passed,
+    suspend,
+)
 from leasectl.engines.local.early_ends import LocalEarlyEnds
 from leasectl.engines.local.queues import Waiting
 from leasectl.engines.local.settings import LocalSettings
@@ -26,6 +32,8 @@ from leasectl.system.process import is_dead
 
 # Who is so late hasn't run either: perhaps nobody has, so that it begins to count anew.
 _LATE_SECONDS = 1.0
+# In which all others have the lock.
+_BETWEEN_PARTS_SECONDS = 0.1
 
 # Free resources, each with the fence of its last lease, by which one that was held in between is
 # told from one that wasn't.
@@ -81,6 +89,7 @@ class LocalWitness:
         self._clock = clock
         self._has_ended = has_ended
         self._seen: dict[_Key, _Seen] = {}
+        self._has_more = False  # that others pass, and of whom some may be dead
 
     def is_needed(self) -> bool:
         """Tell whether anybody waits behind another, or a name is in its pool for a time."""
@@ -104,6 +113,7 @@ class LocalWitness:
             first = self._first_due()
             if first is not None and self._clock.elapsed() > first + _LATE_SECONDS:
                 self._seen = {}
+            self._remove_passed()
             is_over = self._any_expired() or self.has_any_guard_ended() or self._any_left()
             if not any(map(self._needs_change, self._able())) and not is_over:
                 return []
@@ -113,7 +123,16 @@ class LocalWitness:
     def due(self) -> float | None:
         """When to look next if nobody calls before, on the elapsed clock; None for never."""
         expiries = map(self._store.next_expiry, self._contended())
-        return earliest(self._first_due(), *expiries, self._memberships.next_end())
+        more = self._clock.elapsed() + _BETWEEN_PARTS_SECONDS if self._has_more else None
+        return earliest(self._first_due(), *expiries, self._memberships.next_end(), more)
+
+    def _remove_passed(self) -> None:
+        """Take away a part of what those dead have left whom all others pass."""
+        dead = dead_passed(self._state)
+        self._has_more = len(dead) == REMOVED_AT_ONCE
+        if dead:
+            with self._state.transaction():
+                remove_passed(self._store.queues, dead)
 
     def _put_right(self) -> list[Able]:
         """Suspend who could have come, take away what the dead left, free what has expired."""

@@ -179,6 +179,7 @@ def test_a_command_that_tells_and_ends_while_somebody_looks_keeps_its_lease(
         return process is not None
 
     monkeypatch.setattr("leasectl.leases.recovery.is_dead", tells_and_ends)
+    monkeypatch.setattr("leasectl.system.process.is_dead", tells_and_ends)
     look(desk.service)
     assert desk.held() == {"T--00": handle.id}
     assert desk.record(handle).waiter is None

@@ -19,6 +19,8 @@ def test_only_those_whose_guard_or_waiter_is_dead_are_left(desk: Desk) -> None:
     desk.acquire()
     desk.acquire(guard=this_process())
     guarded, waited = desk.acquire(guard=GONE), desk.acquire()
+    only_watched = leftovers.ids_of_the_dead(desk.state, only_watched=True)
+    assert only_watched == [guarded.id]
     with desk.state.transaction() as db:
         waiter = (GONE.encode(), waited.id)
         db.execute("UPDATE handle SET waiter = ? WHERE id = ?", waiter)
@@ -40,7 +42,7 @@ def test_a_process_that_guards_many_is_asked_for_once(
         asked.append(process)
         return is_dead(process)
 
-    monkeypatch.setattr(leftovers, "is_dead", ask)
+    monkeypatch.setattr("leasectl.system.process.is_dead", ask)
     assert leftovers.ids_of_the_dead(desk.state) == []
     assert asked == [this_process()]
 

@@ -17,7 +17,14 @@ import pytest
 from leasectl.errors import NotFound
 from leasectl.model import Process, parse_process
 from leasectl.system import process as module
-from leasectl.system.process import Liveness, identify, liveness, open_pidfd, this_process
+from leasectl.system.process import (
+    DeadProcesses,
+    Liveness,
+    identify,
+    liveness,
+    open_pidfd,
+    this_process,
+)
 from tests.kit.support import eventually
 
 
@@ -186,3 +193,33 @@ def test_a_stopped_process_is_alive() -> None:
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
         assert liveness(name) is Liveness.ALIVE
+
+
+def test_of_many_the_dead_are_those_that_are_each_for_itself() -> None:
+    with a_process() as child, a_zombie() as zombie:
+        alive, named = identify(child.pid), this_process()
+        reused = changed(alive, start_time=alive.start_time - 1)
+        of_zombie = changed(alive, pid=zombie)
+        gone = changed(alive, pid=2**22 + 1)  # more than there are
+        before_boot = changed(gone, boot_id="x")
+        foreign = changed(gone, pid_namespace=1)
+        every = (alive, named, reused, of_zombie, gone, before_boot, foreign)
+        dead = DeadProcesses()
+        found = [each for each in every if each.encode() in dead]
+        assert found == [each for each in every if liveness(each) is Liveness.DEAD]
+        assert set(found) == {reused, of_zombie, gone, before_boot}
+
+
+def test_of_many_only_so_many_are_looked_at_whose_pid_is_there() -> None:
+    with a_process() as child:
+        alive = identify(child.pid)
+        reused = [changed(alive, start_time=number) for number in range(3)]
+        gone = changed(alive, pid=2**22 + 1)
+        dead = DeadProcesses(most_looked_at=2)
+        assert [each.encode() in dead for each in (*reused, gone)] == [True, True, False, True]
+        assert [each.encode() in dead for each in reused] == [True, True, False]
+
+
+def test_what_no_record_has_is_no_process() -> None:
+    with pytest.raises(ValueError, match="values to unpack"):
+        assert "nonsense" in DeadProcesses()

@@ -94,28 +94,64 @@ def test_whose_ticket_went_after_it_was_found_dead_is_left_alone(desk: Desk) -> 
     assert waiting.result(timeout=5).names == ("T--00",)
 
 
-def steps_past_the_dead(desk: Desk, pool_type: str, number: int) -> int:
-    """What SQLite does, in thousands of its steps, for who finds so many dead before itself."""
-    desk.pool(1, pool_type=pool_type)
-    process = this_process()._replace(start_time=1)  # whose pid another has by now
+def dead_waiters(desk: Desk, pool_type: str, number: int) -> None:
+    """Have so many wait, of a process whose pid another has by now."""
+    process = this_process()._replace(start_time=1)
     with desk.state.transaction() as db:
-        for ticket in range(1, number + 1):
+        ((last,),) = desk.state.query("SELECT last_ticket FROM pool WHERE type = ?", pool_type)
+        for ticket in range(last + 1, last + number + 1):
             handle = new_handle(desk.service, Request(pool_type), f"{pool_type}-{ticket:06}")
             desk.service.handles.create(handle._replace(waiter=process), remote=False, now=0.0)
             row = (pool_type, ticket, handle.id, handle.holder_identity, 1, 0.0, process.encode())
             db.execute("INSERT INTO ticket VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, f"w{ticket}"))
-        db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (number, pool_type))
+        db.execute("UPDATE pool SET last_ticket = ? WHERE type = ?", (last + number, pool_type))
+
+
+def steps_past_the_dead(desk: Desk, pool_type: str, number: int) -> int:
+    """What SQLite does, in thousands of its steps, for who finds so many dead before itself."""
+    desk.pool(1, pool_type=pool_type)
+    dead_waiters(desk, pool_type, number)
     steps = []
     desk.state.db.set_progress_handler(lambda: steps.append(1), 1000)
     desk.acquire(Request(pool_type))
     desk.state.db.set_progress_handler(None, 0)
+    passed = desk.state.query("SELECT number FROM suspended WHERE type = ?", pool_type)
+    assert 0 < len(passed) < number
+    PoolService(desk.service).look()
     assert desk.tickets() == []
+    told = list(desk.service.events.read())
+    gave_up = [each.ticket for each in told if each.kind == "gave up" and each.type == pool_type]
+    assert sorted(gave_up) == list(range(1, number + 1))
     return len(steps)
 
 
 def test_each_of_many_dead_waiters_takes_as_much_as_each_of_few(desk: Desk) -> None:
-    few, many = (steps_past_the_dead(desk, f"T{number}", number) for number in (100, 400))
-    assert many < few * 6
+    few, many = (steps_past_the_dead(desk, f"T{number}", number) for number in (100, 2000))
+    assert many < few * 40  # were all looked at for each, it would be 400
+
+
+def test_who_lives_among_many_dead_comes_before_who_came_later(desk: Desk) -> None:
+    desk.pool(1)
+    holder = desk.acquire()
+    dead_waiters(desk, "T", 40)
+    first = desk.acquire_beside()
+    dead_waiters(desk, "T", 40)
+    second = desk.acquire_beside()
+    assert not first.done()
+    release(desk.service, whole(holder))
+    had = first.result(timeout=10)
+    assert not second.done()
+    release(desk.service, whole(had))
+    second.result(timeout=10)
+
+
+def test_of_many_dead_whom_others_pass_each_64th_ticket_takes_some_away(desk: Desk) -> None:
+    desk.pool(1)
+    dead_waiters(desk, "T", 300)
+    for _ in range(5 * 64):
+        release(desk.service, whole(desk.acquire()))
+    assert desk.tickets() == []
+    assert desk.state.query("SELECT * FROM suspended") == []
 
 
 def test_a_names_file_that_a_killed_process_left_half_way_is_put_right(
