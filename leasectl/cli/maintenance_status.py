@@ -55,8 +55,9 @@ def command(
 ) -> None:
     """Show which nodes are under maintenance, or ask for it.
 
-    With NODE, of that one, whatever there is. STATUS is what the controller has noted, LEASE who
-    has the node's Lease, CORDONED whose the cordon is.
+    Those where it has ended stay in the table. With NODE, of that one, whatever there is. STATUS is
+    what the controller has noted, and nothing before it has seen the node; LEASE is who has the
+    node's Lease, CORDONED whose the cordon is.
     """
     from leasectl.maintenance.asked import standings
 

@@ -17,9 +17,15 @@ NOT_IN_TIME = "no answer in time"
 _ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 # OpenSSL's codes, which the ssl module doesn't name: it is another host's, or another IP address's.
 _OTHER_NAME = (62, 64)
-# Why there is no connection with TLS: we don't trust its certificate, or only not for that name; or
-# it doesn't trust ours.
-Distrust = Literal["certificate", "name", "ours"]
+# Likewise: it isn't valid yet, or not any more.
+_OTHER_TIME = (9, 10)
+# Why there is no connection with TLS: we don't trust its certificate, or only not for that name or
+# at this time; or it doesn't trust ours.
+Distrust = Literal["certificate", "name", "time", "ours"]
+
+
+# What to do about that.
+OTHER_TIME = "it has to be renewed, or the clock of this machine put right"
 
 
 class NoAnswer(Exception):
@@ -114,6 +120,8 @@ def _untrusted(error: ssl.SSLCertVerificationError, *, sent: bool, said: str) ->
     advice = "name the file with its CA in LEASECTL_CA_FILE"
     if error.verify_code in _OTHER_NAME:
         distrust, advice = "name", "use a name that it has"
+    elif error.verify_code in _OTHER_TIME:
+        distrust, advice = "time", OTHER_TIME
     why = printable(error.verify_message.rstrip("."))
     text = f"its certificate isn't trusted ({why})"
     return NoAnswer(text, advice=advice, sent=sent, lasting=True, said=said, distrust=distrust)

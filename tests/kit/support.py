@@ -312,6 +312,10 @@ class ManualClock:
         self._elapsed += seconds
         self._wall += seconds
 
+    def put_back(self, seconds: float) -> None:
+        """Have the wall clock be late, as another machine's may be."""
+        self._wall -= seconds
+
 
 # Imports everything while it still may read it, then becomes another user.
 _AS_ANOTHER_USER = """

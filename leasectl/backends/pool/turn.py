@@ -328,13 +328,14 @@ class PoolTurn:
                 self._patience.report(self._progress(self._waiter.standing()))
 
     def _progress(self, now: Standing) -> Progress:
-        held_seconds = self._clock.wall() - now.longest_since if now.longest_holder else 0.0
+        # By the clock of the holder, which may be another machine's.
+        since = now.longest_since if now.longest_holder else self._clock.wall()
         return Progress(
             position=now.position,
             held=now.held,
             capacity=now.capacity,
             longest_holder=now.longest_holder,
-            longest_held_seconds=held_seconds,
+            longest_held_seconds=max(0.0, self._clock.wall() - since),
             waited_seconds=self._clock.elapsed() - self._start,
             next_grant_in_seconds=self._until_next_grant(now),
             pace_seconds=now.pace_seconds,

@@ -391,6 +391,14 @@ class TestReports:
         assert second.longest_held_seconds == pytest.approx(10.0)
         steps.close()
 
+    def test_nobody_has_held_for_less_than_no_time(self, line: Line) -> None:
+        line.time.put_back(3600)
+        steps = line.wait(report_seconds=10)
+        next(steps)
+        (report,) = line.reports
+        assert (report.longest_holder, report.longest_held_seconds) == ("job/1/host/holder", 0.0)
+        steps.close()
+
     def test_there_is_none_in_an_outage(self, line: Line) -> None:
         steps = line.wait(report_seconds=10)
         next(steps)

@@ -47,6 +47,16 @@ def test_what_is_no_http_may_be_tls_and_the_other_way_round() -> None:
     assert "is etcd://" in no_answer(error, url=URL.replace("http:", "https:"), sent=True).advice
 
 
+@pytest.mark.parametrize(("code", "why"), [(9, "is not yet valid"), (10, "has expired")])
+def test_a_certificate_of_another_time_may_be_the_fault_of_our_clock(code: int, why: str) -> None:
+    error = ssl.SSLCertVerificationError(1, f"certificate verify failed: certificate {why}")
+    error.verify_code, error.verify_message = code, f"certificate {why}"
+    reason = no_answer(error, url="https://api", sent=False)
+    assert str(reason) == f"its certificate isn't trusted (certificate {why})"
+    assert (reason.distrust, reason.lasting) == ("time", True)
+    assert "the clock of this machine" in reason.advice
+
+
 def test_control_characters_of_others_reach_no_terminal() -> None:
     reason = no_answer(ProtocolError("\x1b[2J" + "x" * 500), url=URL, sent=True)
     assert str(reason).isprintable()

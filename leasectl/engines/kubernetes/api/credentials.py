@@ -135,15 +135,19 @@ class PluginCredential:
 def _found(plugin: Plugin, environment: Mapping[str, str]) -> str:
     import shutil
 
+    shown = printable(plugin.path, longest=200)
     path = shutil.which(plugin.path, path=environment.get("PATH"))
     if path is None:
         advice = printable(plugin.hint, longest=300) if plugin.hint else MEND_IT
-        raise NotAllowed(
-            f'{plugin.label} names "{printable(plugin.path)}", which can\'t be found; {advice}'
+        why = (
+            "can't be executed"
+            if "/" in plugin.path and os.path.isfile(plugin.path)
+            else "can't be found"
         )
+        raise NotAllowed(f'{plugin.label} names "{shown}", which {why}; {advice}')
     if not os.path.isabs(path):  # whoever may write there could say what we run
         raise NotAllowed(
-            f'{plugin.label} names "{printable(plugin.path)}", which PATH has in the folder that '
+            f'{plugin.label} names "{shown}", which PATH has in the folder that '
             f"this was called in, and nowhere before; {MEND_IT}"
         )
     return path

@@ -13,7 +13,7 @@ from leasectl.engines.kubernetes.api.refusals import NotAuthenticated, NotPermit
 from leasectl.errors import AccessRefused, CorruptState, InvalidRequest, NotAllowed
 from leasectl.http.exchange import Client
 from leasectl.http.messages import Call
-from leasectl.http.no_answer import NoAnswer
+from leasectl.http.no_answer import OTHER_TIME, NoAnswer
 
 _READY = "/readyz"
 
@@ -69,6 +69,7 @@ def not_let_in(access: Access, refusal: Refusal) -> AccessRefused:
     advice = {
         "certificate": f"the certificate-authority in {access.found} has to be its CA",
         "name": f"tls-server-name in {access.found} can say which name it has",
+        "time": OTHER_TIME,
         "ours": f"{access.who} has to be one that it knows",
         None: "",
     }[refusal.distrust]

@@ -259,6 +259,13 @@ def test_one_that_is_not_there_says_how_to_have_it(make: Make) -> None:
         ask(plugin)
 
 
+def test_one_that_may_not_be_executed_says_so(make: Make, tmp_path: Path) -> None:
+    plugin = make("")
+    (tmp_path / "plugin").chmod(0o600)
+    with pytest.raises(NotAllowed, match=r'names "/.*/plugin", which can\'t be executed; '):
+        ask(plugin)
+
+
 def test_one_that_is_no_program_says_so(make: Make, tmp_path: Path) -> None:
     plugin = make("")
     (tmp_path / "plugin").write_bytes(b"\x7fELF rubbish")
