@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from leasectl.maintenance.objects import REQUEST, parse_lease, parse_node
 from leasectl.system.clock import rfc3339
+from tests.crash.maintenance_history import MaintenanceHistory
 from tests.crash.maintenance_judge import (
     THEM,
     US,
     Eviction,
-    Happened,
     judge_evictions,
     judge_node,
 )
@@ -109,26 +109,21 @@ class _Campaign:
             cli.env.update(LEASECTL_KUBECONFIG=str(path), LEASECTL_BACKEND="kubernetes://")
         self._running: dict[int, Started] = {}
         self._ran: dict[int, list[tuple[float, int]]] = {0: [], 1: []}  # from when, which process
-        self._history: list[Happened] = []
         self._stop = threading.Event()
         self._counts: dict[str, float] = {"killed": 0, "wishes": 0, "taken by another": 0}
 
     def run(self) -> Report:
         for name in self._nodes:
             self._make(name)
-        threads = [
-            threading.Thread(target=self._follow, args=(path, kind), daemon=True)
-            for path, kind in ((NODES, "Node"), (self._namespace.leases, "Lease"))
-        ]
-        threads.append(threading.Thread(target=self._keep_house, daemon=True))
-        for thread in threads:
-            thread.start()
+        self._history = MaintenanceHistory(self._namespace)
+        threading.Thread(target=self._keep_house, daemon=True).start()
         self._lose_answers(self._size.lost)
         for number in range(len(self._relays)):
             self._start(number)
         self._trouble()
         self._settle()
         self._stop.set()
+        self._history.close()
         return self._judge()
 
     def close(self) -> None:
@@ -164,18 +159,6 @@ class _Campaign:
                 if chance.random() < 0.1:
                     set_allowed(self._namespace, name, chance.choice((0, 0, 1, 2)))
 
-    def _follow(self, path: str, kind: str) -> None:
-        listed = self._api.ok("GET", path)
-        version = listed["metadata"]["resourceVersion"]
-        while not self._stop.is_set():
-            for event in self._api.watch(path, {"resourceVersion": version}):
-                if event["type"] not in ("ADDED", "MODIFIED"):
-                    continue
-                metadata = event["object"]["metadata"]
-                version = metadata["resourceVersion"]
-                happened = Happened(int(version), kind, metadata["name"], event["object"])
-                self._history.append(happened)
-
     # --- what goes on
 
     def _trouble(self) -> None:
@@ -198,7 +181,7 @@ class _Campaign:
         """Whether too little has happened so far, perhaps as a leader was killed at once."""
         begun = {
             (each.name, each.said["spec"].get("acquireTime"))
-            for each in list(self._history)
+            for each in self._history.so_far()
             if each.kind == "Lease" and each.said["spec"].get("holderIdentity") == US
         }
         return len(begun) < self._size.at_least and time.monotonic() < end + _AT_MOST_SECONDS
@@ -307,8 +290,7 @@ class _Campaign:
 
     def _is_theirs(self, name: str) -> bool:
         by_hand = name in self._by_hand
-        history = sorted(self._history, key=lambda each: each.version)
-        return judge_node(name, history, by_hand=by_hand).is_theirs
+        return judge_node(name, self._history.so_far(), by_hand=by_hand).is_theirs
 
     def _patch(self, name: str, patch: Object) -> None:
         self._api.ok("PATCH", f"{NODES}/{name}", patch, content_type=_MERGE)
@@ -316,7 +298,8 @@ class _Campaign:
     # --- what came of it
 
     def _judge(self) -> Report:
-        history = sorted(self._history, key=lambda each: each.version)
+        nodes = [self._api.ok("GET", f"{NODES}/{name}") for name in self._nodes]
+        history = self._history.upto(nodes)
         violations: list[str] = []
         counts = dict(self._counts, windows=0, cordons=0, late=0.0, theirs=0)
         for name in self._nodes:

@@ -23,6 +23,7 @@ from leasectl.maintenance.objects import (
 from leasectl.system.clock import rfc3339
 from leasectl.system.poll import is_readable
 from tests.crash.maintenance_campaign import Size, campaign
+from tests.crash.maintenance_history import MaintenanceHistory
 from tests.crash.maintenance_judge import (
     THEM,
     US,
@@ -33,10 +34,13 @@ from tests.crash.maintenance_judge import (
 )
 from tests.crash.sweeping import kill_at_request
 from tests.kit.forking import ending, fork, leasectl
+from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import NODES, end_pods, make_node, make_pod
 from tests.kit.kubernetes.rights import MAINTENANCE_RULES
 from tests.kit.loading import load_everything
+from tests.kit.losing import each_answer_lost
+from tests.kit.relay import Relay
 from tests.kit.sizes import EVERY_KILL, FULL_SIZE
 
 _MERGE = "application/merge-patch+json"
@@ -127,25 +131,61 @@ class TestKills:
         assert kills >= 2
 
 
+class TestLostAnswers:
+    def test_it_ends_well_whichever_answer_a_controller_loses(
+        self, namespace: Namespace, between_api: Relay, tmp_path: Path
+    ) -> None:
+        load_everything()
+        namespace.account.permit_everywhere(MAINTENANCE_RULES)
+        through = namespace.account.kubeconfig(tmp_path / "through", server=between_api.endpoint)
+        history = MaintenanceHistory(namespace)
+        life = Life(namespace, through, tmp_path)
+        lives = lost = 0
+        for losing in each_answer_lost(between_api, more_than=20, stride=1 if EVERY_KILL else 16):
+            losing.begin()
+            assert not life.go(0)
+            lives += 1
+            lost += losing.number <= losing.asked()
+        seen = judge_node(life.node, history.upto(life.left()), by_hand=False)
+        history.close()
+        print(f"{lost} answers lost, {seen.windows} windows, {seen.cordons} cordons")
+        assert seen.violations == []
+        assert (seen.windows, seen.cordons) == (lives, lives)
+
+
 class Life:
-    """A node that goes through a whole maintenance, again and again."""
+    """A node that goes through a whole maintenance, again and again.
+
+    Args:
+        namespace: Where its lease is.
+        kubeconfig: Of its controllers.
+        folder: What they leave is put there.
+
+    Attributes:
+        node: Its name.
+    """
 
     def __init__(self, namespace: Namespace, kubeconfig: Path, folder: Path) -> None:
         self._namespace = namespace
         self._api = namespace.administrator
         self._kubeconfig = kubeconfig
         self._folder = folder
-        self._node = f"sweep-{namespace.name}"
+        self.node = f"sweep-{namespace.name}"
         self._running = self._pidfd = 0
-        make_node(self._api, self._node)
+        make_node(self._api, self.node)
+
+    def left(self) -> list[Object]:
+        """The node and its lease, as they are now."""
+        node = self._api.ok("GET", f"{NODES}/{self.node}")
+        return [node, self._namespace.lease(self.node)]
 
     def go(self, number: int) -> bool:
         """Have one life, in which a controller is killed; returns whether it was.
 
         Args:
-            number: Twice the number of the request, and one more for after it.
+            number: Twice the number of the request, and one more for after it; 0 for none.
         """
-        make_pod(self._namespace, "web", self._node)
+        make_pod(self._namespace, "web", self.node)
         self._start(number)
         was_killed = False
         steps = (("1h", self._is_active), ("2h", self._is_longer), (None, self._is_over))
@@ -186,13 +226,13 @@ class Life:
 
     def _ask_for(self, text: str | None) -> None:
         patch = {"metadata": {"annotations": {REQUEST: text}}}
-        self._api.ok("PATCH", f"{NODES}/{self._node}", patch, content_type=_MERGE)
+        self._api.ok("PATCH", f"{NODES}/{self.node}", patch, content_type=_MERGE)
 
     def _shown(self) -> Node:
-        return parse_node(self._api.ok("GET", f"{NODES}/{self._node}"))
+        return parse_node(self._api.ok("GET", f"{NODES}/{self.node}"))
 
     def _duration(self) -> int:
-        return parse_lease(self._namespace.lease(self._node)).duration_seconds
+        return parse_lease(self._namespace.lease(self.node)).duration_seconds
 
     def _is_active(self) -> bool:
         node = self._shown()
