@@ -19,6 +19,8 @@ from tests.crash.sweeping import Sweep, kill_at_request
 from tests.kit.forking import ending, fork, leasectl
 from tests.kit.hosts import Hosts
 from tests.kit.killing import kill_at
+from tests.kit.kubernetes.hosts import KubernetesHosts, namespace_settings
+from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.loading import load_everything
 from tests.kit.reclaiming import Operator
 from tests.kit.support import Cli, eventually
@@ -99,6 +101,21 @@ def test_a_use_can_be_killed_anywhere(cli: Cli, tmp_path: Path) -> None:
 def test_an_answer_on_etcd_can_be_killed_around_each_request(hosts: Hosts, tmp_path: Path) -> None:
     load_everything()
     sweep = Sweep(hosts.new(), tmp_path, backend=hosts.url, capacity=2 * MOST_REQUESTS)
+    kill_answers(sweep)
+
+
+def test_an_answer_on_kubernetes_can_be_killed_around_each_request(
+    kubernetes_hosts: KubernetesHosts, namespace: Namespace, tmp_path: Path
+) -> None:
+    cli, settings = kubernetes_hosts.new(), namespace_settings(namespace, tmp_path)
+    capacity = 2 * MOST_REQUESTS
+    kill_answers(
+        Sweep(cli, tmp_path, backend=kubernetes_hosts.url, settings=settings, capacity=capacity)
+    )
+
+
+def kill_answers(sweep: Sweep) -> None:
+    """Kill the answers of as many holders as they have requests, before and after each."""
     sweep.keep_a_keeper()
     request = ASKED._replace(ttl_seconds=120.0)
     used: set[str] = set()
