@@ -47,7 +47,7 @@ def command(
     ENDS; one elsewhere was got with another state directory, perhaps on another machine: HOST.
     An unconfirmed one was granted by serve, which doesn't know that its client has heard of it.
     ASKS FOR is how many, or which, a waiter wants, and WHERE what it has to be; a suspended one
-    doesn't run, and is passed.
+    doesn't run, or nothing in the pool would do for it, and it is passed.
 
     CLOSED ones are free and nobody gets them: they are cordoned (leasectl pool cordon), or came to
     the DEFAULT pool just now and are held back for its grace. NOTES tell where a resource goes with
