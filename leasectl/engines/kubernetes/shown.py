@@ -9,7 +9,7 @@ from leasectl.engines.facts import Pool, QueueEntry, Resource
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.listing import no_pool
-from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type, object_of_pool
+from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, label_of_type
 from leasectl.engines.kubernetes.objects import (
     POOL,
     BelongingObject,
@@ -21,7 +21,7 @@ from leasectl.engines.kubernetes.objects import (
 )
 from leasectl.engines.kubernetes.observed import Observed
 from leasectl.engines.kubernetes.pace import seconds_left
-from leasectl.engines.kubernetes.reading import identity_of, labels_of, parse_object
+from leasectl.engines.kubernetes.reading import labels_of, parse_object
 from leasectl.engines.kubernetes.store import Seen, Store
 from leasectl.engines.kubernetes.turns import effective_priority, in_order, unmet_in
 from leasectl.engines.kubernetes.view import PoolView
@@ -155,11 +155,11 @@ def _views(seen: Seen) -> list[PoolView]:
 
 
 def _orphaned(seen: Seen) -> list[str]:
-    """The types of pools that have resources, and whose own object hands have taken away."""
+    """The types of pools with resources, whose own object hands have damaged or taken away."""
     found = [parse_object(raw) for raw in seen.items]
-    there = {identity_of(raw).name for raw in seen.items}  # damaged ones `doctor` finds
+    there = {each.type for each in found if isinstance(each, PoolObject)}
     types = {each.member.pool for each in found if isinstance(each, ResourceObject)}
-    return sorted(each for each in types if each and object_of_pool(each) not in there)
+    return sorted(each for each in types - there if each)
 
 
 def _entry(store: Store, ticket: TicketObject, view: PoolView, is_unmet: bool) -> QueueEntry:

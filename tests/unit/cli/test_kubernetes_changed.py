@@ -107,6 +107,22 @@ def ticket_deleted(site: Site) -> Finished:
 def pool_deleted(site: Site) -> Finished:
     handle = site.hold()
     site.delete("leasectl-pool-")
+    return without_pool(site, handle)
+
+
+def pool_damaged(site: Site) -> Finished:
+    handle = site.hold()
+    damaged = {"metadata": {"annotations": {"leasectl.dev/settings": "{"}}}
+    site.patch("leasectl-pool-t", damaged)
+    refused = without_pool(site, handle)
+    site.delete("leasectl-pool-")
+    site.cli.ok("doctor", "--fix")
+    site.cli.ok("status", "-t", "t")
+    return refused
+
+
+def without_pool(site: Site, handle: str) -> Finished:
+    """What one reads of a pool that hands have taken away; its holder keeps what it has."""
     refused = site.cli("acquire", "-t", "t")
     for command in ("status", "pool list"):
         shown = site.cli(*command.split())
@@ -219,6 +235,7 @@ SCENES: dict[str, Callable[[Site], Finished]] = {
     "`kubectl delete lease` of what somebody holds": held_deleted,
     "the same of a ticket": ticket_deleted,
     "the same of a pool": pool_deleted,
+    "an annotation of a pool damaged": pool_damaged,
     "`kubectl edit` of holder or duration": fields_edited,
     "labels taken off, as by a tool that applies its own": labels_taken_off,
     "the annotation of a claim taken off": claim_taken_off,

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from leasectl.engines.kubernetes.names import OBJECT_OF_BELONGING, object_of_pool
+from leasectl.engines.kubernetes.objects import SETTINGS
 from leasectl.engines.membership import (
     Member,
     add,
@@ -269,19 +270,23 @@ def _claimant(key: str, request: Request) -> Claimant:
     return Claimant(key, f"job/1/host/{key}", request)
 
 
-def test_that_a_pool_was_deleted_by_hand_is_said_once_where_all_are_shown(
-    api: MadeUpApi, process: Process
+@pytest.mark.parametrize("what", ["deleted", "edited"])
+def test_that_a_pool_was_taken_away_by_hand_is_said_once_where_all_are_shown(
+    what: str, api: MadeUpApi, process: Process
 ) -> None:
     process.pools.create_pool("T", NAMES)
     process.pools.create_pool("U", [])
     assert len(process.pools.pools()) == 2
     assert process.warnings == []
-    process.opened.api.delete(process.opened.store.collection, object_of_pool("T"))
+    if what == "deleted":
+        process.opened.api.delete(process.opened.store.collection, object_of_pool("T"))
+    else:
+        api.objects[object_of_pool("T")]["metadata"]["annotations"][SETTINGS] = "damaged"
     for _ in range(2):
         (pool,) = process.opened.pools.pools()
         assert pool.type == "U"
     (warning,) = process.warnings
     assert warning == (
         'no pool "T", but 3 resources of it: Lease "'
-        f'{object_of_pool("T")}" was deleted; see: leasectl doctor'
+        f'{object_of_pool("T")}" was {what}; see: leasectl doctor'
     )
