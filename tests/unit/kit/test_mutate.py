@@ -73,6 +73,15 @@ def test_it_tells_who_was_killed_and_shows_who_survived_also_again_by_better_tes
     assert (code, out.splitlines()[-1].split(",")[0]) == (1, "1 of 3 killed")
 
 
+def test_a_script_that_is_called_like_a_folder_of_what_is_made_is_there(root: Path) -> None:
+    (root / "pkg" / "build").write_text("it")
+    (root / "dist").mkdir()
+    there = "import os\nassert os.path.exists('pkg/build') and not os.path.exists('dist')\n"
+    (root / "test_it.py").write_text(there + TESTS)
+    code, out = mutate(root, "-n", "1")
+    assert code < 2, out
+
+
 def test_who_hangs_has_been_noticed(root: Path) -> None:
     (root / "test_it.py").write_text(TESTS.replace("20", "0"))
     waits = MODULE.replace("        pass", "        time.sleep(60)")  # costs nobody else's time
