@@ -7,6 +7,7 @@ from leasectl.cli.command import new_command
 from leasectl.cli.described import WHAT, option
 from leasectl.cli.maintenance_options import cluster_of
 from leasectl.cli.output import note
+from leasectl.text.printable import printable
 
 EXAMPLE = """\b
 Examples:
@@ -34,7 +35,15 @@ def command(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
     for again with another time, it lasts as long as that from when it began.
     """
     from leasectl.maintenance.asked import ask_for
+    from leasectl.maintenance.facts import parse_wanted
 
-    ask_for(cluster_of(backend), node, asked)
-    if not quiet:
-        note(f"{node} asks for maintenance of {asked.strip()}")
+    before = ask_for(cluster_of(backend), node, asked)
+    if quiet:
+        return
+    asks = f"{node} asks for maintenance of {asked.strip()}"
+    if before is None:
+        note(asks)
+    elif parse_wanted(before) == parse_wanted(asked):
+        note(f"{asks} already, counted from when it begins: nothing changes")
+    else:
+        note(f'{asks} instead of "{printable(before)}", counted from when it begins')

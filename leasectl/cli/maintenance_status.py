@@ -59,10 +59,11 @@ def command(
     what the controller has noted, and nothing before it has seen the node; LEASE is who has the
     node's Lease, CORDONED whose the cordon is.
     """
-    from leasectl.maintenance.asked import standings
+    from leasectl.maintenance.asked import is_without_controller, standings
 
     settings = settings_of(lease_name, identity)
-    found = standings(cluster_of(backend, lease_namespace, identity), settings, node)
+    cluster = cluster_of(backend, lease_namespace, identity)
+    found = standings(cluster, settings, node)
     if as_json:
         show_json([_facts(each) for each in found])
     elif found:
@@ -70,6 +71,8 @@ def command(
         show(table(_COLUMNS, [_row(each, now) for each in found], output_width()).text)
     else:
         note("no node asks for maintenance")
+    if any(each.asked is not None for each in found) and is_without_controller(cluster):
+        note(f"nobody does it: no leasectl maintenance reconcile leads in {lease_namespace}")
 
 
 def _row(standing: Standing, now: float) -> tuple[str, ...]:

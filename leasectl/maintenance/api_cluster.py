@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from leasectl.engines.kubernetes.api.collection import Collection, leases
+from leasectl.engines.kubernetes.api.collection import EVICTION, Collection, leases
 from leasectl.engines.kubernetes.api.refusals import (
     Absent,
     Busy,
@@ -134,13 +134,14 @@ class ApiCluster:
         collection = _PODS._replace(namespace=pod.namespace)
         try:
             with self.api.limited(self._clock.elapsed() + _SECONDS):
-                self.api.create(collection, eviction, name=pod.name, subresource="eviction")
-        except (Absent, Conflict):
-            return Evicted("gone")  # or another by now, which the next look shows
+                self.api.create(collection, eviction, name=pod.name, subresource=EVICTION)
+        except Absent:
+            return Evicted("gone")
+        except Conflict as error:
+            # It is another by now, which the next look shows; or something is against it.
+            return Evicted("held", f"it has just changed: {error}")
         except Busy as busy:
-            seconds = busy.retry_after_seconds or 0.0
-            new = ", which is new," if seconds else ""
-            return Evicted("held", f"a disruption budget{new} forbids it now", seconds)
+            return _held(busy)
         except LostAnswer as error:
             if _covered_twice(error):
                 return Evicted("failed", _MORE_THAN_ONE, _COVERED_AGAIN_SECONDS)
@@ -166,6 +167,15 @@ class ApiCluster:
             raise AccessRefused(error) from error
         except Refused as error:
             raise BackendUnreachable(str(error)) from error
+
+
+def _held(busy: Busy) -> Evicted:
+    """What a 429 says: of a budget, of a webhook that moves it away first, of a server in need."""
+    seconds = busy.retry_after_seconds or 0.0
+    if not busy.is_budget:
+        return Evicted("held", f"the server has it wait: {busy}", seconds)
+    new = ", which is new," if seconds else ""
+    return Evicted("held", f"a disruption budget{new} forbids it now", seconds)
 
 
 def _covered_twice(error: LostAnswer) -> bool:

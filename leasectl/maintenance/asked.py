@@ -8,6 +8,7 @@ from leasectl.errors import InvalidRequest, NotFound
 from leasectl.maintenance.api_cluster import ApiCluster
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import parse_wanted
+from leasectl.maintenance.leadership import LEASE_NAME
 from leasectl.maintenance.objects import Json, name_of, parse_lease, parse_node, request_of
 from leasectl.text.printable import printable
 
@@ -32,8 +33,8 @@ class Standing(NamedTuple):
     over_at: float | None
 
 
-def ask_for(cluster: ApiCluster, node: str, text: str) -> None:
-    """Have a node ask for maintenance.
+def ask_for(cluster: ApiCluster, node: str, text: str) -> str | None:
+    """Have a node ask for maintenance; returns what it asked for before.
 
     Args:
         cluster: Where.
@@ -47,8 +48,7 @@ def ask_for(cluster: ApiCluster, node: str, text: str) -> None:
     wanted = parse_wanted(text)
     if wanted is None or wanted.seconds is None:
         raise InvalidRequest(f'--for "{printable(text)}" is no time; write it like 30m')
-    if not cluster.ask_for(node, text.strip()):
-        raise _no_node(node)
+    return _asked(cluster, node, text.strip())
 
 
 def cancel(cluster: ApiCluster, node: str) -> bool:
@@ -57,10 +57,23 @@ def cancel(cluster: ApiCluster, node: str) -> bool:
     Raises:
         NotFound: There is no such node.
     """
+    return _asked(cluster, node, None) is not None
+
+
+def _asked(cluster: ApiCluster, node: str, text: str | None) -> str | None:
+    """Write what a node asks for; returns what it asked for before."""
     said = cluster.node(node)
-    if said is None or not cluster.ask_for(node, None):
+    if said is None or not cluster.ask_for(node, text):
         raise _no_node(node)
-    return request_of(said) is not None
+    return request_of(said)
+
+
+def is_without_controller(cluster: ApiCluster) -> bool:
+    """Whether it is certain that no controller does what nodes ask for; of one that was killed,
+    it isn't.
+    """
+    said = cluster.lease(LEASE_NAME)
+    return said is None or not parse_lease(said).duration_seconds
 
 
 def standings(cluster: ApiCluster, settings: Settings, node: str | None = None) -> list[Standing]:
@@ -79,7 +92,7 @@ def standings(cluster: ApiCluster, settings: Settings, node: str | None = None) 
         _standing(each, by_name.get(settings.lease_of(name_of(each))), settings)
         for each in cluster.nodes()
     ]
-    return [each for each in found if each.asked or each.status or each.cordon == "ours"]
+    return [e for e in found if e.asked is not None or e.status or e.cordon == "ours"]
 
 
 def _standing(said: Json, lease_said: Json | None, settings: Settings) -> Standing:

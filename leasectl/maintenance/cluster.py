@@ -16,8 +16,8 @@ class Evicted(NamedTuple):
     """What became of an eviction.
 
     Args:
-        outcome: It is ``going``; is ``gone``, as it had gone before, or is another of its name by
-            now; is ``held``, for now; or the server ``failed`` at it.
+        outcome: It is ``going``; is ``gone``, as it had gone before; is ``held``, for now; or the
+            server ``failed`` at it.
         reason: Why it is still there.
         again_seconds: Not to be tried again before.
     """

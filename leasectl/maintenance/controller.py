@@ -24,6 +24,7 @@ from leasectl.maintenance.observed import Observed
 from leasectl.system.backoff import Backoff
 from leasectl.system.clock import Clock, earliest
 from leasectl.system.poll import Sleep
+from leasectl.text.printable import printable
 
 # So long a request may take: a leader begins none that it couldn't see done.
 REQUEST_SECONDS = 5.0
@@ -126,8 +127,9 @@ class Controller:
                     self._due[name] = now
                 elif not self._leadership.has_seconds(0):
                     self._leadership.due_at = now
-            if not self._turn(now):
-                yield Sleep(frozenset([self._changes.fd]), self._next_at())
+            until = now if self._turn(now) else self._next_at()
+            # Also where there is more to do at once: whoever sleeps for it hears of signals then.
+            yield Sleep(frozenset([self._changes.fd]), until)
 
     def _turn(self, now: float) -> bool:
         """Do what is due first; returns whether there was anything."""
@@ -174,7 +176,7 @@ class Controller:
         if self._leadership.leader != self._leader:
             self._leader = self._leadership.leader
             leads = self._leadership.has_seconds(0)
-            self._say("leading" if leads else f"standing by; {self._leader} leads")
+            self._say("leading" if leads else f"standing by; {printable(self._leader)} leads")
         if self._leadership.reign != self._reign:
             # What they go by may have been seen to, ended and begun anew by another.
             self._reign = self._leadership.reign

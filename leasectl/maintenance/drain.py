@@ -6,10 +6,11 @@ the disruption budgets; what they hold back is tried again, and keeps nobody els
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
-from leasectl.errors import BackendUnreachable
+from leasectl.errors import AccessRefused, BackendUnreachable
 from leasectl.maintenance.cluster import Cluster
 from leasectl.maintenance.facts import Drain
 from leasectl.maintenance.objects import Pod
@@ -22,6 +23,8 @@ _FRESH_SECONDS = 10.0
 # How often to try again what a budget holds back, or a server fails at: as kubectl does.
 AGAIN_SECONDS = 5.0
 _MOST_NAMES = 2
+# Until when a pod is held, and why, that was never asked.
+_NEVER = (0.0, "it isn't asked to go any more")
 
 
 class DrainOptions(NamedTuple):
@@ -98,22 +101,28 @@ class NodeDrain:
             BackendUnreachable: No answer; it begins anew, a little later.
         """
         limit = self._options.timeout_seconds
-        has_given_up = limit is not None and lasted_seconds >= limit
+        if limit is None:
+            limit = math.inf
+        has_given_up = lasted_seconds >= limit
         try:
-            if self._todo and now - self._listed_at <= _FRESH_SECONDS:
+            if self._todo and not has_given_up and now - self._listed_at <= _FRESH_SECONDS:
                 self._evict(self._todo.pop(), now)
             else:
                 self._look(now, evicts=not has_given_up)
-        except BackendUnreachable:
+        except BackendUnreachable as error:
             self._todo = []
             self.due_at = now + LOOK_SECONDS
+            if isinstance(error, AccessRefused):
+                # That lasts until somebody mends it, who may only read the status.
+                left = 1 if self.drain is None else max(1, self.drain.left)
+                self.drain = Drain(left, f"nobody knows which pods are left: {error}")
             raise
         if self._todo:
             self.due_at = now
             return False
         self.due_at = now + LOOK_SECONDS
         reason = described(self._left)
-        if has_given_up and limit is not None:
+        if has_given_up:
             reason = f"given up after {format_duration(limit)}; {reason}"
         before, self.drain = self.drain, Drain(len(self._left), reason)
         return self.drain != before
@@ -123,10 +132,8 @@ class NodeDrain:
         self._listed_at = now
         pods = [each for each in self._cluster.pods(self._node) if not each.is_of_node]
         self._left, self._todo = [], []
-        there = {each.uid for each in pods}
-        self._held = {uid: held for uid, held in self._held.items() if uid in there}
         for pod in pods:
-            held_until, held_why = self._held.get(pod.uid, (0.0, "it isn't asked to go any more"))
+            held_until, held_why = self._held.get(pod.uid, _NEVER)
             stopped = why_not(pod, self._options)
             if pod.is_ending:
                 self._left.append((pod, "is ending"))
@@ -137,15 +144,20 @@ class NodeDrain:
             else:
                 self._todo.append(pod)
         # From the end: those that were never asked first, or some might never be.
-        self._todo.sort(key=lambda each: self._held.get(each.uid, (0.0, ""))[0], reverse=True)
+        self._todo.sort(key=lambda each: self._held.get(each.uid, _NEVER)[0], reverse=True)
 
     def _evict(self, pod: Pod, now: float) -> None:
-        evicted = self._cluster.evict(pod, grace_seconds=self._options.grace_seconds)
+        try:
+            evicted = self._cluster.evict(pod, grace_seconds=self._options.grace_seconds)
+        except BackendUnreachable:
+            # What is wrong may be with this pod alone: the others come first then.
+            self._held[pod.uid] = (now + AGAIN_SECONDS, "nobody answered when it was asked to go")
+            raise
         if evicted.outcome == "going":
             self._say(f"{self._node}: {pod} was asked to go")
             self._left.append((pod, "is ending"))
         elif evicted.outcome != "gone":
-            _, known = self._held.get(pod.uid, (0.0, ""))
+            _, known = self._held.get(pod.uid, _NEVER)
             if evicted.outcome == "failed" and evicted.reason != known:
                 # In full, and once: the status has room for a part of it.
                 self._say(f"{self._node}: {pod} can't be asked to go: {evicted.reason}")

@@ -15,7 +15,6 @@ from leasectl.engines.kubernetes.api.collection import Collection
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.api.watching import Watch, WatchEnded
 from leasectl.errors import LeaseError
-from leasectl.http.no_answer import NoAnswer
 from leasectl.maintenance.api_cluster import NODES, ApiCluster
 from leasectl.maintenance.controller import Settings
 from leasectl.maintenance.facts import Node
@@ -34,23 +33,31 @@ class WatchedChanges:
         cluster: Of which.
         settings: What leases are called, and who we are.
         say: Called with a line for people, by any thread.
+        wait: Called with what is set once it is closed, and seconds to wait for that, before it is
+            asked again; returns whether it is set.
 
     Attributes:
         fd: Readable when something has changed.
     """
 
-    def __init__(self, cluster: ApiCluster, settings: Settings, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        cluster: ApiCluster,
+        settings: Settings,
+        say: Callable[[str], None],
+        *,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
         self._settings = settings
         self._wakeup = Wakeup()
         self.fd = self._wakeup.fd
         self._lock = threading.Lock()
         # Under the lock:
         self._names: set[str] = set()
+        leases = cluster.lease_collection
         self._followers = (
-            _Follower(cluster.api, NODES, _judged_node, self._add, say),
-            _Follower(
-                cluster.api, cluster.lease_collection, self._judged_lease, self._add_lease, say
-            ),
+            _Follower(cluster.api, NODES, _judged_node, self._add, say, wait),
+            _Follower(cluster.api, leases, self._judged_lease, self._add_lease, say, wait),
         )
 
     def begin(self) -> None:
@@ -113,67 +120,75 @@ class _Follower:
         judged: Callable[[Json], Hashable],
         changed: Callable[[str], None],
         say: Callable[[str], None],
+        wait: Callable[[threading.Event, float], bool],
     ) -> None:
         self._api = api
         self._collection = collection
         self._judged = judged
         self._changed = changed
         self._say = say
+        self._wait = wait
         self._known: dict[str, Hashable] = {}
-        self._version = ""
-        self._lock = threading.Lock()
-        # Under the lock:
+        self._pauses = Pauses(_BACKOFF)
+        self._has_said = False
+        self._closed = threading.Event()
         self._watch: Watch | None = None
-        self._is_closed = False
 
     def begin(self) -> None:
-        self._list()
-        threading.Thread(target=self._run, name="leasectl_watch", daemon=True).start()
+        version = self._list()
+        run = threading.Thread(
+            target=self._run, args=(version,), name="leasectl_watch", daemon=True
+        )
+        run.start()
 
     def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            watch = self._watch
+        self._closed.set()
+        watch = self._watch
         if watch is not None:
             watch.cut()
 
-    def _run(self) -> None:
+    def _run(self, version: str) -> None:
         # Signals are the main thread's.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        pauses, has_said = Pauses(_BACKOFF), False
-        while not self._is_closed:
+        while True:
+            seconds = 0.0
             try:
-                if not self._version:
-                    self._list()
-                pauses, has_said = Pauses(_BACKOFF), False
-                self._follow()
-            except (WatchEnded, NoAnswer):
-                self._version = ""
+                self._follow(version or self._list())
+            except WatchEnded as ended:
+                seconds = ended.retry_after_seconds or 0.0
             except LeaseError as error:
-                self._version = ""
-                if not has_said:
-                    has_said = True
+                if not self._has_said:
+                    self._has_said = True
                     self._say(f"{error}; trying again")
-            threading.Event().wait(pauses.next())
+            version = ""
+            if self._wait(self._closed, max(seconds, self._pauses.next())):
+                return
 
-    def _list(self) -> None:
+    def _list(self) -> str:
+        """Note all that is there, and what isn't any more; returns since when to watch."""
         listed = self._api.list(self._collection)
         gone = self._known.keys() - {name_of(each) for each in listed.items}
         for name in gone:
             self._note(name, None)
         for each in listed.items:
             self._note(name_of(each), self._judged(each))
-        self._version = listed.resource_version
+        return listed.resource_version
 
-    def _follow(self) -> None:
-        watch = self._api.watch(self._collection, resource_version=self._version)
-        with self._lock:
-            if self._is_closed:
-                return
-            self._watch = watch
+    def _follow(self, version: str) -> None:
+        """Note what happens; returns only where it is closed.
+
+        Raises:
+            WatchEnded: Nothing more is said.
+        """
+        # Known before it is asked whether it is closed: who closes it is seen here, or cuts it.
+        self._watch = watch = self._api.watch(self._collection, resource_version=version)
+        if self._closed.is_set():
+            return
         with watch as events:
             for event in events:
-                self._version = event.resource_version
+                # Not before: where only a list is allowed, each try gets as far as that.
+                self._pauses.begin_anew()
+                self._has_said = False
                 if event.type == "BOOKMARK":
                     continue
                 judged = None if event.type == "DELETED" else self._judged(event.object)

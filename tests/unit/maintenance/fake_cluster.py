@@ -28,6 +28,8 @@ class FakeCluster:
         requests: What was asked, one word or two each.
         evicted: The pods that were, in order.
         held: Pods that a budget holds back, by their name.
+        answers: What is said, or raised, of an eviction instead, by the name of the pod.
+        graces: How long those that were evicted might take to end.
         fails_at: The request, counted from now on, that isn't carried out.
         loses_at: The request whose answer doesn't arrive.
         each_request: Called before each request.
@@ -40,6 +42,8 @@ class FakeCluster:
         self.requests: list[str] = []
         self.evicted: list[str] = []
         self.held: set[str] = set()
+        self.answers: dict[str, Evicted | Exception] = {}
+        self.graces: list[int | None] = []
         self.fails_at = self.loses_at = 0
         self.is_away = False
         self.each_request: Callable[[], None] = lambda: None
@@ -129,9 +133,15 @@ class FakeCluster:
 
     def evict(self, pod: Pod, *, grace_seconds: int | None) -> Evicted:
         loses = self._ask("evict")
+        answer = self.answers.get(pod.name)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            return answer
         if pod.name in self.held:
             return Evicted("held", "a disruption budget forbids it now")
         self.evicted.append(str(pod))
+        self.graces.append(grace_seconds)
         for pods in self.running.values():
             if pod in pods:
                 pods.remove(pod)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from leasectl.errors import BackendUnreachable
-from leasectl.maintenance.drain import DrainOptions, NodeDrain
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS
 from leasectl.maintenance.objects import Json
@@ -223,34 +222,3 @@ def test_whose_lease_is_given_away_by_hand_leads_no_more_when_another_has_taken_
     first.turn()
     assert second.has_seconds(5)
     assert not first.has_seconds(0)
-
-
-class TestTheListOfADrain:
-    def drain(self, world: World) -> NodeDrain:
-        return NodeDrain(world.cluster, NODE, DrainOptions(), lambda line: None)
-
-    def test_is_made_anew_before_any_eviction_that_comes_late(self, world: World) -> None:
-        world.cluster.running[NODE] = [pod("a"), pod("b")]
-        drain = self.drain(world)
-        for now in (0.0, 10.0, 20.5):
-            drain.turn(now, now)
-        assert world.cluster.requests == ["pods", "evict", "pods"]
-
-    def test_has_those_that_were_never_asked_first(self, world: World) -> None:
-        pods = [pod(f"p-{number}") for number in range(30)]
-        world.cluster.running[NODE] = pods
-        world.cluster.held = {each.name for each in pods[5:]}
-        drain, now = self.drain(world), 0.0
-        while now < 200:
-            drain.turn(now, now)
-            now = max(now + 1.0, drain.due_at)  # each request takes a second
-        assert len(world.cluster.evicted) == 5
-
-    def test_has_none_that_is_ending_already_and_waits_for_it(self, world: World) -> None:
-        world.cluster.running[NODE] = [pod("a", is_ending=True)]
-        world.cluster.ask_for(NODE, "10m")
-        world.during(30)
-        assert world.cluster.status(NODE) == "draining: default/a (is ending)"
-        assert "evict" not in world.cluster.requests
-        world.cluster.running[NODE] = []
-        world.until(lambda: world.cluster.status(NODE) == "active", within=10)

@@ -15,14 +15,11 @@ from leasectl.maintenance.facts import (
     Step,
     Us,
     Wanted,
-    draining,
-    parse_status,
-    parse_wanted,
 )
 from leasectl.maintenance.lifecycle import next_step
 from tests.unit.maintenance import reachable
 from tests.unit.maintenance.exhaustive import check
-from tests.unit.maintenance.model import NODE_STATUSES, US, Wrong, all_worlds
+from tests.unit.maintenance.model import US, Wrong, all_worlds
 
 pytestmark = pytest.mark.once
 
@@ -195,39 +192,6 @@ MUTANTS = (
 def test_what_would_be_wrong_is_found(mutant: Callable[[Us, Seen], Step], rule: str) -> None:
     with pytest.raises(Wrong, match=rule):
         check(mutant)
-
-
-def test_each_status_is_one_that_is_read_back() -> None:
-    read = {parse_status(each) for each in NODE_STATUSES}
-    assert read == {None, *(parse_status(each) for each in ("draining: x", *NODE_STATUSES))}
-    assert len(read) == 12
-    assert parse_status("draining") is None or parse_status(draining("x")) == "draining"
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        (None, None),
-        ("30m", Wanted(1800)),
-        (" 90 ", Wanted(90)),
-        ("1.5s", Wanted(2)),
-        ("0", Wanted(None)),
-        ("", Wanted(None)),
-        ("-5m", Wanted(None)),
-        ("soon", Wanted(None)),
-        ("11000d", Wanted(None)),
-        ("30m\n; rm -rf /", Wanted(None)),
-    ],
-)
-def test_a_request_is_a_duration_of_more_than_nothing(
-    text: str | None, wanted: Wanted | None
-) -> None:
-    assert parse_wanted(text) == wanted
-
-
-def test_a_reason_is_made_fit_to_show() -> None:
-    assert draining("pod \x1b[2J") == "draining: pod \\x1b[2J"
-    assert len(draining("x" * 5000)) < 250
 
 
 def test_every_world_is_tried() -> None:

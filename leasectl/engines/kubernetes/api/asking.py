@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Callable, NamedTuple, NoReturn
 
 from leasectl.engines.kubernetes.api.access import Access, Login
-from leasectl.engines.kubernetes.api.collection import Deed, Json
+from leasectl.engines.kubernetes.api.collection import EVICTION, Deed, Json
 from leasectl.engines.kubernetes.api.letting_in import (
     Refusal,
     addressed,
@@ -114,7 +114,7 @@ class Asking:
         Raises:
             Absent, Conflict, AlreadyExists, Expired: As `parse_answer`.
             InvalidRequest, CorruptState: Likewise.
-            Busy: Of a PodDisruptionBudget.
+            Busy: Of an eviction: for how long, nobody knows.
             LostAnswer: It may have been carried out, and isn't repeatable.
             BackendUnreachable, AccessRefused: As `Api` has them.
         """
@@ -133,7 +133,7 @@ class Asking:
             except (NotAuthenticated, NotPermitted) as refusal:
                 self._go_on(access, tries, refusal)
             except Busy as refusal:
-                if refusal.is_budget:
+                if deed.subresource == EVICTION:
                     raise
                 self._wait(tries.pause_after_busy(access, refusal))
             except NoAnswer as reason:

@@ -9,6 +9,9 @@ from leasectl.text.printable import printable
 
 Json = Mapping[str, Any]
 
+# What belongs to a pod, and is made to have it go.
+EVICTION = "eviction"
+
 # As roles name them; see https://kubernetes.io/docs/reference/access-authn-authz/authorization/.
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete"]
 

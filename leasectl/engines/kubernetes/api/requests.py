@@ -155,7 +155,7 @@ class Api:
         Raises:
             AlreadyExists: There is one of that name; a try before may have made it, where it is
                 repeatable.
-            Busy: A PodDisruptionBudget forbids it now.
+            Busy: An eviction may not be now, most often by a PodDisruptionBudget.
             Absent: What it is to belong to isn't there.
             Conflict: Or is another.
         """

@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from leasectl.engines.kubernetes.api.address import is_namespace
-from leasectl.engines.kubernetes.api.collection import Collection, Deed, Verb, events, leases
+from leasectl.engines.kubernetes.api.collection import (
+    EVICTION,
+    Collection,
+    Deed,
+    Verb,
+    events,
+    leases,
+)
 from leasectl.text.printable import printable
 
 _LEASE_VERBS: tuple[Verb, ...] = ("get", "list", "watch", "create", "update", "delete")
@@ -46,7 +53,7 @@ def needed_for_maintenance() -> tuple[Deed, ...]:
     return (
         *(Deed(verb, nodes) for verb in _NODE_VERBS),
         Deed("list", pods),
-        Deed("create", pods, subresource="eviction"),
+        Deed("create", pods, subresource=EVICTION),
     )
 
 

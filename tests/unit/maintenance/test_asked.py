@@ -1,0 +1,174 @@
+"""What people ask of nodes, and what they are told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leasectl.errors import InvalidRequest, NotFound
+from leasectl.maintenance.asked import (
+    Standing,
+    ask_for,
+    cancel,
+    is_without_controller,
+    standings,
+)
+from leasectl.maintenance.controller import Settings
+from leasectl.maintenance.facts import Us
+from leasectl.maintenance.leadership import LEASE_NAME
+from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, Json
+from tests.unit.maintenance.fake_cluster import FakeCluster
+
+pytestmark = pytest.mark.once
+
+US = "machine-remediation"
+SETTINGS = Settings(Us(US, padding_seconds=30), "window-{node}")
+BEGAN = "2023-11-14T22:13:20.000000Z"
+BEGAN_AT = 1_700_000_000.0
+
+
+class People:
+    """A cluster as people ask it: as `ApiCluster`, on what is in memory."""
+
+    def __init__(self) -> None:
+        self.fake = FakeCluster()
+        self.node, self.lease = self.fake.node, self.fake.lease
+
+    def nodes(self) -> tuple[Json, ...]:
+        return tuple(self.fake.nodes[name] for name in sorted(self.fake.nodes))
+
+    def leases(self) -> tuple[Json, ...]:
+        return tuple(self.fake.leases.values())
+
+    def ask_for(self, name: str, text: str | None) -> bool:
+        if name in self.fake.nodes:
+            self.fake.ask_for(name, text)
+        return name in self.fake.nodes
+
+    def requested(self, name: str) -> str | None:
+        text: str | None = self.fake.nodes[name]["metadata"]["annotations"].get(REQUEST)
+        return text
+
+    def note(self, name: str, key: str, text: str) -> None:
+        self.fake.nodes[name]["metadata"]["annotations"][key] = text
+
+
+@pytest.fixture
+def people() -> Any:
+    people = People()
+    people.fake.add_node("a")
+    return people
+
+
+class TestAsking:
+    def test_writes_it_at_the_node_and_says_what_was_there(self, people: Any) -> None:
+        assert ask_for(people, "a", " 30m ") is None
+        assert people.requested("a") == "30m"
+        assert ask_for(people, "a", "1h") == "30m"
+        assert people.requested("a") == "1h"
+
+    @pytest.mark.parametrize("text", ["0", "", "soon", "-5m", "\x1b[2J"])
+    def test_in_vain_writes_nothing(self, people: Any, text: str) -> None:
+        with pytest.raises(InvalidRequest, match=r'--for ".*" is no time; write it like 30m$'):
+            ask_for(people, "a", text)
+        assert people.fake.requests == []
+
+    def test_a_node_that_is_not_there_is_said_to_be_so(self, people: Any) -> None:
+        for ask in (
+            lambda: ask_for(people, "b", "30m"),
+            lambda: cancel(people, "b"),
+            lambda: standings(people, SETTINGS, "b"),
+        ):
+            with pytest.raises(NotFound, match='no node "b"; see: kubectl get nodes'):
+                ask()
+
+    def test_a_node_that_goes_between_two_requests_too(self, people: Any) -> None:
+        people.ask_for = lambda name, text: False
+        for ask in (lambda: ask_for(people, "a", "30m"), lambda: cancel(people, "a")):
+            with pytest.raises(NotFound):
+                ask()
+
+    def test_cancelling_takes_it_away_and_says_whether_it_was_there(self, people: Any) -> None:
+        ask_for(people, "a", "30m")
+        assert cancel(people, "a")
+        assert people.requested("a") is None
+        assert not cancel(people, "a")
+
+
+class TestStanding:
+    def standing(self, people: Any) -> Standing:
+        (found,) = standings(people, SETTINGS, "a")
+        return found
+
+    def test_of_a_node_with_nothing_is_that(self, people: Any) -> None:
+        assert self.standing(people) == Standing("a", None, "", "", "", None)
+
+    def test_is_what_the_node_and_its_lease_show(self, people: Any) -> None:
+        people.fake.add_node("a", cordoned=True)
+        ask_for(people, "a", "30m")
+        people.note("a", STATUS, "active")
+        people.note("a", CORDON_MARK, US)
+        people.fake.put_lease(
+            "window-a", holderIdentity=US, leaseDurationSeconds=1830, acquireTime=BEGAN
+        )
+        expected = Standing("a", "30m", "active", "ours", US, BEGAN_AT + 1800)
+        assert self.standing(people) == expected
+        assert standings(people, SETTINGS) == [expected]
+
+    @pytest.mark.parametrize(
+        ("cordoned", "mark", "cordon"),
+        [
+            (True, US, "ours"),
+            (True, "", "another's"),
+            (True, "upgrader", "another's"),
+            (False, US, ""),
+        ],
+    )
+    def test_says_whose_the_cordon_is(
+        self, people: Any, cordoned: bool, mark: str, cordon: str
+    ) -> None:
+        people.fake.add_node("a", cordoned=cordoned)
+        people.note("a", CORDON_MARK, mark)
+        assert self.standing(people).cordon == cordon
+
+    @pytest.mark.parametrize(
+        ("spec", "holder"),
+        [
+            ({"holderIdentity": "upgrader", "leaseDurationSeconds": 60}, "upgrader"),
+            ({"holderIdentity": "upgrader"}, ""),
+            ({"holderIdentity": US}, ""),
+            ({"holderIdentity": US, "leaseDurationSeconds": 60}, US),
+        ],
+    )
+    def test_says_when_it_is_over_only_of_ours_and_since_when_it_is(
+        self, people: Any, spec: dict[str, object], holder: str
+    ) -> None:
+        people.fake.put_lease("window-a", **spec)
+        assert self.standing(people)[4:] == (holder, None)
+        people.fake.put_lease("window-a", acquireTime=BEGAN, **spec)
+        over_at = BEGAN_AT + 30 if holder == US else None
+        assert self.standing(people)[4:] == (holder, over_at)
+
+    def test_of_all_is_of_those_of_which_there_is_something_to_say(self, people: Any) -> None:
+        for name in ("asks", "in-vain", "was"):
+            people.fake.add_node(name)
+        people.fake.ask_for("asks", "30m")
+        people.fake.ask_for("in-vain", "")
+        people.note("was", STATUS, "ended")
+        people.fake.add_node("marked", cordoned=True)
+        people.note("marked", CORDON_MARK, US)
+        people.fake.add_node("by-hand", cordoned=True)
+        people.fake.put_lease("window-asks", holderIdentity="them", leaseDurationSeconds=9)
+        people.fake.put_lease("asks", holderIdentity="somebody else", leaseDurationSeconds=9)
+        found = standings(people, SETTINGS)
+        assert [each.node for each in found] == ["asks", "in-vain", "marked", "was"]
+        assert [each.holder for each in found] == ["them", "", "", ""]
+
+
+def test_nobody_is_said_to_lead_only_where_that_is_certain(people: Any) -> None:
+    assert is_without_controller(people)
+    people.fake.put_lease(LEASE_NAME, holderIdentity="a", leaseDurationSeconds=15)
+    assert not is_without_controller(people)
+    people.fake.put_lease(LEASE_NAME, holderIdentity="a")
+    assert is_without_controller(people)
