@@ -13,7 +13,9 @@ import click
 
 from leasectl.cli.described import (
     ATTEMPTS,
+    CLUSTER,
     ENDING,
+    EVICTED,
     OTHERS,
     OUTPUT,
     POLICIES,
@@ -29,7 +31,19 @@ from leasectl.cli.described import (
 from leasectl.errors import InvalidRequest
 from leasectl.text.durations import NoTime
 
-_GROUPS = (WHAT, WAITING, ENDING, ATTEMPTS, SIMULATED, POLICIES, SOUGHT, OUTPUT, OTHERS)
+_GROUPS = (
+    WHAT,
+    WAITING,
+    ENDING,
+    ATTEMPTS,
+    SIMULATED,
+    POLICIES,
+    SOUGHT,
+    EVICTED,
+    CLUSTER,
+    OUTPUT,
+    OTHERS,
+)
 _MANY = 9
 
 

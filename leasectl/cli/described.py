@@ -20,6 +20,8 @@ ATTEMPTS = "Further attempts"
 SIMULATED = "What is simulated"
 POLICIES = "Under which policies"
 SOUGHT = "What to search for"
+EVICTED = "What may be evicted"
+CLUSTER = "Which cluster, and as whom"
 OUTPUT = "What to print"
 OTHERS = "Other options"
 

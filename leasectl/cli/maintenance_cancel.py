@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leasectl.cli import maintenance_options, options
+from leasectl.cli import maintenance_options
 from leasectl.cli.command import new_command
 from leasectl.cli.maintenance_options import cluster_of
 from leasectl.cli.output import note
@@ -13,9 +13,9 @@ Example:
 """
 
 
-@new_command(epilog=EXAMPLE, options_metavar="NODE [OPTIONS]")
+@new_command(epilog=EXAMPLE)
 @maintenance_options.node_argument
-@options.quiet
+@maintenance_options.quiet
 @maintenance_options.backend
 def command(*, node: str, quiet: bool, backend: str | None) -> None:
     """Ask for no maintenance of a node any more.

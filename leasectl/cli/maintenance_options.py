@@ -10,7 +10,7 @@ import click
 
 from leasectl.backends.kinds import kind_of
 from leasectl.cli.context import choose_backend
-from leasectl.cli.described import WHAT, option
+from leasectl.cli.described import CLUSTER, option
 from leasectl.cli.output import note
 from leasectl.errors import InvalidRequest, NotSupported
 from leasectl.text.printable import printable
@@ -38,30 +38,31 @@ def check_node(text: str) -> str:
 
 
 node_argument = click.argument("node", type=check_node, metavar="NODE")
+quiet = option("-q", "--quiet", is_flag=True, help="Say nothing but what goes wrong.")
 backend = option(
     "--backend",
-    group=WHAT,
+    group=CLUSTER,
     metavar="URL",
     help="The cluster: kubernetes://, or with ?context=NAME&kubeconfig=PATH. Default: "
     "LEASECTL_BACKEND.",
 )
 lease_namespace = option(
     "--lease-namespace",
-    group=WHAT,
+    group=CLUSTER,
     default=DEFAULT_NAMESPACE,
     metavar="NS",
     help=f"Where the Leases of nodes are. Default: {DEFAULT_NAMESPACE}.",
 )
 lease_name = option(
     "--lease-name",
-    group=WHAT,
+    group=CLUSTER,
     default=_NODE,
     metavar="NAME",
     help=f"What they are called; {_NODE} stands for the node's name. Default: {_NODE}.",
 )
 identity = option(
     "--identity",
-    group=WHAT,
+    group=CLUSTER,
     default=DEFAULT_IDENTITY,
     metavar="WHO",
     help=f"Who we are in them, the same for all replicas. Default: {DEFAULT_IDENTITY}.",

@@ -6,9 +6,9 @@ import contextlib
 import os
 import secrets
 
-from leasectl.cli import maintenance_options, options
+from leasectl.cli import maintenance_options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import WAITING, option
+from leasectl.cli.described import EVICTED, option
 from leasectl.cli.maintenance_options import cluster_of, settings_of
 from leasectl.cli.output import note
 from leasectl.errors import BackendUnreachable
@@ -27,16 +27,23 @@ Example:
 
 
 @new_command(epilog=EXAMPLE)
-@option("--force", is_flag=True, help="Also evict pods that no controller would make again.")
+@option(
+    "--force",
+    group=EVICTED,
+    is_flag=True,
+    help="Also evict pods that no controller would make again.",
+)
 @option(
     "--delete-emptydir-data",
     "deletes_local_data",
+    group=EVICTED,
     is_flag=True,
     help="Also evict pods with data in an emptyDir, which goes with them.",
 )
 @option(
     "--grace-period",
     "grace_seconds",
+    group=EVICTED,
     type=int,
     metavar="SECONDS",
     help="How long a pod may take to end. Default: as long as it says itself.",
@@ -44,12 +51,12 @@ Example:
 @option(
     "--timeout",
     "timeout_seconds",
-    group=WAITING,
+    group=EVICTED,
     type=parse_duration,
     metavar="D",
     help="Evict nothing more so long after a maintenance has begun. Default: go on to its end.",
 )
-@options.quiet
+@maintenance_options.quiet
 @maintenance_options.lease_namespace
 @maintenance_options.lease_name
 @maintenance_options.identity

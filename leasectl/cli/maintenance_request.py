@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from leasectl.cli import maintenance_options, options
+from leasectl.cli import maintenance_options
 from leasectl.cli.command import new_command
-from leasectl.cli.described import WHAT, option
+from leasectl.cli.described import option
 from leasectl.cli.maintenance_options import cluster_of
 from leasectl.cli.output import note
 from leasectl.text.printable import printable
@@ -16,23 +16,22 @@ Examples:
 """
 
 
-@new_command(epilog=EXAMPLE, options_metavar="NODE --for D [OPTIONS]")
+@new_command(epilog=EXAMPLE, options_metavar="--for D [OPTIONS]")
 @maintenance_options.node_argument
 @option(
     "--for",
     "asked",
     required=True,
-    group=WHAT,
     metavar="D",
     help="For how long, like 30m, from when the node's Lease is had.",
 )
-@options.quiet
+@maintenance_options.quiet
 @maintenance_options.backend
 def command(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
     """Ask for maintenance of a node, for a time.
 
     It is noted at the node, and done by leasectl maintenance reconcile, wherever that runs. Asked
-    for again with another time, it lasts as long as that from when it began.
+    for again with another time, longer or shorter, it lasts as long as that from when it began.
     """
     from leasectl.maintenance.asked import ask_for
     from leasectl.maintenance.facts import parse_wanted
@@ -44,6 +43,6 @@ def command(*, node: str, asked: str, quiet: bool, backend: str | None) -> None:
     if before is None:
         note(asks)
     elif parse_wanted(before) == parse_wanted(asked):
-        note(f"{asks} already, counted from when it begins: nothing changes")
+        note(f"{asks} already, counted from its beginning: nothing changes")
     else:
-        note(f'{asks} instead of "{printable(before)}", counted from when it begins')
+        note(f'{asks} instead of "{printable(before)}", counted from its beginning')

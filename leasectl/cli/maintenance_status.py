@@ -27,18 +27,20 @@ Examples:
 """
 
 _COLUMNS = (
-    Column("NODE", shrinks=2),
+    Column("NODE", shrinks=3, at_least=24),
     Column("ASKED"),
-    Column("STATUS", shrinks=3, at_least=16, cut="end"),
+    Column("STATUS", shrinks=2, at_least=16, cut="end"),
     Column("CORDONED"),
     Column("LEASE", shrinks=1),
     Column("OVER IN", right=True),
 )
-_LONGEST = 300
+_LONGEST_STATUS = 300
+# A time is shorter; what somebody has written in vain may be anything.
+_LONGEST_ASKED = 12
 
 
-@new_command(epilog=EXAMPLE, options_metavar="[NODE] [OPTIONS]")
-@click.argument("node", type=maintenance_options.check_node, metavar="NODE", required=False)
+@new_command(epilog=EXAMPLE)
+@click.argument("node", type=maintenance_options.check_node, metavar="[NODE]", required=False)
 @options.json_output
 @maintenance_options.lease_namespace
 @maintenance_options.lease_name
@@ -68,7 +70,10 @@ def command(
         show_json([_facts(each) for each in found])
     elif found:
         now = time.time()
-        show(table(_COLUMNS, [_row(each, now) for each in found], output_width()).text)
+        laid_out = table(_COLUMNS, [_row(each, now) for each in found], output_width())
+        show(laid_out.text)
+        if node is not None and not laid_out.is_whole:
+            show(f"\nSTATUS in full: {_status(found[0])}\n")
     else:
         note("no node asks for maintenance")
     if any(each.asked is not None for each in found) and is_without_controller(cluster):
@@ -79,12 +84,16 @@ def _row(standing: Standing, now: float) -> tuple[str, ...]:
     over_at = standing.over_at
     return (
         standing.node,
-        printable(standing.asked or "-"),
-        printable(standing.status or "-", longest=_LONGEST),
+        "-" if standing.asked is None else printable(standing.asked, longest=_LONGEST_ASKED),
+        _status(standing),
         standing.cordon or "no",
         printable(standing.holder or "-"),
         "-" if over_at is None else format_duration(max(0.0, over_at - now)),
     )
+
+
+def _status(standing: Standing) -> str:
+    return printable(standing.status or "-", longest=_LONGEST_STATUS)
 
 
 def _facts(standing: Standing) -> dict[str, object]:
