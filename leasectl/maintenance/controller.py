@@ -127,25 +127,25 @@ class Controller:
                     self._due[name] = now
                 elif not self._leadership.has_seconds(0):
                     self._leadership.due_at = now
-            until = now if self._turn(now) else self._next_at()
-            # Also where there is more to do at once: whoever sleeps for it hears of signals then.
-            yield Sleep(frozenset([self._changes.fd]), until)
+            self._turn(now)
+            # Also where more is due at once: whoever sleeps for it hears of signals then.
+            yield Sleep(frozenset([self._changes.fd]), self._next_at())
 
-    def _turn(self, now: float) -> bool:
-        """Do what is due first; returns whether there was anything."""
+    def _turn(self, now: float) -> None:
+        """Do what is due first, if anything is."""
         if self._leadership.due_at <= now:
             self._lead()
-            return True
+            return
         if not self._leadership.has_seconds(REQUEST_SECONDS):
-            return False
+            return
         over = [name for name, at in self._over.items() if at <= now and self._due[name] <= now]
         if over:
             self._look(min(over, key=lambda each: self._over[each]))
-            return True
+            return
         # Looks and drains take turns, for neither to keep the other waiting.
-        looked = not self._looked_last and self._look_at_first(now)
-        self._looked_last = looked
-        return looked or self._drain(now) or self._look_at_first(now)
+        self._looked_last = not self._looked_last and self._look_at_first(now)
+        if not self._looked_last and not self._drain(now):
+            self._look_at_first(now)
 
     def _look_at_first(self, now: float) -> bool:
         """Look at the node that is due first, if one is; returns whether one was."""

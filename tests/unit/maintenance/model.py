@@ -222,7 +222,7 @@ def judge_step(world: World, step: Step) -> None:
     if waits and world.is_theirs and world.lease is not None:
         left = world.lease.duration_seconds - world.lease.unchanged_seconds
         must(step.look_at == world.now + left, "who waits looks when the other's lease has ended")
-    if not step.writes and not step.drains and step.look_at is not None:
+    if not step.writes and step.look_at is not None:
         must(step.look_at > world.now, "nobody looks again and again at what doesn't change")
     lease = world.lease
     is_here = lease is not None and lease.owner_uid == HERE
@@ -257,7 +257,8 @@ def _leases() -> Iterator[Lease | None]:
     yield from (their(unchanged=0.0), their(unchanged=1.0), their(unchanged=2.0), their(0))
     yield their(holder="")
     yield from (ours(0, 1), ours(0, None), ours(US.padding_seconds + SHORT, None))
-    yield from (ours(0, 1, ELSEWHERE), ours(US.padding_seconds + SHORT, 1, ELSEWHERE))
+    yield ours(0, 1, ELSEWHERE)
+    yield from (ours(US.padding_seconds + SHORT, age, ELSEWHERE) for age in (1, 3))
     # What is held only to end, what is asked for, and what somebody has put there by hand.
     for seconds in (0, SHORT, 2, LONG):
         yield from (ours(US.padding_seconds + seconds, age) for age in range(OLDEST + 1))

@@ -1,19 +1,17 @@
-"""Maintenance on a real API server: what it answers, and whole commands."""
+"""Maintenance on a real API server: what it answers, and what that means."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from leasectl.errors import AccessRefused, BackendUnreachable
+from leasectl.errors import AccessRefused
 from leasectl.maintenance.api_cluster import ApiCluster
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.objects import CORDON_MARK, REQUEST, STATUS, parse_lease, parse_node
 from leasectl.maintenance.opening import open_cluster
-from tests.kit.kubernetes.api import Object
 from tests.kit.kubernetes.namespaces import Namespace
 from tests.kit.kubernetes.nodes import (
     NODES,
@@ -24,33 +22,9 @@ from tests.kit.kubernetes.nodes import (
     set_allowed,
 )
 from tests.kit.kubernetes.rights import MAINTENANCE_RULES
-from tests.kit.support import Cli, eventually
+from tests.unit.maintenance.conftest import US, annotations_of
 
 pytestmark = pytest.mark.once
-
-US = "machine-remediation"
-
-
-@pytest.fixture
-def node(namespace: Namespace) -> Iterator[str]:
-    """A node for this test alone."""
-    name = f"node-{namespace.name}"
-    make_node(namespace.administrator, name)
-    yield name
-    namespace.administrator.ok("DELETE", f"{NODES}/{name}")
-
-
-@pytest.fixture
-def cluster(namespace: Namespace, kubeconfig: Path, node: str) -> ApiCluster:
-    namespace.account.permit_everywhere(MAINTENANCE_RULES)
-    environment = {"LEASECTL_KUBECONFIG": str(kubeconfig)}
-    return open_cluster("kubernetes://", environment, namespace=namespace.name, identity=US)
-
-
-def noted_at(namespace: Namespace, node: str) -> Object:
-    said: Object = namespace.administrator.ok("GET", f"{NODES}/{node}")["metadata"]
-    texts: Object = said.get("annotations", {})
-    return texts
 
 
 class TestNodes:
@@ -72,7 +46,7 @@ class TestNodes:
         assert now is not None
         assert cluster.write_node(now, NodeWrite("ended", "uncordon", removes_request=True))
         assert parse_node(cluster.node(node) or {})[1:] == ("ended", False, "")
-        assert set(noted_at(namespace, node)) & {REQUEST, CORDON_MARK, STATUS} == {STATUS}
+        assert set(annotations_of(namespace, node)) & {REQUEST, CORDON_MARK, STATUS} == {STATUS}
 
     def test_a_node_that_was_made_anew_is_another(
         self, cluster: ApiCluster, namespace: Namespace, node: str
@@ -169,83 +143,6 @@ class TestEvictions:
             cluster.node("x")
         with pytest.raises(AccessRefused, match="there is no such namespace"):
             cluster.lease("x")
-
-
-WRONG = (
-    (("request", "NODE"), 64, "Missing option '--for'"),
-    (("request", "NODE", "--for", "0"), 64, "is no time"),
-    (("request", "NODE", "--for", "soon"), 64, "is no time"),
-    (("request", "nowhere", "--for", "1m"), 66, 'no node "nowhere"'),
-    (("request", "../x", "--for", "1m"), 64, 'no node can be called "../x"'),
-    (("status", "Worker"), 64, 'no node can be called "Worker"'),
-    (("status", "--lease-name", "Foo-{node}"), 64, "no Lease can be called so"),
-    (("cancel", "nowhere"), 66, 'no node "nowhere"'),
-    (("status", "nowhere"), 66, 'no node "nowhere"'),
-    (("status", "--lease-name", "all"), 64, "has to hold {node}"),
-    (("status", "--lease-namespace", "A/B"), 64, "no name of a namespace"),
-    (("status", "--backend", "local:"), 64, "pool cordon"),
-    (("status", "--backend", "none:"), 64, "has no nodes"),
-    (("status", "--backend", "etcd://h:1"), 64, "has no nodes"),
-    (("reconcile", "--identity", " "), 64, "nobody's"),
-    (("reconcile", "--lease-namespace", "nowhere"), 77, "may not"),
-)
-
-
-class TestCommands:
-    @pytest.fixture
-    def maintenance(
-        self, cli: Cli, cluster: ApiCluster, namespace: Namespace, kubeconfig: Path
-    ) -> Cli:
-        cli.env.update(LEASECTL_BACKEND="kubernetes://", LEASECTL_KUBECONFIG=str(kubeconfig))
-        return cli
-
-    def test_a_node_goes_through_its_maintenance_and_a_replica_takes_over(
-        self, maintenance: Cli, namespace: Namespace, node: str
-    ) -> None:
-        settings = ("--lease-namespace", namespace.name)
-        make_pod(namespace, "web", node, labels={"app": "web"})
-        make_pod(namespace, "agent", node, owner="DaemonSet")
-        make_budget(namespace, "web", {"app": "web"}, allowed=0)
-        first = maintenance.start("maintenance", "reconcile", *settings)
-        maintenance.ok("maintenance", "request", node, "--for", "1h")
-
-        def status() -> str:
-            return str(noted_at(namespace, node).get(STATUS))
-
-        eventually(lambda: "disruption budget" in status(), timeout=20)
-        shown = maintenance.ok("maintenance", "status", node, *settings)
-        assert "ours" in shown
-        assert "1h" in shown
-        second = maintenance.start("maintenance", "reconcile", *settings)
-        first.signal(15)
-        ended = first.finish()
-        assert ended.code == -15
-        assert "leading\n" in ended.err
-        set_allowed(namespace, "web", 1)
-        eventually(lambda: end_pods(namespace) == ["web"], timeout=20)
-        eventually(lambda: status() == "active", timeout=20)
-        maintenance.ok("maintenance", "cancel", node)
-        eventually(lambda: status() == "ended", timeout=20)
-        assert not namespace.administrator.ok("GET", f"{NODES}/{node}")["spec"].get("unschedulable")
-        eventually(lambda: "leaseDurationSeconds" not in namespace.lease(node)["spec"])
-        second.signal(15)
-        assert f"{node}: ended (nothing is asked for any more)" in second.finish().err
-
-    def test_what_is_wrong_is_said_in_a_line(self, maintenance: Cli, node: str) -> None:
-        for args, code, words in WRONG:
-            finished = maintenance("maintenance", *(each.replace("NODE", node) for each in args))
-            assert (finished.code, finished.err.count("\n")) == (code, 1), finished
-            assert words in finished.err
-
-    def test_a_request_reaches_a_cluster_that_is_away_not(
-        self, maintenance: Cli, namespace: Namespace, node: str, tmp_path: Path
-    ) -> None:
-        away = namespace.account.kubeconfig(tmp_path / "away", server="https://127.0.0.1:9")
-        finished = maintenance(
-            "maintenance", "request", node, "--for", "1m", LEASECTL_KUBECONFIG=str(away)
-        )
-        assert finished.code == BackendUnreachable.exit_code
-        assert finished.err.count("\n") == 1
 
 
 def test_who_verifies_nothing_is_warned(kubeconfig: Path, namespace: Namespace) -> None:
