@@ -50,9 +50,10 @@ def make_pod(
     spec: Object = {
         "nodeName": node,
         "containers": [{"name": "main", "image": "none"}],
-        "serviceAccountName": namespace.account.name,
         "automountServiceAccountToken": False,
     }
+    if not mirror:  # which may have none
+        spec["serviceAccountName"] = namespace.account.name
     if local_storage:
         spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
     namespace.administrator.ok("POST", namespace.pods, {"metadata": metadata, "spec": spec})

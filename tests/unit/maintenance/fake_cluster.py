@@ -59,8 +59,9 @@ class FakeCluster:
 
     # --- what people do
 
-    def add_node(self, name: str, *, cordoned: bool = False) -> None:
-        self.nodes[name] = {"metadata": {"name": name, "uid": f"uid-{name}", "annotations": {}}}
+    def add_node(self, name: str, *, cordoned: bool = False, uid: str = "") -> None:
+        uid = uid or f"uid-{name}"
+        self.nodes[name] = {"metadata": {"name": name, "uid": uid, "annotations": {}}}
         self.nodes[name]["spec"] = {"unschedulable": True} if cordoned else {}
         self.running[name] = []
         self._touch(self.nodes[name], name)

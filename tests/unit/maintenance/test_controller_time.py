@@ -10,6 +10,8 @@ from leasectl.errors import BackendUnreachable
 from leasectl.maintenance.facts import Lease, NodeWrite
 from leasectl.maintenance.leadership import LEASE_NAME, TTL_SECONDS
 from leasectl.maintenance.objects import Json
+from leasectl.system.clock import Clock
+from tests.kit.support import ManualClock
 from tests.unit.maintenance.fake_cluster import FakeCluster
 from tests.unit.maintenance.test_controller import NODE, Replica, World, pod
 
@@ -222,3 +224,77 @@ def test_whose_lease_is_given_away_by_hand_leads_no_more_when_another_has_taken_
     first.turn()
     assert second.has_seconds(5)
     assert not first.has_seconds(0)
+
+
+class Elsewhere(ManualClock):
+    """The clocks of another host: that which dates is some time away from ours."""
+
+    def __init__(self, ours: ManualClock, ahead_seconds: float) -> None:
+        super().__init__()
+        clock = ours.clock
+        self.clock = Clock(clock.elapsed, lambda: clock.wall() + ahead_seconds)
+
+
+@pytest.mark.parametrize("ahead_seconds", [300.0, -300.0, 86400.0])
+def test_a_replica_by_whose_clock_it_is_another_time_ends_by_that(
+    world: World, ahead_seconds: float
+) -> None:
+    cluster = world.cluster
+    world.cluster.ask_for(NODE, "10m")
+    world.until(lambda: cluster.status(NODE) == "active")
+    began = world.now
+    there = Replica(cluster, Elsewhere(world.clock, ahead_seconds), "b")
+    world.replicas.append(there)
+    world.during(60)
+    assert not there.leadership.has_seconds(0)  # whoever leads is no matter of dates
+    world.replicas = [there]
+    world.until(lambda: cluster.status(NODE) == "ended", within=1000)
+    over_at = began + 600 - ahead_seconds
+    assert world.now == pytest.approx(max(over_at, began + 60), abs=TTL_SECONDS + 12)
+    assert not (cluster.is_cordoned(NODE) or cluster.is_marked(NODE) or cluster.requested(NODE))
+    assert "leaseDurationSeconds" not in cluster.leases[NODE]["spec"]
+
+
+class TestANodeThatIsMadeAnew:
+    def make_anew(self, world: World) -> None:
+        """Have its kubelet register it once more, and whoever runs now hear of nothing else."""
+        world.cluster.add_node(NODE, uid="another")
+
+    @pytest.fixture
+    def world(self, world: World) -> World:
+        world.cluster.running[NODE] = [pod("a")]
+        world.cluster.held = {"a"}
+        world.cluster.ask_for(NODE, "10m")
+        world.until(lambda: "disruption budget" in world.cluster.status(NODE))
+        return world
+
+    def test_is_neither_cordoned_nor_drained_and_its_lease_is_given_back(
+        self, world: World
+    ) -> None:
+        self.make_anew(world)
+        world.cluster.running[NODE] = [pod("b")]
+        world.during(30)
+        assert world.cluster.evicted == []
+        assert not world.cluster.is_cordoned(NODE)
+        assert world.cluster.status(NODE) == "ended"
+        assert "leaseDurationSeconds" not in world.cluster.leases[NODE]["spec"]
+
+    def test_is_drained_anew_if_it_asks_for_it(self, world: World) -> None:
+        self.make_anew(world)
+        world.cluster.running[NODE] = [pod("b")]
+        world.cluster.ask_for(NODE, "20m")
+        world.until(lambda: world.cluster.status(NODE) == "active", within=20)
+        assert world.cluster.evicted == ["default/b"]
+        (owner,) = world.cluster.leases[NODE]["metadata"]["ownerReferences"]
+        assert owner["uid"] == "another"
+        assert any(f"{NODE}: new, stale" in each for each in world.replicas[0].said)
+
+
+def test_a_node_that_goes_in_the_middle_of_its_drain_is_drained_no_more(world: World) -> None:
+    drain_in_vain(world)
+    del world.cluster.nodes[NODE]
+    world.replicas[0].changes.names.add(NODE)
+    world.during(1)
+    world.cluster.requests.clear()
+    world.during(150)
+    assert set(world.cluster.requests) == {"lease", "write lease"}  # of the lead alone

@@ -171,6 +171,7 @@ class TestWhatIsHeld:
         draining.cluster.answers["a"] = answer
         draining.turn(100.0)
         draining.turn(100.0)
+        assert draining.drain.drain == Drain(1, f"default/a ({answer.reason})")
         draining.turn(100 + seconds - 0.1)
         assert not draining.drain.is_under_way
         assert draining.drain.drain == Drain(1, f"default/a ({answer.reason})")
@@ -236,6 +237,10 @@ class TestTheTimeLimit:
         assert draining.drain.drain.left == 2
 
 
+def refusing(node: str) -> list[Pod]:
+    raise AccessRefused(NotAllowed("it may not list pods"))
+
+
 class TestFailures:
     def test_it_begins_anew_a_little_later(self) -> None:
         draining = Draining(pod("a"), pod("b"))
@@ -262,12 +267,7 @@ class TestFailures:
 
     def test_what_may_not_be_seen_is_no_end_of_it_and_says_so(self) -> None:
         draining = Draining(pod("a"), pod("b"))
-        refused = AccessRefused(NotAllowed("it may not list pods"))
-
-        def pods(node: str) -> list[Pod]:
-            raise refused
-
-        sound, draining.cluster.pods = draining.cluster.pods, pods  # type: ignore[method-assign]
+        sound, draining.cluster.pods = draining.cluster.pods, refusing  # type: ignore[method-assign]
         with pytest.raises(AccessRefused):
             draining.turn()
         assert draining.drain.drain == Drain(
@@ -277,10 +277,19 @@ class TestFailures:
         draining.cluster.held = {"a", "b"}
         draining.during(5)
         assert draining.drain.drain == Drain(2, f"default/a, default/b ({BUDGET})")
-        draining.cluster.pods = pods  # type: ignore[method-assign]
+        draining.cluster.pods = refusing  # type: ignore[method-assign]
         with pytest.raises(AccessRefused):
             draining.turn()
         assert draining.drain.drain.left == 2
+
+    def test_nor_where_nothing_was_left_before(self) -> None:
+        draining = Draining()
+        draining.turn()
+        assert draining.drain.drain == Drain(0)
+        draining.cluster.pods = refusing  # type: ignore[method-assign]
+        with pytest.raises(AccessRefused):
+            draining.turn()
+        assert draining.drain.drain.left == 1
 
     def test_a_server_that_is_away_says_nothing_about_what_is_left(self) -> None:
         draining = Draining(pod("a", is_ending=True))

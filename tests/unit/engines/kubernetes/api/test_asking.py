@@ -239,21 +239,40 @@ class TestBusy:
         (seconds,) = pause.seconds
         assert 0 < seconds < 1
 
-    def test_a_budget_that_forbids_an_eviction_is_its_askers_matter(
-        self, script: Script, open_at: OpenAt
+    @pytest.mark.parametrize(
+        ("refusal", "is_budget", "seconds"),
+        [
+            (
+                status(
+                    429,
+                    "TooManyRequests",
+                    "Cannot evict pod as it would violate the pod's disruption budget.",
+                    causes=[{"reason": "DisruptionBudget", "message": "The budget b needs 1"}],
+                ),
+                True,
+                None,
+            ),
+            # As of a webhook that moves what runs there away by itself.
+            (status(429, "TooManyRequests", "Eviction triggered evacuation of it"), False, None),
+            (busy("7"), False, 7.0),
+        ],
+        ids=["budget", "webhook", "busy"],
+    )
+    def test_what_forbids_an_eviction_now_is_its_askers_matter(
+        self,
+        script: Script,
+        open_at: OpenAt,
+        refusal: Said,
+        is_budget: bool,
+        seconds: float | None,
     ) -> None:
-        refusal = status(
-            429,
-            "TooManyRequests",
-            "Cannot evict pod as it would violate the pod's disruption budget.",
-            causes=[{"reason": "DisruptionBudget", "message": "The budget b needs 1"}],
-        )
+        server = script(refusal)
         with pytest.raises(Busy) as raised:
-            open_at(script(refusal)).create(
+            open_at(server).create(
                 Collection("v1", "pods", "ns"), {}, name="p", subresource="eviction"
             )
-        assert raised.value.is_budget
-        assert raised.value.retry_after_seconds is None
+        assert (raised.value.is_budget, raised.value.retry_after_seconds) == (is_budget, seconds)
+        assert len(server.asked) == 1
 
 
 class TestRefusals:
