@@ -138,8 +138,14 @@ class TestReconcile:
         assert started.finish().err == ""  # and the lead was given back, so that the next has it
         allowed = ("--force", "--delete-emptydir-data")
         maintenance.start("maintenance", "reconcile", *options, *allowed)
-        eventually(lambda: end_pods(namespace) == ["alone", "data"], timeout=20)
-        eventually(lambda: status() == "active", timeout=20)
+        ended = set[str]()
+
+        def is_active() -> bool:
+            ended.update(end_pods(namespace))
+            return status() == "active"
+
+        eventually(is_active, timeout=30)
+        assert ended == {"alone", "data"}
         (mirror,) = namespace.administrator.items(namespace.pods)
         assert mirror["metadata"]["name"] == "mirror"
 
