@@ -18,7 +18,6 @@ from leasectl.text.printable import printable
 if TYPE_CHECKING:
     from leasectl.maintenance.api_cluster import ApiCluster
     from leasectl.maintenance.controller import Settings
-    from leasectl.maintenance.drain import DrainOptions
 
 _SCHEME = "kubernetes:"
 DEFAULT_NAMESPACE = "leasectl-maintenance"
@@ -69,16 +68,13 @@ identity = option(
 )
 
 
-def settings_of(
-    lease_name: str, identity: str, drain: DrainOptions | None = None, padding_seconds: int = 30
-) -> Settings:
+def settings_of(lease_name: str, identity: str) -> Settings:
     """What leases are called, and who we are.
 
     Raises:
         InvalidRequest: It can't be.
     """
     from leasectl.maintenance.controller import Settings
-    from leasectl.maintenance.drain import DrainOptions
     from leasectl.maintenance.facts import Us
 
     if lease_name.count(_NODE) != 1:
@@ -91,8 +87,7 @@ def settings_of(
         )
     if not identity.strip() or not identity.isprintable():
         raise InvalidRequest(f'--identity "{printable(identity)}" is nobody\'s')
-    us = Us(identity, padding_seconds=padding_seconds)
-    return Settings(us, lease_name, DrainOptions() if drain is None else drain)
+    return Settings(Us(identity), lease_name)
 
 
 def cluster_of(

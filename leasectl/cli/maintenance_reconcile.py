@@ -88,7 +88,7 @@ def command(
     if grace_seconds is not None and grace_seconds < 0:
         grace_seconds = None  # as kubectl has it
     drain = DrainOptions(force, deletes_local_data, grace_seconds, timeout_seconds or None)
-    settings = settings_of(lease_name, identity, drain)
+    settings = settings_of(lease_name, identity)._replace(drain=drain)
     cluster = cluster_of(backend, lease_namespace, identity)
     say = _say_nothing if quiet else note
     clock = Clock()

@@ -236,6 +236,7 @@ class TestStatus:
         finished = maintenance(*options)
         assert (finished.code, finished.out) == (0, "")
         assert finished.err == "leasectl: no node asks for maintenance\n"
+        maintenance.ok(*options, "--lease-name", f"{'a' * 249}{{node}}")
         finished = maintenance(*options, node)
         assert (finished.code, finished.err) == (0, "")
         pad = " " * (len(node) - 4)
