@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leasectl.engines.notes import NoteListener
     from leasectl.engines.sides import Sides
     from leasectl.model import Handle
+    from leasectl.system.poll import Interrupt
 
 
 def check_url(url: str) -> str:
@@ -299,24 +300,32 @@ def ask_status(url: str, settings: str, *, pool_type: str | None, clock: Clock) 
 
 
 def ask_counts(
-    url: str, settings: str, pool_types: Sequence[str], *, clock: Clock
-) -> tuple[TypeCounts, ...]:
-    """Ask a server how many resources of some types there are, and who has how many.
+    url: str,
+    settings: str,
+    pool_type: str,
+    *,
+    interrupts: Sequence[Interrupt] = (),
+    clock: Clock,
+) -> TypeCounts:
+    """Ask a server how many resources of a type there are, and who has how many.
 
     Args:
         url: Of a backend whose row names a `CountServer`.
         settings: How to talk to the server, as `encode_settings` wrote it.
-        pool_types: Which types.
+        pool_type: Which type.
+        interrupts: What ends it sooner, with whatever they raise.
         clock: Where times come from.
 
     Raises:
-        NotFound: There is none of one of them.
+        NotFound: There is none of it.
         BackendUnreachable: No answer, or none to us.
     """
     module = kind_of(url).counted_by
     assert module is not None, "its row names one"
     server = cast("CountServer", importlib.import_module(module))
-    return server.ask_counts(url, parse_settings(settings), pool_types, clock=clock)
+    return server.ask_counts(
+        url, parse_settings(settings), pool_type, interrupts=interrupts, clock=clock
+    )
 
 
 def _opener(url: str) -> Opener:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
+from leasectl.system.poll import Interrupt
 
 if TYPE_CHECKING:
     from leasectl.engines.notes import NoteListener
@@ -157,11 +158,17 @@ class CountServer(Protocol):
     """The module that a kind's row names for how many resources its server tells of."""
 
     def ask_counts(
-        self, url: str, settings: Settings, pool_types: Sequence[str], *, clock: Clock
-    ) -> tuple[TypeCounts, ...]:
-        """Ask for some types.
+        self,
+        url: str,
+        settings: Settings,
+        pool_type: str,
+        *,
+        interrupts: Sequence[Interrupt],
+        clock: Clock,
+    ) -> TypeCounts:
+        """Ask for a type; as `opening.ask_counts`.
 
         Raises:
-            NotFound: There is none of one of them.
+            NotFound: There is none of it.
             BackendUnreachable: No answer, or none to us.
         """

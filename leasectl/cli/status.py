@@ -60,14 +60,14 @@ def command(
     """
     service = open_service(backend, to_show=not watch)
     if kind_of(service.backend_url).counted_by:
-        from leasectl.cli.status_counts import show_counts
+        from leasectl.cli.status_counts import show_counts, show_counts_again
 
-        show_counts(service, pool_type, watch=watch, as_json=as_json)
+        (show_counts_again if watch else show_counts)(service, pool_type, as_json=as_json)
         return
     if watch:
-        from leasectl.cli.status_watch import show_again
+        from leasectl.cli.status_watch import show_pools_again
 
-        show_again(service, pool_type, wide=wide, as_json=as_json)
+        show_pools_again(service, pool_type, wide=wide, as_json=as_json)
         return
     overview = PoolService(service).overview(pool_type)
     if as_json:

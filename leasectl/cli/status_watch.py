@@ -6,10 +6,10 @@ import re
 import time
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Union
+from typing import Callable, Protocol, Union
 
 from leasectl.cli.output import ReaderGone, emit, emit_json, note
-from leasectl.cli.status_table import Look, look_of_stdout, overview_text
+from leasectl.cli.status_table import look_of_stdout, overview_text
 from leasectl.cli.terminal import obeys_escapes, output_width
 from leasectl.errors import BackendUnreachable
 from leasectl.leases.service import Service
@@ -25,21 +25,85 @@ from leasectl.text.width import cells, shorten
 LONGEST_REFRESH_SECONDS = 2.0
 LOOK_SECONDS = 0.2
 
+
+class Shown(Protocol):
+    """How things are at one time.
+
+    Attributes:
+        at: That time, in seconds since the epoch.
+    """
+
+    @property
+    def at(self) -> float: ...
+
+    @property
+    def facts(self) -> object:
+        """What is so, without what is otherwise only because time has passed."""
+
+    def text(self) -> str:
+        """For people."""
+
+    def encoded(self) -> object:
+        """As JSON has it."""
+
+
 # How things are, or why that can't be told.
-_Found = Union[Overview, BackendUnreachable]
+_Found = Union[Shown, BackendUnreachable]
+_Ends = Sequence[Interrupt]
 
 
 class _Ended(Exception):
     """Nobody looks any more."""
 
 
-def show_again(service: Service, pool_type: str | None, *, wide: bool, as_json: bool) -> None:
-    """Show the overview until a signal comes or nobody reads it any more.
+class _Pools:
+    """Pools, as a `Shown`."""
+
+    def __init__(self, overview: Overview, *, wide: bool, free: bool) -> None:
+        self.at = overview.at
+        self._overview, self._wide, self._free = overview, wide, free
+
+    @property
+    def facts(self) -> object:
+        return self._overview.timeless()
+
+    def text(self) -> str:
+        look = look_of_stdout(wide=self._wide, free=self._free)
+        is_empty = not (self._overview.pools or self._overview.works)
+        return f"{NO_POOLS}\n" if is_empty else overview_text(self._overview, look)
+
+    def encoded(self) -> object:
+        return encode_overview(self._overview)
+
+
+def show_pools_again(service: Service, pool_type: str | None, *, wide: bool, as_json: bool) -> None:
+    """Show pools until a signal comes or nobody reads it any more.
 
     Args:
         service: On the backend whose pools are shown.
         pool_type: The one to show; None for all.
         wide: Every column, nothing cut.
+        as_json: One object a line, each time that something has changed.
+
+    Raises:
+        LeaseError: Things can't be told the first time.
+    """
+
+    def look(ends: _Ends) -> Shown:
+        overview = PoolService(service).overview(pool_type)
+        return _Pools(overview, wide=wide, free=pool_type is not None)
+
+    show_again(look, lambda ends: _sleep_until_changed(service, ends), as_json=as_json)
+
+
+def show_again(
+    look: Callable[[_Ends], Shown], sleep: Callable[[_Ends], None], *, as_json: bool
+) -> None:
+    """Show how things are, again and again, until a signal comes or nobody reads it any more.
+
+    Args:
+        look: Finds it out; what it is given ends it sooner.
+        sleep: Lets the time pass until the next look; likewise.
         as_json: One object a line, each time that something has changed.
 
     Raises:
@@ -55,22 +119,21 @@ def show_again(service: Service, pool_type: str | None, *, wide: bool, as_json: 
         shown: _Found | None = None
         try:
             while True:
-                found = _look(service, pool_type, is_first=shown is None)
-                look = look_of_stdout(wide=wide, free=pool_type is not None)
+                found = _found(look, ends, is_first=shown is None)
                 if live:
-                    emit(_screen(_body(found, look)))
+                    emit(_screen(_body(found)))
                 else:
-                    _write_change(found, shown, None if as_json else look)
+                    _write_change(found, shown, as_json=as_json)
                 shown = found
-                _sleep_until_changed(service, ends)
+                sleep(ends)
         except (ReaderGone, _Ended):
             return
 
 
-def _look(service: Service, pool_type: str | None, *, is_first: bool) -> _Found:
+def _found(look: Callable[[_Ends], Shown], ends: _Ends, *, is_first: bool) -> _Found:
     """How things are, or, later than the first time, why that can't be told."""
     try:
-        return PoolService(service).overview(pool_type)
+        return look(ends)
     except BackendUnreachable as error:
         if is_first:
             raise
@@ -81,16 +144,19 @@ def _end() -> None:
     raise _Ended
 
 
-def _write_change(found: _Found, shown: _Found | None, look: Look | None) -> None:
-    """Write down how things are, if they differ from what was shown before; None for JSON."""
+def _write_change(found: _Found, shown: _Found | None, *, as_json: bool) -> None:
+    """Write down how things are, if they differ from what was shown before."""
     if isinstance(found, BackendUnreachable):
         if not isinstance(shown, BackendUnreachable):
             note(str(found))
-    elif not isinstance(shown, Overview) or found.changed_since(shown):
-        emit_json(encode_overview(found)) if look is None else emit(_dated(found, look))
+    elif shown is None or isinstance(shown, BackendUnreachable) or found.facts != shown.facts:
+        if as_json:
+            emit_json(found.encoded())
+        else:
+            emit(f"{rfc3339(found.at)}\n{found.text()}\n")
 
 
-def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
+def _sleep_until_changed(service: Service, ends: _Ends) -> None:
     """Sleep until another process has changed the records, at most for the refresh time."""
     from leasectl.cli.waiting import pause
 
@@ -102,17 +168,12 @@ def _sleep_until_changed(service: Service, ends: Sequence[Interrupt]) -> None:
             return
 
 
-def _dated(overview: Overview, look: Look) -> str:
-    text = overview_text(overview, look) if overview.pools or overview.works else "no pools\n"
-    return f"{rfc3339(overview.at)}\n{text}\n"
-
-
-def _body(found: _Found, look: Look) -> str:
+def _body(found: _Found) -> str:
     if isinstance(found, BackendUnreachable):
         from textwrap import fill
 
         return fill(str(found), output_width() or 80)
-    return overview_text(found, look) if found.pools else f"{NO_POOLS}\n"
+    return found.text()
 
 
 def _screen(body: str) -> str:

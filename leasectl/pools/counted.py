@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of
@@ -12,6 +12,7 @@ from leasectl.backends.servers import TypeCounts
 from leasectl.errors import NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Handle
+from leasectl.system.poll import Interrupt
 
 
 class CountedOwner(NamedTuple):
@@ -49,12 +50,15 @@ class CountedType(NamedTuple):
         return sum(self.states.values())
 
 
-def count(service: Service, pool_type: str | None) -> tuple[CountedType, ...]:
+def count(
+    service: Service, pool_type: str | None, *, interrupts: Sequence[Interrupt] = ()
+) -> tuple[CountedType, ...]:
     """Count a type, or all that handles of this state directory have asked for.
 
     Args:
         service: On a backend that counts.
         pool_type: The type; None for all that are known here, as the server doesn't list them.
+        interrupts: What ends it sooner, with whatever they raise.
 
     Raises:
         NotFound: There is no such type.
@@ -63,14 +67,20 @@ def count(service: Service, pool_type: str | None) -> tuple[CountedType, ...]:
     url = service.backend_url
     assert kind_of(url).counted_by is not None, "it counts"
     here = {claim_key_of(each): each for each in service.handles.active() if each.backend == url}
+
+    def ask(asked: str) -> CountedType:
+        counts = ask_counts(
+            url, service.settings, asked, interrupts=interrupts, clock=service.clock
+        )
+        return _counted(counts, here)
+
     if pool_type is not None:
-        counts = ask_counts(url, service.settings, [pool_type], clock=service.clock)
-        return tuple(_counted(each, here) for each in counts)
-    found: list[TypeCounts] = []
+        return (ask(pool_type),)
+    found: list[CountedType] = []
     for known in service.handles.types_at(url):
         with contextlib.suppress(NotFound):  # there was one once
-            found += ask_counts(url, service.settings, [known], clock=service.clock)
-    return tuple(_counted(each, here) for each in found)
+            found.append(ask(known))
+    return tuple(found)
 
 
 def _counted(counts: TypeCounts, here: Mapping[str, Handle]) -> CountedType:

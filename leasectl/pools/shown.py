@@ -236,11 +236,8 @@ class Overview(NamedTuple):
     pools: tuple[ShownPool, ...]
     works: tuple[ShownPool, ...] = ()
 
-    def changed_since(self, before: Overview) -> bool:
-        """Tell whether anything is otherwise than it was, but that time has passed."""
-        return self._timeless() != before._timeless()
-
-    def _timeless(self) -> Overview:
+    def timeless(self) -> Overview:
+        """The same without what changes only because time passes."""
         return self._replace(
             at=0.0,
             pools=tuple(map(timeless, self.pools)),

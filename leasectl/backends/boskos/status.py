@@ -11,19 +11,23 @@ from leasectl.backends.boskos.connection import BoskosConnection
 from leasectl.backends.servers import TypeCounts
 from leasectl.http.settings import Settings
 from leasectl.system.clock import Clock
+from leasectl.system.poll import Interrupt, sleep_through
 
 _SECONDS = 10.0
 
 
 def ask_counts(
-    url: str, settings: Settings, pool_types: Sequence[str], *, clock: Clock
-) -> tuple[TypeCounts, ...]:
+    url: str,
+    settings: Settings,
+    pool_type: str,
+    *,
+    interrupts: Sequence[Interrupt],
+    clock: Clock,
+) -> TypeCounts:
     """As `CountServer` has it."""
     connection = BoskosConnection(parse_boskos_url(url), settings, clock=clock)
     address = connection.address
-    found = []
-    for each in pool_types:
-        answer = connection.ask(requests.metric(address, each), seconds=_SECONDS)
-        told = metric(connection.url, answer)
-        found.append(TypeCounts(each, told.states, told.owners, address.free))
-    return tuple(found)
+    asking = connection.asking(requests.metric(address, pool_type), seconds=_SECONDS)
+    answer = sleep_through(asking, interrupts=interrupts, now=clock.elapsed)
+    told = metric(connection.url, answer)
+    return TypeCounts(pool_type, told.states, told.owners, address.free)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import sys
 import tempfile
@@ -22,6 +23,9 @@ CONFIG_TYPES = [f"leasectl-test-{number:02d}" for number in range(60)]
 RESOURCES = 3
 
 _STATES = ("leased", "busy", "dirty", "cleaning")
+_OTHERS = "another-job"
+# What who asks is told, so that it asks again soon; one that forgets it later is no worse.
+_QUEUE_TTL = "3s"
 
 
 def config() -> str:
@@ -60,11 +64,52 @@ class AnyBoskos:
         made = RawBoskos(self.url, owner, pool_type=self.type)
         return self._clients.enter_context(made)
 
+    def backend(self, expire: str = "30m", **words: str) -> str:
+        """For `LEASECTL_BACKEND`; what its reaper is set to is only said."""
+        more = "".join(f"&{word}={value}" for word, value in words.items())
+        return f"boskos+{self.url}?expire={expire}&queue-ttl={_QUEUE_TTL}{more}"
+
+    @property
+    def owners(self) -> dict[str, str]:
+        """Of all that somebody has."""
+        with self._nobody() as client:
+            owners = {name: client.owner_of(name) for name in self.names}
+        return {name: owner for name, owner in owners.items() if owner}
+
+    def occupy(self, count: int) -> None:
+        """Let another have that many free ones, past the queue."""
+        free = [name for name in self.names if name not in self.owners]
+        with RawBoskos(self.url, _OTHERS, pool_type=self.type) as other:
+            for name in free[:count]:
+                assert other.acquire_names(name).status == 200
+
+    def vacate(self) -> None:
+        """Let it give back all that it has."""
+        with RawBoskos(self.url, _OTHERS, pool_type=self.type) as other:
+            for name, owner in self.owners.items():
+                if owner == _OTHERS:
+                    assert other.release(name).status == 200
+
+    def reap(self, name: str) -> None:
+        """Take one away, as the reaper does."""
+        with RawBoskos(self.url, self.owners[name], pool_type=self.type) as its_owner:
+            assert its_owner.release(name, "dirty").status == 200
+
+    def reap_older(self, seconds: float) -> list[str]:
+        """Take away all that wasn't renewed for so long, as the reaper does; returns the names."""
+        with self._nobody() as client:
+            taken: dict[str, str] = json.loads(client.reset("leased", f"{seconds}s", "dirty").text)
+            return sorted(taken)
+
     def close(self) -> None:
+        self._free_all()
         self._clients.close()
 
+    def _nobody(self) -> RawBoskos:
+        return RawBoskos(self.url, "leasectl-test", pool_type=self.type)
+
     def _free_all(self) -> None:
-        with RawBoskos(self.url, "leasectl-test", pool_type=self.type) as client:
+        with self._nobody() as client:
             for state in _STATES:
                 client.reset(state, "0s", "free")
                 for name in self.names:  # nobody's, and yet not free

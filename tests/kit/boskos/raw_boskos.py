@@ -66,6 +66,12 @@ class RawBoskos:
     def update(self, name: str, body: str = "") -> Got:
         return self.post("update", body, name=name, owner=self.owner, state=self._leased)
 
+    def owner_of(self, name: str) -> str:
+        """Who has it, which is told to whoever renews it without having it; empty for nobody."""
+        got = self.post("update", name=name, owner="nobody", state=self._leased)
+        assert got.status == 401, got
+        return got.text.rpartition("currently owned by ")[2].strip()
+
     def release(self, name: str, dest: str = "free") -> Got:
         return self.post("release", name=name, dest=dest, owner=self.owner)
 

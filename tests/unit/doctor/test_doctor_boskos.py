@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.boskos.any_boskos import AnyBoskos
 from tests.kit.boskos.fixture import StartBoskos
 from tests.kit.doctor_reports import doctor
 from tests.kit.support import Cli
@@ -13,14 +14,13 @@ from tests.kit.support import Cli
 pytestmark = pytest.mark.once
 
 
-def test_one_that_answers_is_fine_and_nothing_is_taken(cli: Cli, boskos: StartBoskos) -> None:
-    server = boskos("T=1")
-    found = doctor(cli, LEASECTL_BACKEND=f"{server.backend}?expire=30m")
+def test_one_that_answers_is_fine_and_nothing_is_taken(cli: Cli, any_boskos: AnyBoskos) -> None:
+    found = doctor(cli, LEASECTL_BACKEND=any_boskos.backend())
     assert found.code == 0
     assert found["Boskos access"]["what"] == "without a user, without TLS"
     assert found["Boskos answer"]["what"].startswith("answers as Boskos does")
     assert "for 30m; leasectl renews each 30s" in found["Boskos reaper"]["what"]
-    assert server.owners == {}
+    assert any_boskos.owners == {}
 
 
 @pytest.mark.parametrize(
@@ -28,17 +28,17 @@ def test_one_that_answers_is_fine_and_nothing_is_taken(cli: Cli, boskos: StartBo
     [("", "doesn't say after which time"), ("?leased=ours&expire=5m", "--extra-source-states")],
 )
 def test_what_nobody_can_look_up_is_warned_of(
-    cli: Cli, boskos: StartBoskos, query: str, why: str
+    cli: Cli, any_boskos: AnyBoskos, query: str, why: str
 ) -> None:
-    found = doctor(cli, LEASECTL_BACKEND=boskos("T=1").backend + query)
+    found = doctor(cli, LEASECTL_BACKEND=f"boskos+{any_boskos.url}{query}")
     assert (found.code, found["Boskos reaper"]["status"]) == (0, "warn")
     assert why in found["Boskos reaper"]["what"]
 
 
-def test_one_that_is_not_there_and_what_is_none_fail_it(cli: Cli, boskos: StartBoskos) -> None:
+def test_one_that_is_not_there_and_what_is_none_fail_it(cli: Cli, any_boskos: AnyBoskos) -> None:
     nobody = doctor(cli, LEASECTL_BACKEND="boskos+http://127.0.0.1:9")
     assert (nobody.code, nobody["Boskos answer"]["status"]) == (69, "fail")
-    elsewhere = doctor(cli, LEASECTL_BACKEND=f"{boskos('T=1').backend}/nowhere")
+    elsewhere = doctor(cli, LEASECTL_BACKEND=f"boskos+{any_boskos.url}/nowhere")
     assert (elsewhere.code, elsewhere["Boskos answer"]["advice"]) == (
         69,
         "check the path of its address",
@@ -66,11 +66,10 @@ def test_a_password_that_is_wanted_is_asked_for(
     assert cli("acquire", "-t", "T").code == 77
 
 
-def test_what_was_taken_back_from_a_handle_here_is_found(cli: Cli, boskos: StartBoskos) -> None:
-    server = boskos("T=1")
-    cli.env["LEASECTL_BACKEND"] = f"{server.backend}?expire=30m"
-    handle = cli("acquire", "-q", "-t", "T", "--ttl", "30m").handle
+def test_what_was_taken_back_from_a_handle_here_is_found(cli: Cli, any_boskos: AnyBoskos) -> None:
+    cli.env["LEASECTL_BACKEND"] = any_boskos.backend()
+    handle = cli("acquire", "-q", any_boskos.type, "--ttl", "30m").handle
     assert doctor(cli)["Boskos leases"]["status"] == "ok"
-    server.reap("T--00")
+    any_boskos.reap(Path(handle).read_text())
     found = doctor(cli)["Boskos leases"]
     assert (found["status"], Path(handle).name in found["what"]) == ("fail", True)

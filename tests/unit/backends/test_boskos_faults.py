@@ -1,0 +1,121 @@
+"""Leases from a Boskos that goes wrong, and what its log says of the requests it got."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.kit.boskos.fixture import StartBoskos
+from tests.kit.boskos.process import Boskos
+from tests.kit.support import Cli, eventually
+
+pytestmark = pytest.mark.once
+
+# Of a reaper that looks each second; a lease lasts for a second less.
+EXPIRE = 4
+
+
+def use(cli: Cli, server: Boskos, query: str = f"?expire={EXPIRE}s&queue-ttl=5s") -> Boskos:
+    cli.env["LEASECTL_BACKEND"] = server.backend + query
+    return server
+
+
+@pytest.fixture
+def server(boskos: StartBoskos, cli: Cli) -> Boskos:
+    """Three of a type, and nothing that goes wrong."""
+    return use(cli, boskos("T=3", expire=EXPIRE, reaper_interval=1, request_ttl=5))
+
+
+class TestRequests:
+    def test_n_leases_are_n_requests_each_with_an_id_of_its_own(
+        self, cli: Cli, server: Boskos
+    ) -> None:
+        handle = cli("acquire", "-q", "-t", "T", "-c", "3").handle
+        assert len(Path(handle).read_text().split()) == 3
+        ids = [each["request_id"] for each in server.history().of("ask")]
+        assert len(set(ids)) == len(ids) == 3
+        cli.ok("release", "--all")
+        assert server.owners == {}
+
+    def test_a_waiter_asks_under_one_id(self, cli: Cli, server: Boskos) -> None:
+        server.occupy("T", 3)
+        waiter = cli.start("acquire", "-t", "T", "-w", "30")
+        eventually(lambda: len(server.history().of("ask")) > 1)
+        server.vacate()
+        assert waiter.finish().code == 0
+        assert len({each["request_id"] for each in server.history().of("ask")}) == 1
+
+    def test_the_keeper_renews_before_the_reaper_comes(self, cli: Cli, server: Boskos) -> None:
+        cli.ok("acquire", "-q", "-t", "T", "--guard-pid", str(os.getpid()))
+        eventually(lambda: len(server.history().asked("/update")) >= 2 * EXPIRE)
+        (tenure,) = server.history().tenures
+        assert tenure.end == ""
+
+    def test_run_ends_it_before_the_reaper_comes_when_boskos_is_silent(
+        self, cli: Cli, server: Boskos
+    ) -> None:
+        script = "trap 'touch ended; kill $!; exit' TERM; touch begun; sleep 60 & wait"
+        running = cli.spawn(cli.command("run", "-t", "T", "--", "bash", "-c", script))
+        eventually((cli.cwd / "begun").exists)
+        server.pause()
+        eventually((cli.cwd / "ended").exists)
+        (tenure,) = server.history().tenures
+        server.go_on()
+        assert running.finish().code == 79
+        assert tenure.end == ""
+
+
+class TestLostAnswers:
+    def test_what_was_granted_in_one_is_told_and_never_used(
+        self, cli: Cli, boskos: StartBoskos
+    ) -> None:
+        faults = ("reset-after path=acquire nth=1",)
+        server = use(cli, boskos("T=2", faults=faults, expire=EXPIRE, reaper_interval=1))
+        finished = cli("acquire", "-t", "T", "--guard-pid", str(os.getpid()))
+        (name,) = Path(finished.handle).read_text().split()
+        assert "1 resource of T is leased to " in finished.err
+        assert "the reaper takes it by " in finished.err
+        lost = [each.name for each in server.history().tenures if each.name != name]
+        eventually(lambda: set(server.owners) == {name})
+        assert [each.end for each in server.history().tenures if each.name in lost] == ["reap"]
+
+    def test_by_name_it_is_known_whose_it_is(self, cli: Cli, boskos: StartBoskos) -> None:
+        server = use(cli, boskos("T=2", faults=("reset-after path=acquirebystate nth=1",)))
+        handle = cli("acquire", "-q", "-t", "T", "--name", "T--01").handle
+        assert Path(handle).read_text() == "T--01"
+        assert set(server.owners) == {"T--01"}
+
+    @pytest.mark.parametrize("fault", ["reset-before", "500", "503"])
+    def test_one_that_carried_nothing_is_asked_again(
+        self, cli: Cli, boskos: StartBoskos, fault: str
+    ) -> None:
+        server = use(cli, boskos("T=1", faults=(f"{fault} path=acquire nth=1",)))
+        finished = cli("acquire", "-t", "T")
+        assert finished.code == 0
+        assert "trying again" in finished.err
+        assert len(server.owners) == 1
+
+    def test_that_of_a_release_is_no_loss(self, cli: Cli, boskos: StartBoskos) -> None:
+        server = use(cli, boskos("T=1", faults=("reset-after path=release nth=1",)))
+        handle = cli("acquire", "-q", "-t", "T").handle
+        finished = cli("release", "--handle", handle)
+        assert (finished.code, finished.err) == (0, "")
+        assert server.owners == {}
+
+    def test_what_comes_after_a_term_is_given_back(self, cli: Cli, boskos: StartBoskos) -> None:
+        faults = ("delay seconds=0.4 path=acquire",)
+        server = use(cli, boskos("T=1", faults=faults))
+        waiter = cli.spawn(cli.command("acquire", "-t", "T"))
+        eventually(lambda: server.history().asked("/acquire"))
+        waiter.signal(signal.SIGTERM)
+        assert waiter.finish().code == -signal.SIGTERM
+        assert server.owners == {}
+
+    def test_a_boskos_that_is_not_there_is_told(self, cli: Cli) -> None:
+        finished = cli(
+            "acquire", "-t", "T", "-w", "0", LEASECTL_BACKEND="boskos+http://127.0.0.1:9"
+        )
+        assert finished.code == 69
