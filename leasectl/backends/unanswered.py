@@ -30,6 +30,11 @@ def words_of(url: str, answer: Answer) -> str:
     return f"{url} answered {answer.status}: {said or 'nothing'}"
 
 
+def trying_again(failure: Exception) -> str:
+    """What people are told of one that isn't the end; what it asks them stays at its end."""
+    return f"trying again: {failure}"
+
+
 def failure(url: str, reason: NoAnswer) -> BackendUnreachable:
     """What it means that there was no answer: `NotSent` or `Loss`."""
     detail = printable(reason.said, longest=120)

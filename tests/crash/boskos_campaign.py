@@ -1,6 +1,10 @@
 """Many who lease from a Boskos that goes wrong, while runs are killed and it is restarted.
 
+Some want two at a time, or one by its name. Once it is silent for longer than the reaper waits, and
+with `--forgets` one of its restarts is as of one that has all in memory.
+
 usage: python -m tests.crash.boskos_campaign [--seconds 60] [--processes 40] [--pool 4] [--seed 1]
+    [--forgets]
 """
 
 from __future__ import annotations
@@ -29,6 +33,10 @@ _FAULTS = (
     "delay|delay-after|late rate=0.015 seconds=1.5",
 )
 _HOSTS = 8
+_SILENT_SECONDS = 14.0
+# From when it has forgotten all until the last has heard of that: a renewal, tried again once, and
+# a command that ends.
+_UNTIL_HEARD_SECONDS = 4.0
 
 
 class Outcome(NamedTuple):
@@ -51,11 +59,15 @@ class Campaign:
         processes: How many want a lease at a time.
         pool: How many resources there are.
         seed: What chance is drawn from.
+        forgets: Once it is restarted without knowing who has what.
     """
 
-    def __init__(self, folder: Path, *, processes: int, pool: int, seed: int = 1) -> None:
+    def __init__(
+        self, folder: Path, *, processes: int, pool: int, seed: int = 1, forgets: bool = False
+    ) -> None:
         self._uses = folder / "uses"
-        self._processes = processes
+        self._processes, self._pool, self._forgets = processes, pool, forgets
+        self._forgotten_at: list[int] = []
         self._chance = random.Random(seed)
         self._server = Boskos(
             folder / "boskos",
@@ -113,23 +125,44 @@ class Campaign:
             # Now and then it is used for longer than the reaper leaves alone what isn't renewed.
             seconds = 7.0 if chance.random() < 0.1 else chance.uniform(0.1, 1.5)
             user = [sys.executable, "-SE", str(_USER), str(self._uses), f"{seconds:.2f}"]
-            run = host.start("run", "-q", "--backend", self._backend, "T", "--", *user)
+            wanted = self._wanted(chance)
+            run = host.start("run", "-q", "--backend", self._backend, "T", *wanted, "--", *user)
             self._running[number] = run
             finished = run.finish(timeout=600.0)
             self._codes.append(finished.code)
             self._said += finished.err.splitlines()
 
+    def _wanted(self, chance: random.Random) -> list[str]:
+        if chance.random() < 0.1:
+            return ["--count", "2"]
+        if chance.random() < 0.1:
+            return ["--name", f"T--{chance.randrange(self._pool):02d}"]
+        return []
+
     def _do_harm(self, until: float) -> None:
         """KILL some run now and then, and seldom the server."""
         next_restart = time.monotonic() + 10.0
+        silent_at = (time.monotonic() + until) / 2
         while time.monotonic() < until:
+            if silent_at <= time.monotonic() < until - 2 * _SILENT_SECONDS:
+                silent_at = until
+                self._server.pause()
+                self._is_over.wait(_SILENT_SECONDS)
+                self._server.go_on()
             self._is_over.wait(self._chance.uniform(0.1, 0.9))
             with contextlib.suppress(ProcessLookupError, IndexError):
                 self._chance.choice(list(self._running.values())).process.kill()
                 self._kills += 1
             if time.monotonic() >= next_restart:
                 next_restart += 10.0
-                self._server.restart()
+                self._restart()
+
+    def _restart(self) -> None:
+        if not self._forgets or self._forgotten_at:
+            self._server.restart()
+            return
+        self._forgotten_at.append(time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+        self._server.restart(remembers="nothing")
 
     def _end_all(self) -> None:
         for run in list(self._running.values()):
@@ -150,7 +183,7 @@ class Campaign:
         owners = [each.owner for each in history.tenures]
         problems = [
             *history.problems(),
-            *overlaps(uses),
+            *overlaps(uses, forgotten_at=self._forgotten_at, within=_UNTIL_HEARD_SECONDS),
             *out_of_order(history, ttl_seconds=QUEUE_SECONDS),
             *changed_ids(history),
         ]
@@ -182,10 +215,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=40)
     parser.add_argument("--pool", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--forgets", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         campaign = Campaign(
-            Path(folder), processes=given.processes, pool=given.pool, seed=given.seed
+            Path(folder),
+            processes=given.processes,
+            pool=given.pool,
+            seed=given.seed,
+            forgets=given.forgets,
         )
         outcome = campaign.run(given.seconds)
     for name, figure in outcome.figures.items():

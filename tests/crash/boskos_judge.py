@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -29,10 +29,22 @@ def read_uses(path: Path) -> list[Use]:
     return sorted(found.values())
 
 
-def overlaps(uses: list[Use]) -> Iterator[str]:
-    """Names that two used at once."""
+def overlaps(
+    uses: list[Use], *, forgotten_at: Sequence[int] = (), within: float = 0.0
+) -> Iterator[str]:
+    """Names that two used at once.
+
+    Args:
+        uses: Sorted.
+        forgotten_at: When the server forgot who had what: whoever had something may use it on.
+        within: Until that many seconds later.
+    """
     for before, use in zip(uses, uses[1:]):
-        if before.name == use.name and use.since < before.until:
+        forgiven = any(
+            before.since < at < use.since and before.until < at + within * 1e9
+            for at in forgotten_at
+        )
+        if before.name == use.name and use.since < before.until and not forgiven:
             seconds = (before.until - use.since) / 1e9
             yield f"{use.name} was used by {before.pid} and {use.pid} for {seconds:.3f} s"
 

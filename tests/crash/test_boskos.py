@@ -273,6 +273,9 @@ def test_the_judge_sees_what_cannot_be_true() -> None:
     uses = [Use("a", 0, 2_000_000_000, 1), Use("a", 1_000_000_000, 3_000_000_000, 2)]
     assert list(overlaps(uses)) == ["a was used by 1 and 2 for 1.000 s"]
     assert list(overlaps([uses[0], uses[1]._replace(name="b")])) == []
+    assert list(overlaps(uses, forgotten_at=[500_000_000], within=2)) == []
+    assert len(list(overlaps(uses, forgotten_at=[500_000_000], within=1))) == 1
+    assert len(list(overlaps(uses, forgotten_at=[1_500_000_000], within=2))) == 1
     asks: list[Event] = [
         {"event": "ask", "at": 1.0, "free": 0, "request_id": "first"},
         {"event": "ask", "at": 2.0, "free": 1, "request_id": "second"},

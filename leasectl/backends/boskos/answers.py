@@ -18,6 +18,7 @@ from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
 _UNAVAILABLE = ("available", "try again")
+_WHICH_THERE_ARE = "which types there are says the file that its --config names"
 _UNKNOWN = ("not exist", "n't exist", "unknown", "no such")
 
 # What came of a request for one: none is free now; or perhaps there is no such type, ask its metric
@@ -102,7 +103,7 @@ def granted(url: str, answer: Answer) -> Granted | NotGranted:
             return "unclear"
         if is_unavailable:
             return "none free"
-        raise NotFound(words_of(url, answer))
+        raise NotFound(f"{words_of(url, answer)}; {_WHICH_THERE_ARE}")
     raise _failed(url, answer)
 
 
@@ -121,15 +122,20 @@ def verdict(url: str, answer: Answer) -> Verdict:
     raise Refused(words_of(url, answer))
 
 
-def metric(url: str, answer: Answer) -> Metric:
+def metric(url: str, pool_type: str, answer: Answer) -> Metric:
     """What an answer tells of a type.
+
+    Args:
+        url: Of the server.
+        pool_type: The type that it was asked for.
+        answer: What it said.
 
     Raises:
         NotFound: There is no such type.
         Refused: It tells nothing.
     """
-    if answer.status == 404:
-        raise NotFound(words_of(url, answer))
+    if answer.status == 404:  # it says to try again later, and would say so for ever
+        raise NotFound(f'no type "{printable(pool_type)}" at {url}; {_WHICH_THERE_ARE}')
     if answer.status != 200:
         raise Refused(words_of(url, answer))
     try:

@@ -81,7 +81,7 @@ def look(connection: BoskosConnection, pool_type: str, *, seconds: float) -> Ste
     call = requests.metric(connection.address, pool_type)
     answer = yield from connection.asking(call, seconds=seconds)
     try:
-        return metric_in(connection.url, answer)
+        return metric_in(connection.url, pool_type, answer)
     except NotFound as error:
         raise Refused(str(error)) from None
 

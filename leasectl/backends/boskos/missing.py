@@ -24,7 +24,7 @@ def check_there_is(connection: BoskosConnection, request: Request, owner: str) -
     """
     call = requests.metric(connection.address, request.type)
     answer = yield from connection.asking(call, seconds=_SECONDS)
-    metric(connection.url, answer)
+    metric(connection.url, request.type, answer)
     if request.name is not None:
         call = requests.update(connection.address, request.name, owner)
         answer = yield from connection.asking(call, seconds=_SECONDS)

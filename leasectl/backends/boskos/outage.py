@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Callable
 
+from leasectl.backends.unanswered import trying_again
 from leasectl.errors import BackendUnreachable
 from leasectl.system.clock import Clock
 
@@ -47,7 +48,7 @@ class Outage:
         now = self._clock.elapsed()
         if self._since is None:
             self._since = now
-            self._warn(f"{failure}; trying again")
+            self._warn(trying_again(failure))
         self.failure = failure
         longest = _AWAY_SECONDS if self.was_there else _NEVER_THERE_SECONDS
         if until is None and now >= self._since + longest:

@@ -29,5 +29,5 @@ def ask_counts(
     address = connection.address
     asking = connection.asking(requests.metric(address, pool_type), seconds=_SECONDS)
     answer = sleep_through(asking, interrupts=interrupts, now=clock.elapsed)
-    told = metric(connection.url, answer)
+    told = metric(connection.url, pool_type, answer)
     return TypeCounts(pool_type, told.states, told.owners, address.free)

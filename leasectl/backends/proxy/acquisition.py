@@ -21,7 +21,7 @@ from leasectl.backends.proxy.protocol import (
     with_key,
 )
 from leasectl.backends.proxy.releases import Releases
-from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver
+from leasectl.backends.unanswered import Loss, NotSent, Refused, TimeOver, trying_again
 from leasectl.errors import BackendUnreachable, CanNeverBeMet, NoLease
 from leasectl.http.messages import Answer
 from leasectl.model import Lease, Request
@@ -193,7 +193,7 @@ class Acquisition:
 
     def _note_failure(self, failures: int, error: Exception) -> None:
         if failures == 1 and self._patience.report:
-            self._patience.warn(f"{error}; trying again")
+            self._patience.warn(trying_again(error))
 
     def _ask_until_answered(self, until: float | None) -> str:
         headers = with_key(self._key)

@@ -172,14 +172,18 @@ class TestAnswers:
             verdict(URL, Answer(500, ""))
 
     def test_a_metric_is_read(self) -> None:
-        told = metric(URL, Answer(200, '{"type":"T","current":{"free":2},"owner":{"":1,"o":1}}'))
+        told = metric(
+            URL, "T", Answer(200, '{"type":"T","current":{"free":2},"owner":{"":1,"o":1}}')
+        )
         assert (told.states, told.owners) == ({"free": 2}, {"": 1, "o": 1})
-        assert metric(URL, Answer(200, '{"type":"T","current":null,"owner":null}')).owners == {}
+        assert (
+            metric(URL, "T", Answer(200, '{"type":"T","current":null,"owner":null}')).owners == {}
+        )
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"type":"T","current":1,"owner":{}}'])
     def test_something_else_is_none(self, text: str) -> None:
         with pytest.raises(Refused):
-            metric(URL, Answer(200, text))
+            metric(URL, "T", Answer(200, text))
 
     def test_401_of_who_asks_for_a_password_says_nothing_of_owners(self) -> None:
         ours = Answer(401, "owner mismatch request by a, currently owned by b")

@@ -292,7 +292,7 @@ class TestAServerThatIsAway:
         proxy = Proxy(error, error, grant("T--00"))
         acquisition = Try(proxy)
         assert acquisition.take() == ["T--00"]
-        assert acquisition.warnings == [f"{error}; trying again"]  # once
+        assert acquisition.warnings == [f"trying again: {error}"]  # once
         assert len(acquisition.pauses) == 2
 
     def test_is_given_up_after_a_while(self) -> None:
