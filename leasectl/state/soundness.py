@@ -46,7 +46,7 @@ def _is_so(state: State, problem: str) -> bool:
     """Tell whether a problem that SQLite names is one.
 
     SQLite 3.40 looks into another column than it names where columns of the primary key aren't the
-    first of a table without rowids, and finds a NULL in each of its rows.
+    first of a table without rowids, and so may find a NULL in each row: in `made_pool` it does.
     """
     named = _NULL.fullmatch(problem)
     if named is None:
