@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import io
+import json
 import os
 import shutil
 import signal
@@ -50,6 +52,19 @@ State.open = classmethod(open_and_count)
 number = sys.argv.pop(1)
 main()
 """
+# One command after the other, each a process of its own, in which nothing is left to be loaded.
+IN_A_ROW = """
+import json, os, sys
+from leasectl.cli.app import main
+
+for words in json.loads(sys.argv[1]):
+    pid = os.fork()
+    if pid == 0:
+        sys.argv[1:] = words
+        main()
+    if os.waitpid(pid, 0)[1]:
+        sys.exit(f"failed: {words}")
+"""
 
 
 def git(*args: str) -> subprocess.CompletedProcess[bytes]:
@@ -69,6 +84,8 @@ def version_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert archive.returncode == 0, archive.stderr
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(folder)
+    # Once, and not by the first commands of each installation.
+    compileall.compile_dir(folder, quiet=1)
     return folder
 
 
@@ -98,8 +115,7 @@ class Machine:
     def _install(self, package: Path, name: str) -> Cli:
         folder = self._tmp_path / name
         shutil.rmtree(folder, ignore_errors=True)
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(package, folder / "leasectl", ignore=ignored, symlinks=True)
+        shutil.copytree(package, folder / "leasectl", symlinks=True)
         return self._cli_of(folder)
 
     def _cli_of(self, folder: Path) -> Cli:
@@ -155,9 +171,19 @@ def make_overdue(cli: Cli) -> None:
         os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
 
 
+ACQUIRE = ("acquire", "-q", "-w", "0", "-t", "T")
+
+
 def acquire(cli: Cli, *options: str) -> str:
     """Take a lease of T at once; returns the handle's id."""
-    return os.path.basename(cli("acquire", "-q", "-w", "0", "-t", "T", *options).handle)
+    return os.path.basename(cli(*ACQUIRE, *options).handle)
+
+
+def in_a_row(cli: Cli, *commands: tuple[str, ...]) -> list[str]:
+    """Run commands of an installation; returns the ids of the handles that they print."""
+    finished = cli.spawn([sys.executable, "-c", IN_A_ROW, json.dumps(commands)]).finish()
+    assert finished.code == 0, finished
+    return [os.path.basename(line) for line in finished.out.splitlines() if line.startswith("/")]
 
 
 def is_renewed(cli: Cli, handle_id: str) -> bool:
@@ -175,18 +201,25 @@ class Kept:
     """
 
     def __init__(self, old: Cli) -> None:
-        old.ok("pool", "create", "T", "--count", "6")
         self.holder: Started = old.spawn(["sleep", "1000"])
-        self.guarded = acquire(old, "--guard-pid", str(self.holder.pid))
-        self.whole = acquire(old)
-        self.partly = acquire(old, "-c", "2")
-        self.renewing = acquire(old, "--ttl", "4")  # a busy machine starts a keeper in 2 s
-        self.plain = acquire(old)
-        old.ok("release", "--handle", self.whole, "--delay", "1h", "--detach")
+        self.guarded, self.whole, self.partly, self.renewing, self.plain = in_a_row(
+            old,
+            ("pool", "create", "-q", "T", "--count", "6"),
+            (*ACQUIRE, "--guard-pid", str(self.holder.pid)),
+            ACQUIRE,
+            (*ACQUIRE, "-c", "2"),
+            (*ACQUIRE, "--ttl", "4"),  # a busy machine starts a keeper in 2 s
+            ACQUIRE,
+        )
         self.later, self.stays = sorted(
             name for name, owner in old.held().items() if owner == self.partly
         )
-        old.ok("release", "--names", self.later, "--delay", "1h", "--detach")
+        later = ("--delay", "1h", "--detach")
+        in_a_row(
+            old,
+            ("release", "--handle", self.whole, *later),
+            ("release", "--names", self.later, *later),
+        )
         self.keeper = the_keeper(old)
         assert schema(old) == 2
 
