@@ -137,7 +137,7 @@ def started_before(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> S
         if pyz.python not in made:
             folder = tmp_path_factory.mktemp("started")
             once = Pyz(folder / "state", folder, archive=archive, python=pyz.python)
-            once.ok("--version")
+            once.ok("--version", PYTHONDONTWRITEBYTECODE="1")
             made[pyz.python] = once.private
         shutil.copytree(made[pyz.python], pyz.private)
 
@@ -326,8 +326,10 @@ class TestOnEveryPython:
         assert pyz.ok("release", "--handle", handle) == "T--00\n"
         assert pyz.ok("run", "-t", "T", "--", "printenv", "LEASECTL_NAMES") == "T--00\n"
 
-    def test_the_first_start_compiles_all_and_the_second_writes_nothing(self, pyz: Pyz) -> None:
-        pyz.ok("--version", PYTHONDONTWRITEBYTECODE="1")
+    def test_the_first_start_compiles_all_and_the_second_writes_nothing(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         for source in pyz.folder.rglob("*.py"):
             tag = pyz.folder.name.split(".")[2]
             assert (source.parent / "__pycache__" / f"{source.stem}.{tag}.pyc").exists()
@@ -401,11 +403,10 @@ def hostile_modules(pyz: Pyz) -> Path:
     """A folder with modules that must not be imported, except those that Python itself starts."""
     hostile = pyz.cwd / "hostile"
     hostile.mkdir()
+    loaded = pyz.spawn([pyz.python, "-c", "import sys; print(*sys.modules)"]).finish().out.split()
     for name in ("click", "leasectl", "httpx", "filelock", "sqlite3", "json", "fcntl", "zipfile"):
-        module = hostile / f"{name}.py"
-        module.write_text("raise SystemExit('hostile')")
-        if pyz.spawn([pyz.python, "-c", "pass"], PYTHONPATH=str(hostile)).finish().code:
-            module.unlink()
+        if name not in loaded:
+            (hostile / f"{name}.py").write_text("raise SystemExit('hostile')")
     assert (hostile / "click.py").exists()
     return hostile
 
@@ -465,7 +466,10 @@ class TestWhereItLies:
         finished = pyz.spawn(["bash", "-c", script], LEASE_PROXY_CLIENT_SH=client).finish()
         assert finished == Finished(0, "T--00\nT--00 released\n", "")
 
-    def test_the_keeper_outlives_the_archive(self, pyz: Pyz, tmp_path: Path) -> None:
+    def test_the_keeper_outlives_the_archive(
+        self, pyz: Pyz, tmp_path: Path, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         pyz.archive = Path(shutil.copy(pyz.archive, tmp_path / "going.pyz"))
         pyz.pool("T")
         pyz.ok("acquire", "-t", "T", "--release-after", "2s")
@@ -499,8 +503,10 @@ class TestTheUnpackedFolder:
             modes = {stat.S_IMODE(path.stat().st_mode) for path in pyz.private.rglob("*")}
             assert modes == {0o700, 0o600}
 
-    def test_it_is_another_for_other_content(self, pyz: Pyz, tmp_path: Path) -> None:
-        pyz.ok("--version")
+    def test_it_is_another_for_other_content(
+        self, pyz: Pyz, tmp_path: Path, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         first = pyz.folder
         copy = tmp_path / "changed"
         for name in ("leasectl", "scripts"):
@@ -528,8 +534,10 @@ class TestTheUnpackedFolder:
         started.signal(signal.SIGINT)
         assert started.finish() == Finished(-signal.SIGINT, "", "")
 
-    def test_one_that_lost_files_to_a_cleaner_of_tmp_is_made_anew(self, pyz: Pyz) -> None:
-        pyz.ok("--version")
+    def test_one_that_lost_files_to_a_cleaner_of_tmp_is_made_anew(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         shutil.rmtree(pyz.folder / "leasectl" / "cli")
         (pyz.folder / "complete").unlink()
         pyz.ok("--version")
@@ -547,8 +555,10 @@ class TestTheUnpackedFolder:
         assert foreign < {path.name for path in pyz.private.iterdir()}
         assert unused.isdisjoint(path.name for path in pyz.private.iterdir())
 
-    def test_a_folder_that_others_could_have_changed_is_refused(self, pyz: Pyz) -> None:
-        pyz.ok("--version")
+    def test_a_folder_that_others_could_have_changed_is_refused(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         pyz.private.chmod(0o770)
         assert refusal(pyz) == (
             f"leasectl: {pyz.private}, where this archive is to be unpacked, is open to others "
@@ -567,8 +577,10 @@ class TestTheUnpackedFolder:
         assert "is not a directory" in refusal(pyz)
 
     @pytest.mark.skipif(not AS_ROOT, reason="only root can give a folder away")
-    def test_a_folder_of_somebody_else_is_refused(self, pyz: Pyz) -> None:
-        pyz.ok("--version")
+    def test_a_folder_of_somebody_else_is_refused(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         os.chown(pyz.private, 12345, 12345)
         assert "belongs to user 12345; name another folder" in refusal(pyz)
 
@@ -616,8 +628,10 @@ class TestTheUnpackedFolder:
         os.close(stuck)
         assert unpack.unpack(str(pyz.archive), str(pyz.private / "folder"))
 
-    def test_what_is_compiled_is_what_python_would_compile(self, pyz: Pyz) -> None:
-        pyz.ok("--version")
+    def test_what_is_compiled_is_what_python_would_compile(
+        self, pyz: Pyz, started_before: StartedBefore
+    ) -> None:
+        started_before(pyz)
         source = pyz.folder / "leasectl" / "errors.py"
         cached = Path(importlib.util.cache_from_source(str(source))).read_bytes()
         assert cached[:4] == importlib.util.MAGIC_NUMBER
