@@ -3,7 +3,8 @@
 Starting an interpreter and importing is most of what a command costs, and thousands are run. Each
 of these is a process with a session, an environment, a working directory and descriptors of its
 own; only its interpreter isn't fresh. One that is, is what the documented examples, the tests of
-the Bash functions and those of the pyz run, and whatever a test starts with `Cli.spawn`.
+the Bash functions and those of the pyz run, and whatever a test starts with `Cli.spawn`. Programs
+of the kit that tests start by the hundred are forked from it as well.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import functools
 import gc
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -45,20 +47,25 @@ class Command:
     """A command that was forked; to be used as a ``subprocess.Popen`` that captures text.
 
     Args:
-        args: Its arguments.
+        args: Its name and arguments.
         pid: Its process.
         status: Where the server says how it ended.
-        stdout: What it prints.
+        stdout: What it prints; None where that isn't captured.
         stderr: Likewise.
     """
 
     def __init__(
-        self, args: Sequence[str], pid: int, status: TextIO, stdout: TextIO, stderr: TextIO
+        self,
+        args: Sequence[str],
+        pid: int,
+        status: TextIO,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
     ) -> None:
-        self.args = ["leasectl", *args]
+        self.args = args
         self.pid = pid
-        self.stdout: TextIO | None = stdout
-        self.stderr: TextIO | None = stderr
+        self.stdout = stdout
+        self.stderr = stderr
         self.returncode: int | None = None
         self._status = status
         # Whoever wants to end it may ask while another waits for its end.
@@ -140,21 +147,43 @@ def start(args: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Command 
     Returns:
         The command; None where only a fresh interpreter does what is asked for.
     """
-    request = json.dumps({"args": list(args), "env": {**env}, "cwd": str(cwd)}).encode()
-    if _at_start(env) != _at_start(os.environ) or len(request) > _LONGEST_REQUEST:
+    if _at_start(env) != _at_start(os.environ):
         return None
     if any("\0" in each for each in (*args, *env.values())):
         return None
+    request = {"args": list(args), "env": {**env}, "cwd": str(cwd)}
+    if len(json.dumps(request).encode()) > _LONGEST_REQUEST:
+        return None
     out, out_end = os.pipe()
     err, err_end = os.pipe()
+    try:
+        pid, status = _forked(request, out_end, err_end)
+    finally:
+        os.close(out_end)
+        os.close(err_end)
+    return Command(["leasectl", *args], pid, status, os.fdopen(out), os.fdopen(err))
+
+
+def start_program(program: Path, args: Sequence[str]) -> Command:
+    """Start a program of the kit; what it prints goes where this process prints.
+
+    Args:
+        program: Its file, which finds by itself what it imports.
+        args: Its arguments.
+    """
+    request = {"program": str(program), "args": list(args), "env": {**os.environ}, "cwd": "/"}
+    return Command([str(program), *args], *_forked(request, 1, 2))
+
+
+def _forked(request: Mapping[str, object], out: int, err: int) -> tuple[int, TextIO]:
+    """Have a process forked; returns its pid, and where it is said how it ended."""
     status, status_end = os.pipe()
     try:
-        socket.send_fds(_server(), [request], [out_end, err_end, status_end])
+        socket.send_fds(_server(), [json.dumps(request).encode()], [out, err, status_end])
     finally:
-        for fd in (out_end, err_end, status_end):
-            os.close(fd)
+        os.close(status_end)
     said = os.fdopen(status)
-    return Command(args, int(said.readline()), said, os.fdopen(out), os.fdopen(err))
+    return int(said.readline()), said
 
 
 def _at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -236,15 +265,33 @@ def _become(request: dict[str, object], out: int, err: int) -> NoReturn:
         time.tzset()
         sys.stdout = os.fdopen(1, "w", errors=sys.stdout.errors)
         sys.stderr = os.fdopen(2, "w", buffering=1, errors=sys.stderr.errors)
-        from leasectl import __main__ as command
-
-        sys.argv = [str(command.__file__), *request["args"]]  # type: ignore[misc]
-        command.main()
+        _run(request)
+        _end(0)
     except SystemExit as end:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-        os._exit(int(end.code or 0))
+        _end(end.code)
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def _end(code: object) -> NoReturn:
+    """End as an interpreter does that exits with that."""
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(int(code or 0))  # type: ignore[call-overload]
+
+
+def _run(request: dict[str, object]) -> None:
+    program = request.get("program")
+    if program is not None:
+        sys.argv = [str(program), *request["args"]]  # type: ignore[misc]
+        runpy.run_path(str(program), run_name="__main__")
+        return
+    from leasectl import __main__ as command
+
+    sys.argv = [str(command.__file__), *request["args"]]  # type: ignore[misc]
+    command.main()

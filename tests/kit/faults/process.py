@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.kit import fork_server
 from tests.kit.faults.control import Control
 from tests.kit.faults.history import History
-from tests.kit.support import eventually
+from tests.kit.support import eventually, is_stopped
 
 _PROGRAM = Path(__file__).with_name("lease_proxy.py")
 
@@ -42,9 +42,10 @@ class FaultServer(Control):
         options: Sequence[str] = (),
     ) -> None:
         self._port_file = port_file
-        self._command = [sys.executable, "-SE", str(program), "--port-file", str(port_file)]
-        self._command += ["--script", json.dumps(rules), "--parent", str(os.getpid()), *options]
-        self._command += [f"--resources={each}" for each in resources]
+        self._program = program
+        self._options = ["--port-file", str(port_file), "--script", json.dumps(rules)]
+        self._options += ["--parent", str(os.getpid()), *options]
+        self._options += [f"--resources={each}" for each in resources]
         self.log_path = Path(f"{port_file}.log")
         self.start()
 
@@ -55,12 +56,13 @@ class FaultServer(Control):
             options: More words, for this time.
         """
         self._port_file.unlink(missing_ok=True)
-        command = [*self._command, *options]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        self.process = fork_server.start_program(self._program, [*self._options, *options])
         eventually(
             lambda: self._port_file.exists() or self.process.poll() is not None, what="a server"
         )
-        assert self.process.poll() is None, f"ended with {self.process.returncode}: {command}"
+        assert self.process.poll() is None, (
+            f"ended with {self.process.returncode}: {self.process.args}"
+        )
         super().__init__(self._port_file)
         self.url = self._port_file.read_text(encoding="ascii").strip()
 
@@ -81,10 +83,10 @@ class FaultServer(Control):
     def pause(self) -> None:
         """STOP it: the kernel still takes connections, and nobody answers."""
         os.kill(self.process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        eventually(lambda: is_stopped(self.process.pid), what="it is stopped")
 
     def go_on(self) -> None:
-        os.kill(self.process.pid, signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """KILL it, as when its machine goes."""
