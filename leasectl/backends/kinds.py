@@ -47,6 +47,7 @@ class Kind(NamedTuple):
         examined_by: The module with the checks that `doctor` makes of it; None for none.
         located_by: The module that finds in the environment where its server is, or as whom we come
             to it, a `Locator`; None where its URLs and the usual settings say so.
+        is_cluster: Its URLs name a namespace in a cluster of Kubernetes, which has nodes.
     """
 
     schemes: tuple[str, ...]
@@ -68,6 +69,7 @@ class Kind(NamedTuple):
     status_by: str | None = None
     examined_by: str | None = None
     located_by: str | None = None
+    is_cluster: bool = False
 
     @property
     def takes_address(self) -> bool:
@@ -119,6 +121,7 @@ KINDS: tuple[Kind, ...] = (
         pool_server="leasectl.backends.kubernetes",
         examined_by="leasectl.doctor.kubernetes",
         located_by="leasectl.backends.kubernetes",
+        is_cluster=True,
     ),
     Kind(
         schemes=("http", "https"),

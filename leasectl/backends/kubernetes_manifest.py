@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from leasectl.backends.kinds import kind_of
 from leasectl.engines.facts import NO_SETTINGS
 from leasectl.engines.kubernetes import bodies, resource_bodies
 from leasectl.engines.kubernetes.api.address import is_namespace, parse_kubernetes_url
@@ -55,9 +56,9 @@ def namespace_in(url: str) -> str | None:
     """The namespace that a backend's URL names; None where it names none.
 
     Raises:
-        InvalidRequest: It begins as one of Kubernetes, and is none.
+        InvalidRequest: There is no such backend.
     """
-    return parse_kubernetes_url(url).namespace if url.startswith("kubernetes:") else None
+    return parse_kubernetes_url(url).namespace if kind_of(url).is_cluster else None
 
 
 def parse_account(text: str, namespace: str) -> Account:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from leasectl.maintenance.api_cluster import ApiCluster
     from leasectl.maintenance.controller import Settings
 
-_SCHEME = "kubernetes:"
 DEFAULT_NAMESPACE = "leasectl-maintenance"
 DEFAULT_IDENTITY = "machine-remediation"
 _NODE = "{node}"
@@ -109,7 +108,7 @@ def cluster_of(
     from leasectl.maintenance.opening import open_cluster
 
     url = choose_backend(backend).url
-    if not url.startswith(_SCHEME):
+    if not kind_of(url).is_cluster:
         raise _no_nodes(url)
     return open_cluster(url, os.environ, namespace=namespace, identity=identity, warn=note)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Callable
 
 import pytest
 
 import leasectl
+from leasectl.backends.kinds import KINDS
 
 # The source is the same on every Python.
 pytestmark = pytest.mark.once
@@ -19,6 +21,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
 
 MOST_LINES = 350
+# Each rule reads all modules.
+parsed = cache(ast.parse)
 SQL = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|PRAGMA)\s")
 
 
@@ -33,7 +37,7 @@ def where(found: Callable[[str], object]) -> list[str]:
 
 def statements(source: str) -> list[str]:
     """The texts in a module that begin as SQL does."""
-    texts = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    texts = (node.value for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant))
     return [text for text in texts if isinstance(text, str) and SQL.match(text)]
 
 
@@ -47,7 +51,7 @@ def imports_of(*names: str) -> Callable[[str], bool]:
 
     def imports(source: str) -> bool:
         found = set()
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -55,6 +59,24 @@ def imports_of(*names: str) -> Callable[[str], bool]:
         return bool(found & set(names))
 
     return imports
+
+
+# Not of those that are reached by HTTP as others are: any address is asked whether it is over TLS.
+SCHEMES = {each for kind in KINDS for each in kind.schemes} - {"http", "https"}
+URL = re.compile(rf"({'|'.join(re.escape(each) for each in sorted(SCHEMES))}):(//)?")
+
+
+def beginnings_of_urls(source: str) -> list[str]:
+    """The texts in a module that are what a backend's URL begins with."""
+    texts = (node.value for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant))
+    return [text for text in texts if isinstance(text, str) and URL.fullmatch(text)]
+
+
+def test_nobody_asks_a_url_what_its_backend_can_do() -> None:
+    reading = {"backends/kinds.py", "engines/kubernetes/api/address.py"}
+    writing = {"backends/dry_run.py", "engines/kubernetes/events/own_record.py"}
+    assert set(where(beginnings_of_urls)) == reading | writing
+    assert beginnings_of_urls("def f(url):\n    return url.startswith('etcds:')") == ["etcds:"]
 
 
 def test_only_one_folder_talks_to_the_network() -> None:
