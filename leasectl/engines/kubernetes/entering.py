@@ -18,10 +18,13 @@ that doesn't decide by it: a pool that isn't open takes no name, and a pending w
 by whoever finds it (`Belonging.settle`).
 
 So nothing is ever put into a pool that is gone, or that it doesn't belong to by then; whoever is
-killed, wherever. A flag says nothing by itself, so any will do, and that of another as well as
-one's own: of two who want the same name neither takes the flag off to set his own, and of their
-last writes one is carried out. What the killed leave is a flag, or an object with nothing else:
-nobody heeds it, the next sweep or the next who wants that name takes it away.
+killed, wherever. A pool that is ended while it is being made is gone with the first of those
+writes: what comes into it until the sweep is there for nobody, and is taken out before it goes.
+
+A flag says nothing by itself, so any will do, and that of another as well as one's own: of two who
+want the same name neither takes the flag off to set his own, and of their last writes one is
+carried out. What the killed leave is a flag, or an object with nothing else: nobody heeds it, the
+next sweep or the next who wants that name takes it away.
 """
 
 from __future__ import annotations

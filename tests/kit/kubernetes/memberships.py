@@ -25,6 +25,7 @@ class MembershipJudge:
         self.entered = 0
         self._resources: dict[str, ResourceObject] = {}
         self._pools: dict[str, PoolObject] = {}
+        self._opened: set[str] = set()  # by their uids, the pools that were there in full once
         self._belonging: BelongingObject | None = None
 
     def take(self, writes: Iterable[Write]) -> MembershipJudge:
@@ -70,6 +71,8 @@ class MembershipJudge:
     def _take_pool(self, name: str, after: PoolObject) -> Iterator[str]:
         before = self._pools.get(name)
         self._pools[name] = after
+        if after.state == "open":
+            self._opened.add(after.id.uid)
         if before is not None and before.state == "making" and after.state == "open":
             for each in self._resources.values():
                 if each.member.pool == after.type:
@@ -82,7 +85,9 @@ class MembershipJudge:
     def _check_there(self, pool_type: str, *, may_be_made: bool = False) -> Iterator[str]:
         pool = next((each for each in self._pools.values() if each.type == pool_type), None)
         state = "none" if pool is None else pool.state
-        if state in ("none", "gone") or (state == "making" and not may_be_made):
+        # One that never was there in full has nothing in it for anybody, also when it is gone.
+        is_made = pool is not None and state != "open" and pool.id.uid not in self._opened
+        if state in ("none", "gone", "making") and not (is_made and may_be_made):
             yield f"comes to pool {pool_type}, of which the state is {state}"
 
     def _check_belongs(self, resource: ResourceObject) -> Iterator[str]:
