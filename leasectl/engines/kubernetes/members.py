@@ -14,6 +14,7 @@ from typing import Callable
 
 from leasectl.engines.contract import LostListener
 from leasectl.engines.kubernetes import bodies, resource_bodies
+from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.belonging import Belonging
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.deletions import Deletions
@@ -28,7 +29,14 @@ from leasectl.engines.kubernetes.updates import Update
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.members import Decide, Updated
 from leasectl.engines.membership import Member, Pools, claimed_by_pattern
-from leasectl.errors import BackendUnreachable, InvalidRequest, LeaseError, NotAllowed, NotFound
+from leasectl.errors import (
+    AccessRefused,
+    BackendUnreachable,
+    InvalidRequest,
+    LeaseError,
+    NotAllowed,
+    NotFound,
+)
 from leasectl.model import Claimant, Lease
 from leasectl.system.clock import Clock
 from leasectl.text.wording import listed
@@ -77,7 +85,7 @@ class KubernetesMembers:
         )
 
     def members(self, names: Sequence[str] | None = None) -> tuple[Member, ...]:
-        known = self.reaped()
+        known = self._reaped_if_we_may()
         if names is None:
             found = (known.member(name) for name in sorted(known.resources))
             return tuple(each for each in found if each.is_known)
@@ -108,6 +116,15 @@ class KubernetesMembers:
         if self._only_looks or not self._see_to(known):
             return known
         return all_known(self._store)
+
+    def _reaped_if_we_may(self) -> Known:
+        """The same; as it was seen where that is left to those who may write."""
+        try:
+            return self.reaped()
+        except AccessRefused as refused:
+            if not is_not_permitted(refused):
+                raise
+            return all_known(self._store)
 
     def _see_to(self, known: Known) -> bool:
         """Do what has to be done about what is known; returns whether there was anything."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Callable
 
 from leasectl.engines.facts import Pool, QueueEntry, Resource
+from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.claims import Claims
 from leasectl.engines.kubernetes.dead_tickets import remove_dead
 from leasectl.engines.kubernetes.listing import no_pool
@@ -26,6 +27,7 @@ from leasectl.engines.kubernetes.store import Seen, Store
 from leasectl.engines.kubernetes.turns import effective_priority, in_order, unmet_in
 from leasectl.engines.kubernetes.view import PoolView
 from leasectl.engines.membership import Member, Pools
+from leasectl.errors import AccessRefused
 from leasectl.system.clock import Clock
 
 NO_POOLS = Pools(frozenset())
@@ -76,7 +78,7 @@ class ShownPools:
                 raise no_pool(self._store, pool_type)
             raw = self._store.get(OBJECT_OF_BELONGING)
             belonging = _belonging(() if raw is None else (raw,))
-        return tuple(self._shown(self.reaped(view), belonging) for view in views)
+        return tuple(self._shown(self._reaped_if_we_may(view), belonging) for view in views)
 
     def reaped(self, view: PoolView) -> PoolView:
         """A pool without what is over in it, which is taken away."""
@@ -91,6 +93,15 @@ class ShownPools:
         for name in over.lives - over.claims:
             is_changed |= self._claims.end_life(view.resources[name])
         return self._store.pool(view.pool_type) if is_changed else view
+
+    def _reaped_if_we_may(self, view: PoolView) -> PoolView:
+        """The same; as it was seen where it is left to those who may write."""
+        try:
+            return self.reaped(view)
+        except AccessRefused as refused:
+            if not is_not_permitted(refused):
+                raise
+            return view
 
     def _shown(self, view: PoolView, belonging: Pools) -> Pool:
         assert view.pool is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from leasectl.engines.kubernetes.api.refusals import NotPermitted
+from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.bodies import Body, new_ticket
 from leasectl.engines.kubernetes.names import new_ticket_object
 from leasectl.engines.kubernetes.objects import Identity, Json, TicketObject
@@ -166,7 +166,7 @@ class OwnTicket:
         Rights that were there and are gone may come again; those that were never there don't come
         by themselves.
         """
-        if not self._was_watched and isinstance(reason.__cause__, NotPermitted):
+        if not self._was_watched and is_not_permitted(reason):
             self.unwatched = NotAllowed(str(reason))
 
     # Its place

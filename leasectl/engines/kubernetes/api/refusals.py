@@ -95,6 +95,11 @@ class NotPermitted(Refused):
     """We may not do that (403); ``words`` says what to do about it."""
 
 
+def is_not_permitted(error: BaseException) -> bool:
+    """Tell whether an error comes of that: we may not."""
+    return isinstance(error.__cause__, NotPermitted)
+
+
 class Failed(NoAnswer):
     """The server failed (5xx): whether the request was carried out, nobody knows.
 

@@ -13,7 +13,7 @@ from typing import Callable
 
 from leasectl.engines.event_log import EventLog, EventWatch
 from leasectl.engines.kubernetes.api.collection import events
-from leasectl.engines.kubernetes.api.refusals import NotPermitted
+from leasectl.engines.kubernetes.api.refusals import is_not_permitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.events.post_objects import EVENT, NUMBERS_PER_VERSION, parse_post
 from leasectl.engines.kubernetes.events.watch import KubernetesEventWatch
@@ -118,7 +118,7 @@ class KubernetesEventLog:
 
     def _check_own(self, refusal: AccessRefused) -> None:
         """Have this machine's own do, if that is all that we may; say so."""
-        if self._own is None or not isinstance(refusal.__cause__, NotPermitted):
+        if self._own is None or not is_not_permitted(refusal):
             raise refusal
         self.remark = f"only events of this machine are shown: {refusal}"
 

@@ -1,4 +1,7 @@
-"""Who only looks, as a shell that completes a word does, writes nothing: whatever is over stays."""
+"""Who only looks, as a shell that completes a word does, writes nothing: whatever is over stays.
+
+So does who may do nothing else, by his role.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from typing import cast
 
 import pytest
 
+from leasectl.engines.kubernetes.api.refusals import NotPermitted
 from leasectl.engines.kubernetes.api.requests import Api
 from leasectl.engines.kubernetes.opening import open_kubernetes
 from leasectl.engines.membership import Lifetime, join
+from leasectl.errors import AccessRefused, NotAllowed
 from leasectl.model import Request
 from leasectl.system.process import identify
 from tests.kit.support import ManualClock
@@ -46,6 +51,28 @@ def test_whoever_only_looks_writes_nothing(manual_clock: ManualClock) -> None:
         assert {verb for verb, _ in api.asked} <= {"list", "get"}
         manual_clock.advance(10.0)
     assert [each.name for each in process.opened.members.members()] == ["a"]
+
+
+def test_whoever_may_only_look_is_shown_what_is_over_too(manual_clock: ManualClock) -> None:
+    api = MadeUpApi()
+    holder, viewer = Process(api, manual_clock.clock), Process(api, manual_clock.clock)
+    holder.pools.create_pool("T", ["a"])
+    holder.acquire("k/1", Request("T", ttl_seconds=5.0))
+    viewer.pools.pools()
+    manual_clock.advance(6.0)
+
+    def refuse(at: int) -> None:
+        verb, _ = api.asked[at]
+        if verb not in ("list", "get"):
+            refused = NotPermitted(f"you may not {verb}", status=403, reason="Forbidden")
+            raise AccessRefused(NotAllowed(str(refused))) from refused
+
+    api.before = refuse
+    (pool,) = viewer.pools.pools()
+    assert [each.expires_in_seconds for each in pool.resources] == [0.0]
+    assert [each.name for each in viewer.opened.members.members()] == ["a"]
+    with pytest.raises(AccessRefused, match="you may not update"):
+        viewer.pools.remove_resources("T", ["a"], force=False)
 
 
 def leave_half_gone(api: MadeUpApi, process: Process) -> None:
