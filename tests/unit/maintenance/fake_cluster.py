@@ -32,6 +32,7 @@ class FakeCluster:
         graces: How long those that were evicted might take to end.
         fails_at: The request, counted from now on, that isn't carried out.
         loses_at: The request whose answer doesn't arrive.
+        identity: What is noted in cordon marks.
         each_request: Called before each request.
     """
 
@@ -46,6 +47,7 @@ class FakeCluster:
         self.graces: list[int | None] = []
         self.fails_at = self.loses_at = 0
         self.is_away = False
+        self.identity = "machine-remediation"
         self.each_request: Callable[[], None] = lambda: None
         self._changes: list[FakeChanges] = []
         self._version = 0
@@ -101,7 +103,7 @@ class FakeCluster:
         node = self.nodes[name]
         if _version(node) != _version(read):
             return False
-        patch = node_patch(read, write, "machine-remediation")
+        patch = node_patch(read, write, self.identity)
         _merge(node, patch)
         self._touch(node, name)
         self._lose(loses)

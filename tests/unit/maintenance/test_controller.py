@@ -30,11 +30,16 @@ class Replica:
     """One controller, and what it has said."""
 
     def __init__(
-        self, cluster: FakeCluster, clock: ManualClock, name: str = "a", **drain: object
+        self,
+        cluster: FakeCluster,
+        clock: ManualClock,
+        name: str = "a",
+        identity: str = IDENTITY,
+        **drain: object,
     ) -> None:
         self.said: list[str] = []
         self.told: list[tuple[float, str]] = []
-        settings = Settings(Us(IDENTITY), drain=DrainOptions(**drain))  # type: ignore[arg-type]
+        settings = Settings(Us(identity), drain=DrainOptions(**drain))  # type: ignore[arg-type]
         self.leadership = Leadership(cluster, name, clock.clock)
         self.changes = cluster.watch()
         self._run: Reconciling = Controller(
@@ -75,7 +80,7 @@ class World:
         self.replicas = [self.replica()]
 
     def replica(self, name: str = "a", **drain: object) -> Replica:
-        return Replica(self.cluster, self.clock, name, **drain)
+        return Replica(self.cluster, self.clock, name, **drain)  # type: ignore[arg-type]
 
     @property
     def now(self) -> float:
@@ -323,6 +328,27 @@ class TestReplicas:
         world.cluster.is_away = True
         world.during(TTL_SECONDS - 2)
         assert not world.replicas[0].leadership.has_seconds(0)
+
+
+class TestAnotherIdentity:
+    def test_whoever_is_called_otherwise_ends_what_it_finds_and_leaves_the_cordon_to_its_owner(
+        self, world: World
+    ) -> None:
+        cluster = world.cluster
+        cluster.ask_for(NODE, "10m")
+        world.until(lambda: cluster.status(NODE) == "active")
+        cluster.identity = "somebody-else"
+        world.replicas = [Replica(cluster, world.clock, "b", "somebody-else")]
+        world.until(lambda: cluster.status(NODE) == "ended", within=30)
+        world.during(700)
+        assert cluster.is_cordoned(NODE)
+        assert cluster.is_marked(NODE)
+        # Under the name that is in the mark, it ends as if nobody had come between.
+        cluster.identity = IDENTITY
+        world.replicas = [world.replica("c")]
+        world.until(lambda: not cluster.is_cordoned(NODE), within=30)
+        assert not cluster.is_marked(NODE)
+        assert "leaseDurationSeconds" not in cluster.leases[NODE]["spec"]
 
 
 class TestSignals:
