@@ -9,6 +9,7 @@ from typing import Callable
 import pytest
 
 from leasectl.state import keeper_process
+from tests.contract.boskos_world import BoskosWorld
 from tests.contract.etcd_world import EtcdWorld
 from tests.contract.kubernetes_world import KubernetesWorld
 from tests.contract.local_world import LocalWorld
@@ -22,6 +23,12 @@ WORLDS: dict[str, Callable[[pytest.FixtureRequest, Path], World]] = {
     "etcd": lambda request, folder: EtcdWorld(request.getfixturevalue("etcd"), folder),
     "kubernetes": lambda request, folder: KubernetesWorld(
         request.getfixturevalue("namespace"), folder
+    ),
+}
+# Those of backends without pools of their own.
+WORLDS_WITHOUT_POOLS: dict[str, Callable[[pytest.FixtureRequest, Path], BoskosWorld]] = {
+    "boskos+http": lambda request, folder: BoskosWorld(
+        request.getfixturevalue("shared_boskos"), folder
     ),
 }
 # On which Python, see scripts/test: servers are there on one only, processes on the oldest and the

@@ -36,6 +36,7 @@ class EtcdWorld:
     next_is_witness = False
     ages_itself = True
     counts_grants = True
+    has_fences = True
     numbers_what_happened = True
 
     def __init__(self, server: EtcdServer, folder: Path) -> None:

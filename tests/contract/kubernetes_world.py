@@ -44,6 +44,7 @@ class KubernetesWorld:
     next_is_witness = False
     ages_itself = True
     counts_grants = False
+    has_fences = True
     numbers_what_happened = False
 
     def __init__(self, namespace: Namespace, folder: Path) -> None:

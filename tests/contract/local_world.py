@@ -48,6 +48,7 @@ class LocalWorld:
     next_is_witness = False
     ages_itself = False
     counts_grants = True
+    has_fences = True
     numbers_what_happened = True
 
     def __init__(self, directory: Path) -> None:

@@ -24,6 +24,7 @@ class MemoryWorld:
     next_is_witness = True
     ages_itself = False
     counts_grants = True
+    has_fences = True
     numbers_what_happened = True
 
     def __init__(self) -> None:

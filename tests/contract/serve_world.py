@@ -30,6 +30,7 @@ class ServeWorld:
 
     ttl_seconds = 0.0
     counts_grants = True  # as the embedded pool behind it
+    has_fences = True
 
     def __init__(self, server: Serving, service: Service) -> None:
         self.server = server

@@ -15,7 +15,7 @@ from leasectl.model import Claimant, Lease, Request
 from leasectl.pools.carrying_out import carry_out
 from leasectl.pools.changes import PoolChange, plan
 from leasectl.pools.defined import CountedPool, Definition, NamedPool
-from tests.contract.world import Client, Hold, Pending, World, are_numbered
+from tests.contract.world import Client, Hold, Pending, World, are_numbered, own_pools
 from tests.kit.standing import standing_in
 from tests.kit.support import eventually
 
@@ -119,15 +119,23 @@ class TestAllOrNothing:
     def test_a_group_gets_all_that_it_asks_for(self, world: World) -> None:
         make_pool(world, 3)
         leases = world.client().acquire(THREE)
+        assert sorted(names_of(leases)) == ["T--00", "T--01", "T--02"]
+
+    @own_pools
+    def test_a_group_is_one_grant_in_the_order_of_names(self, world: World) -> None:
+        make_pool(world, 3)
+        leases = world.client().acquire(THREE)
         assert names_of(leases) == ["T--00", "T--01", "T--02"]
         assert len({lease.grant for lease in leases}) == 1
 
+    @own_pools
     def test_a_group_that_can_not_have_all_holds_nothing_while_it_waits(self, world: World) -> None:
         make_pool(world, 3)
         world.client().acquire(ONE)
         world.client().begin(THREE)
         assert names_held(world) == ["T--00"]
 
+    @own_pools
     def test_a_group_gets_all_at_once_when_the_last_one_comes_free(self, world: World) -> None:
         make_pool(world, 3)
         first, second, group = world.client(), world.client(), world.client()
@@ -140,12 +148,14 @@ class TestAllOrNothing:
         second.free()
         assert len(pending.result()) == 3
 
+    @own_pools
     def test_groups_do_not_deadlock_on_what_each_holds_a_part_of(self, world: World) -> None:
         make_pool(world, 4)
         holds = run_rounds(world, [THREE, THREE, TWO, TWO, ONE], 6)
         assert len(holds) == 6 * (3 + 3 + 2 + 2 + 1)
         assert_exclusive(holds)
 
+    @own_pools
     def test_more_than_the_pool_has_is_refused_at_once(self, world: World) -> None:
         make_pool(world, 2)
         with pytest.raises(InvalidRequest, match=r"2 resources.*--count 3"):
@@ -165,6 +175,7 @@ class TestFirstComeFirstServed:
             pending[position].result()
             assert not any(later.done() for later in pending[position + 1 :])
 
+    @own_pools
     def test_a_small_request_does_not_overtake_a_large_one(self, world: World) -> None:
         make_pool(world, 2)
         holder, large, small = world.client(), world.client(), world.client()
@@ -177,6 +188,7 @@ class TestFirstComeFirstServed:
         assert len(waiting_large.result()) == 2
         assert not waiting_small.done()
 
+    @own_pools
     def test_grants_are_numbered_in_the_order_of_tickets(self, world: World) -> None:
         make_pool(world, 2)
         holds = run_rounds(world, [ONE] * 5, 6)
@@ -186,6 +198,7 @@ class TestFirstComeFirstServed:
         tickets = [hold.lease.ticket for hold in by_grant]
         assert tickets == sorted(set(tickets))
 
+    @own_pools
     def test_grants_are_numbered_without_gaps_whatever_was_given_up(self, world: World) -> None:
         make_pool(world, 1)
         client, other = world.client(), world.client()
@@ -197,6 +210,7 @@ class TestFirstComeFirstServed:
         assert are_numbered(world, [first.grant, second.grant])
         assert first.ticket < second.ticket
 
+    @own_pools
     def test_the_least_recently_acquired_comes_first(self, world: World) -> None:
         make_pool(world, 3)
         order = []
@@ -206,6 +220,7 @@ class TestFirstComeFirstServed:
             client.free()
         assert order == ["T--00", "T--01", "T--02"] * 2 + ["T--00"]
 
+    @own_pools
     def test_the_order_of_acquiring_counts_not_that_of_giving_back(self, world: World) -> None:
         make_pool(world, 2)
         first, second = world.client(), world.client()
@@ -215,6 +230,7 @@ class TestFirstComeFirstServed:
         first.free()
         assert names_of(world.client().acquire(ONE)) == ["T--00"]
 
+    @own_pools
     def test_the_queue_shows_who_waits_for_how_many_since_when(self, world: World) -> None:
         make_pool(world, 2)
         world.client().acquire(ONE)
@@ -230,6 +246,7 @@ class TestFirstComeFirstServed:
         assert queue[1].since - queue[0].since >= 5
         assert queue[0].holder_identity.endswith(group.claim_key)
 
+    @own_pools
     def test_the_queue_shows_which_process_waits_for_which_resource_with_what_labels(
         self, world: World
     ) -> None:
@@ -257,6 +274,7 @@ class TestTheDead:
         holder.free()
         assert names_of(pending.result()) == ["T--00"]
 
+    @own_pools
     def test_a_waiter_that_dies_after_the_release_does_not_block_the_queue(
         self, world: World
     ) -> None:
@@ -282,6 +300,7 @@ class TestTheDead:
         waiters[0].free()
         pending[4].result()
 
+    @own_pools
     def test_a_death_in_the_middle_lets_nobody_overtake(self, world: World) -> None:
         make_pool(world, 1)
         holder = world.client()
@@ -296,6 +315,7 @@ class TestTheDead:
         waiting_first.result()
         assert not waiting_last.done()
 
+    @own_pools
     def test_the_dead_do_not_show_in_the_queue(self, world: World) -> None:
         make_pool(world, 1)
         world.client().acquire(ONE)
@@ -314,6 +334,7 @@ class TestTheDead:
         assert names_of(pending.result()) == ["T--00"]
 
 
+@own_pools
 class TestFences:
     def test_fences_of_a_resource_only_grow(self, world: World) -> None:
         make_pool(world, 1)
@@ -386,13 +407,21 @@ class TestNames:
         for name in ("T--99", "U--00"):
             with pytest.raises(NotFound, match=name):
                 world.client().acquire(Request("T", name=name), wait=None)
+
+    @own_pools
+    def test_who_was_refused_leaves_no_ticket(self, world: World) -> None:
+        make_pool(world, 1)
+        with pytest.raises(NotFound):
+            world.client().acquire(Request("T", name="T--99"), wait=None)
         assert the_pool(world).queue == ()
 
+    @own_pools
     def test_an_unknown_type_is_refused_with_what_was_probably_meant(self, world: World) -> None:
         make_pool(world, 1, "azure--install")
         with pytest.raises(NotFound, match='did you mean "azure--install"'):
             world.client().acquire(Request("azure--instal"), wait=None)
 
+    @own_pools
     def test_an_unknown_type_is_refused_where_there_is_no_pool_at_all(self, world: World) -> None:
         with pytest.raises(NotFound, match="pool create"):
             world.client().acquire(ONE)
@@ -401,6 +430,7 @@ class TestNames:
 class TestPassing:
     """What a ticket keeps from those behind it: what it could use, and nothing else."""
 
+    @own_pools
     def test_who_does_not_compete_for_a_name_passes_who_waits_for_it(self, world: World) -> None:
         make_pool(world, 3)
         holder, named, other = world.client(), world.client(), world.client()
@@ -412,6 +442,7 @@ class TestPassing:
         holder.free()
         assert names_of(waiting.result()) == ["T--00"]
 
+    @own_pools
     def test_what_another_waits_for_by_name_is_left_to_it(self, world: World) -> None:
         make_pool(world, 2)
         holders = [world.client() for _ in range(2)]
@@ -430,6 +461,7 @@ class TestPassing:
         stopped.go_on()
         assert names_of(named.result()) == ["T--00"]
 
+    @own_pools
     def test_who_waits_for_the_same_name_does_not_pass(self, world: World) -> None:
         make_pool(world, 2)
         holder = world.client()
@@ -439,6 +471,7 @@ class TestPassing:
         pending[0].result()
         assert not pending[1].done()
 
+    @own_pools
     def test_nobody_passes_who_waits_for_more_than_there_is(self, world: World) -> None:
         make_pool(world, 3)
         holder = world.client()
@@ -450,6 +483,7 @@ class TestPassing:
         holder.free()
         assert len(group.result()) == 2
 
+    @own_pools
     def test_several_that_wait_for_names_are_served_as_each_comes_free(self, world: World) -> None:
         make_pool(world, 4)
         names = ["T--02", "T--00", "T--01"]
@@ -463,6 +497,7 @@ class TestPassing:
             assert names_of(pending[name].result()) == [name]
         assert not any_two.done()
 
+    @own_pools
     def test_who_was_behind_one_for_a_name_that_gives_up_gets_that(self, world: World) -> None:
         make_pool(world, 2)
         holder, named = world.client(), world.client()
@@ -491,6 +526,7 @@ class TestPassing:
         holder.free()
         assert len(pending.result()) == 1
 
+    @own_pools
     def test_the_position_is_told_among_those_that_compete(self, world: World) -> None:
         make_pool(world, 3)
         world.client().acquire(THREE)
@@ -539,6 +575,7 @@ class TestTheStopped:
         eventually(passed_all)
         assert len(pending.result()) == 2
 
+    @own_pools
     def test_it_goes_on_when_it_is_continued(self, world: World) -> None:
         make_pool(world, 1)
         holder, stopped, other = world.client(), world.client(), world.client()
@@ -556,6 +593,7 @@ class TestTheStopped:
         first.result()
         assert not second.done()
 
+    @own_pools
     def test_it_is_shown_as_suspended_until_then(self, world: World) -> None:
         if not world.keeps_stopped:
             pytest.skip("nothing is left to be shown of it")
@@ -567,6 +605,7 @@ class TestTheStopped:
         stopped.go_on()
         eventually(lambda: no_suspended(world))
 
+    @own_pools
     def test_nobody_is_suspended_who_could_not_have_claimed(self, world: World) -> None:
         make_pool(world, 2)
         world.client().acquire(ONE)
@@ -579,6 +618,7 @@ class TestTheStopped:
         stopped.go_on()
         assert no_suspended(world)
 
+    @own_pools
     def test_one_that_waits_for_a_name_keeps_up_only_who_could_use_that(self, world: World) -> None:
         make_pool(world, 2)
         holder, stopped = world.client(), world.client()
@@ -604,6 +644,7 @@ class TestTheStopped:
         let_all_pass_the_stopped(world)
         assert len(pending.result()) == 1
 
+    @own_pools
     def test_one_that_dies_while_it_is_stopped_goes(self, world: World) -> None:
         stopped, pending = free_with_a_stopped_first(world)
         let_all_pass_the_stopped(world)
@@ -617,6 +658,7 @@ class TestGivingUp:
         make_pool(world, 1)
         assert len(world.client().acquire(ONE, wait=0)) == 1
 
+    @own_pools
     def test_not_waiting_leaves_no_ticket(self, world: World) -> None:
         make_pool(world, 1)
         world.client().acquire(ONE)
@@ -624,6 +666,7 @@ class TestGivingUp:
             world.client().acquire(ONE, wait=0)
         assert the_pool(world).queue == ()
 
+    @own_pools
     def test_not_waiting_does_not_jump_the_queue(self, world: World) -> None:
         make_pool(world, 2)
         world.client().acquire(ONE)
@@ -631,6 +674,7 @@ class TestGivingUp:
         with pytest.raises(NoLease, match="1 of 2 held, 1 other waiting"):
             world.client().acquire(ONE, wait=0)
 
+    @own_pools
     def test_a_timeout_takes_the_ticket_away(self, world: World) -> None:
         make_pool(world, 1)
         world.client().acquire(ONE)
@@ -659,6 +703,7 @@ class TestGivingUp:
         world.let_pass(60)
         assert client.renew() == ("T--00",)
 
+    @own_pools
     def test_a_request_can_be_withdrawn_while_it_waits(self, world: World) -> None:
         make_pool(world, 1)
         world.client().acquire(ONE)
@@ -669,6 +714,7 @@ class TestGivingUp:
             pending.result()
         assert the_pool(world).queue == ()
 
+    @own_pools
     def test_withdrawing_the_head_lets_the_next_one_try(self, world: World) -> None:
         make_pool(world, 2)
         world.client().acquire(ONE)
@@ -680,6 +726,7 @@ class TestGivingUp:
         with pytest.raises(Cancelled):
             waiting_large.result()
 
+    @own_pools
     def test_who_gave_up_can_ask_again(self, world: World) -> None:
         make_pool(world, 1)
         holder, waiter = world.client(), world.client()
@@ -703,6 +750,7 @@ class TestTtl:
         assert names_held(world) == []
         assert len(world.client().acquire(ONE)) == 1
 
+    @own_pools
     def test_the_holder_of_an_expired_lease_is_told_once(self, world: World) -> None:
         make_pool(world, 2)
         holder = world.client()
@@ -732,6 +780,7 @@ class TestTtl:
             world.client().acquire(ONE)
         assert world.lost() == []
 
+    @own_pools
     def test_renewing_dates_the_lease(self, world: World) -> None:
         make_pool(world, 1)
         holder = world.client()
@@ -764,6 +813,7 @@ class TestTtl:
         world.let_pass(world.ttl_seconds / 2 + 1)
         assert other.renew() == ()
 
+    @own_pools
     def test_renewing_with_another_ttl_it_expires_by_that_from_now_on(self, world: World) -> None:
         make_pool(world, 2)
         holder, ttl = world.client(), world.ttl_seconds
@@ -778,6 +828,7 @@ class TestTtl:
         world.let_pass(2 * ttl)
         assert holder.free() == ("T--00", "T--01")
 
+    @own_pools
     def test_a_waiter_gets_what_expires_sooner_than_it_was_going_to(self, world: World) -> None:
         make_pool(world, 1)
         holder = world.client()
@@ -788,6 +839,7 @@ class TestTtl:
         assert len(pending.result()) == 1
         assert world.lost() == [(holder.claim_key, "T--00")]
 
+    @own_pools
     def test_a_lease_without_ttl_gets_none_by_being_renewed_with_one(self, world: World) -> None:
         make_pool(world, 1)
         holder = world.client()
@@ -796,6 +848,7 @@ class TestTtl:
         world.let_pass(10 * world.ttl_seconds)
         assert holder.renew() == ("T--00",)
 
+    @own_pools
     def test_a_lease_without_ttl_never_expires(self, world: World) -> None:
         make_pool(world, 1)
         holder = world.client()
@@ -805,6 +858,7 @@ class TestTtl:
             world.client().acquire(ONE)
         assert holder.renew() == ("T--00",)
 
+    @own_pools
     def test_a_resource_may_be_held_without_ttl_after_one_with(self, world: World) -> None:
         make_pool(world, 1)
         first, second = world.client(), world.client()
@@ -866,6 +920,7 @@ class TestRelease:
         assert world.lost() == []
 
 
+@own_pools
 class TestForce:
     """Claims that are ended before their time, while somebody may still use what they are on."""
 
@@ -970,6 +1025,7 @@ class TestForce:
         assert len(world.client().acquire(ONE)) == 1
 
 
+@own_pools
 class TestWaking:
     def test_a_hand_off_wakes_only_who_moves_up(self, world: World) -> None:
         make_pool(world, 1)
@@ -1015,6 +1071,7 @@ class TestWaking:
         eventually(lambda: waiter.timed_waits() == 1)
 
 
+@own_pools
 class TestPools:
     def test_a_new_pool_is_free(self, world: World) -> None:
         make_pool(world, 2)
@@ -1254,12 +1311,14 @@ def test_whatever_clients_do_the_store_stays_sound(world: World) -> None:
                 assert free < count
             else:
                 assert free >= count
-                assert min(lease.fence for lease in leases) > last_fence
+                if world.has_fences:
+                    assert min(lease.fence for lease in leases) > last_fence
                 last_fence = max(lease.fence for lease in leases)
                 held[client] = set(names_of(leases))
         assert names_held(world) == sorted(set().union(*held.values()))
 
 
+@own_pools
 class TestDefinitions:
     """What `leasectl.pools.changes` makes of what every engine has."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Protocol
+from types import ModuleType
+from typing import Any, Callable, Protocol, TypeVar
 
 from leasectl.backends.contract import Journal, Patience, Turn
 from leasectl.backends.pool.backend import PoolBackend
@@ -20,6 +21,31 @@ from leasectl.engines.sides import Sides
 from leasectl.model import Claimant, Lease, Process, Request
 from leasectl.system.clock import Clock
 from tests.kit.journal import NoJournal
+
+_OWN_POOLS = "is_of_own_pools"
+_Claim = TypeVar("_Claim", bound=Callable[..., object])
+
+
+def own_pools(claim: _Claim) -> _Claim:
+    """Mark what holds of a backend with pools of its own, and is no promise of others."""
+    setattr(claim, _OWN_POOLS, True)
+    return claim
+
+
+def claims_without_pools(contract: ModuleType) -> list[Callable[[Any], None]]:
+    """The claims of a contract that are promises of every backend that leases."""
+    found = _unmarked(vars(contract), "test_")
+    for each in _unmarked(vars(contract), "Test"):
+        found += _unmarked({name: getattr(each(), name) for name in vars(each)}, "test_")
+    return found
+
+
+def _unmarked(named: Mapping[str, Any], begin: str) -> list[Any]:
+    return [
+        each
+        for name, each in named.items()
+        if name.startswith(begin) and not hasattr(each, _OWN_POOLS)
+    ]
 
 
 class Pending(Protocol):
@@ -81,6 +107,7 @@ class World(Sides, Protocol):
         next_is_witness: Whoever is next may look once more, for the sake of who is before it.
         ages_itself: Each waiter sees to it itself that its ticket counts with more in time.
         counts_grants: They are numbered 1, 2, 3; else only in order.
+        has_fences: Each lease has one.
         numbers_what_happened: Events are numbered as they happened; else as they were told.
     """
 
@@ -89,6 +116,7 @@ class World(Sides, Protocol):
     next_is_witness: bool
     ages_itself: bool
     counts_grants: bool
+    has_fences: bool
     numbers_what_happened: bool
 
     @property

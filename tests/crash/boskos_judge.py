@@ -74,16 +74,21 @@ def out_of_order(history: BoskosHistory, *, ttl_seconds: float) -> Iterator[str]
 
 
 def changed_ids(history: BoskosHistory) -> Iterator[str]:
-    """Owners who gave up their place by asking under another id, though they had got nothing."""
+    """Owners who gave up their place by asking under another id, though they had got nothing.
+
+    Who wants several and has lost the first of them begins anew.
+    """
     asked: dict[str, str] = {}
     granted: set[str] = set()
+    had: set[str] = set()
     for event in history.events:
         if event["event"] == "grant":
             granted.add(event.get("request_id", ""))
+            had.add(event["resource"]["owner"])
         elif event["event"] == "request" and event["path"].endswith("/acquire"):
             words = parse_qs(urlsplit(event["target"]).query)
             owner, request_id = words["owner"][0], words.get("request_id", [""])[0]
             before = asked.setdefault(owner, request_id)
-            if request_id != before and before not in granted:
+            if request_id != before and before not in granted and owner not in had:
                 yield f"{owner} asked as {request_id} after {before}, which had got nothing"
             asked[owner] = request_id

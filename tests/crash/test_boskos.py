@@ -291,5 +291,5 @@ def test_the_judge_sees_what_cannot_be_true() -> None:
     assert list(changed_ids(BoskosHistory(changed))) == [
         "o asked as 2 after 1, which had got nothing"
     ]
-    changed.insert(1, {"event": "grant", "request_id": "1"})
+    changed.insert(1, {"event": "grant", "request_id": "1", "resource": {"owner": "another"}})
     assert list(changed_ids(BoskosHistory(changed))) == []

@@ -22,6 +22,10 @@ from tests.kit.boskos.raw_boskos import RawBoskos
 CONFIG_TYPES = [f"leasectl-test-{number:02d}" for number in range(60)]
 RESOURCES = 3
 
+# Those with room for larger requests.
+CONFIG_TYPES_OF_FOUR = [f"leasectl-pool-{number:02d}" for number in range(60)]
+RESOURCES_OF_FOUR = 4
+
 _STATES = ("leased", "busy", "dirty", "cleaning")
 _OTHERS = "another-job"
 # What who asks is told, so that it asks again soon; one that forgets it later is no worse.
@@ -31,14 +35,15 @@ _QUEUE_TTL = "3s"
 def config() -> str:
     """What a real one reads as its resources."""
     lines = ["resources:"]
-    for pool_type in CONFIG_TYPES:
+    for pool_type in (*CONFIG_TYPES, *CONFIG_TYPES_OF_FOUR):
         lines += [f"- type: {pool_type}", "  state: free", "  names:"]
         lines += [f"  - {name}" for name in names(pool_type)]
     return "\n".join([*lines, ""])
 
 
 def names(pool_type: str) -> list[str]:
-    return [f"{pool_type}--{number:02d}" for number in range(RESOURCES)]
+    count = RESOURCES if pool_type in CONFIG_TYPES else RESOURCES_OF_FOUR
+    return [f"{pool_type}--{number:02d}" for number in range(count)]
 
 
 class AnyBoskos:
@@ -127,10 +132,15 @@ class SharedBoskos:
     def __init__(self, url: str) -> None:
         self.url = url
         self._types = itertools.cycle(CONFIG_TYPES)
+        self._types_of_four = itertools.cycle(CONFIG_TYPES_OF_FOUR)
 
     def one(self) -> AnyBoskos:
         """A type of one's own."""
         return AnyBoskos(self.url, next(self._types))
+
+    def one_of_four(self) -> AnyBoskos:
+        """One with four resources."""
+        return AnyBoskos(self.url, next(self._types_of_four))
 
 
 @contextlib.contextmanager
@@ -141,8 +151,11 @@ def shared_boskos() -> Iterator[SharedBoskos]:
         yield SharedBoskos(real.rstrip("/"))
         return
     with tempfile.TemporaryDirectory() as folder:
-        resources = [f"{pool_type}={RESOURCES}" for pool_type in CONFIG_TYPES]
-        server = Boskos(Path(folder, "boskos"), resources, options=["--reaper-interval=0"])
+        resources = [f"{each}={RESOURCES}" for each in CONFIG_TYPES]
+        resources += [f"{each}={RESOURCES_OF_FOUR}" for each in CONFIG_TYPES_OF_FOUR]
+        server = Boskos(
+            Path(folder, "boskos"), resources, options=["--reaper-interval=0", "--request-ttl=3"]
+        )
         try:
             yield SharedBoskos(server.url)
             assert server.history().problems() == []
