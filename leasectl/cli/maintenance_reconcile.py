@@ -95,10 +95,10 @@ def command(
     leadership = Leadership(cluster, _replica(), clock)
     changes = WatchedChanges(cluster, settings, note)
     controller = Controller(cluster, changes, settings, leadership, clock=clock, say=say, warn=note)
+    changes.begin()  # until that is done it leads nothing, and a signal may end it where it is
     with SignalTrap() as trap:
         ends = [Interrupt(trap.fd, READABLE, trap.check)]
         try:
-            changes.begin()
             sleep_through(controller.run(), interrupts=ends, now=clock.elapsed)
         finally:
             changes.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import time
 from pathlib import Path
 
@@ -113,6 +115,19 @@ class TestReconcile:
 
         eventually(lambda: grace_seconds() is not None, timeout=20)
         assert grace_seconds() == seconds
+
+    @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_ends_it_while_it_waits_for_a_server_that_hangs(
+        self, signum: int, maintenance: Cli, namespace: Namespace, tmp_path: Path
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as hangs:
+            address = f"https://127.0.0.1:{hangs.getsockname()[1]}"
+            path = namespace.account.kubeconfig(tmp_path / "hangs", server=address)
+            started = maintenance.start("maintenance", "reconcile", LEASECTL_KUBECONFIG=str(path))
+            with hangs.accept()[0]:
+                started.signal(signum)
+                ended = started.finish()
+        assert (ended.code, ended.err.strip()) == (-signum, "")
 
     def test_what_may_go_is_what_options_say(
         self, maintenance: Cli, namespace: Namespace, node: str
