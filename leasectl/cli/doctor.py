@@ -9,6 +9,7 @@ from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import caller, choose_backend, settings, state_directory
 from leasectl.cli.described import option
+from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.output import show, show_json
 from leasectl.cli.table import GREEN, RED, YELLOW, painted
 from leasectl.cli.terminal import output_width, shows_colour
@@ -50,6 +51,7 @@ def command(*, fix: bool, as_json: bool, backend: str | None) -> int:
     from leasectl.doctor.findings import exit_code
     from leasectl.doctor.surroundings import Surroundings
 
+    nothing_is_garbage()
     choice = choose_backend(backend)
     surroundings = Surroundings(
         directory=os.path.abspath(state_directory()),

@@ -13,3 +13,8 @@ def command_is_loaded() -> None:
     gc.freeze()
     gc.enable()
     raise_on_interrupt()
+
+
+def nothing_is_garbage() -> None:
+    """Look for no garbage in a command that only shows: what it reads it needs until it ends."""
+    gc.disable()

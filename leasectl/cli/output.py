@@ -63,7 +63,7 @@ def show_json(value: object) -> None:
     """`show` JSON, on one line."""
     import json
 
-    show(json.dumps(value) + "\n")
+    show(json.dumps(value, check_circular=False) + "\n")
 
 
 def when_due(seconds: float) -> str:

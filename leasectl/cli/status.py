@@ -7,6 +7,7 @@ from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
 from leasectl.cli.described import option
+from leasectl.cli.loaded import nothing_is_garbage
 from leasectl.cli.no_pools import note_no_pools
 from leasectl.cli.output import show, show_json
 from leasectl.cli.status_table import look_of_stdout, overview_text
@@ -69,6 +70,7 @@ def command(
 
         show_pools_again(service, pool_type, wide=wide, as_json=as_json)
         return
+    nothing_is_garbage()
     overview = PoolService(service).overview(pool_type)
     if as_json:
         show_json(encode_overview(overview))

@@ -193,7 +193,7 @@ def _of_the_records(service: Service) -> list[Check]:
         Check("foreign guards", lambda: holders.foreign_guards(service)),
         Check("held for long", lambda: holders.held_for_long(service)),
         Check("reclaims", lambda: reclaims.ready_to_be_taken(service)),
-        Check("memberships", lambda: memberships.misplaced(service, service.members.members)),
+        Check("memberships", lambda: memberships.misplaced_here(service)),
         Check("queues", lambda: queues.suspended(service)),
         Check("works", lambda: works.left_here(service)),
         Check("events", lambda: events(service.state)),

@@ -10,23 +10,25 @@ from leasectl.leases.recovery import is_abandoned, left
 from leasectl.leases.release import release
 from leasectl.leases.service import Service
 from leasectl.model import Handle
-from leasectl.state.handles import renews_itself
-from leasectl.state.rows import is_on_record_elsewhere
+from leasectl.state import singled_out
+from leasectl.state.leftovers import ids_of_the_dead
 from leasectl.system.process import own_pid_namespace
 from leasectl.text.durations import format_duration
-from leasectl.text.wording import counted, listed
+from leasectl.text.wording import counted, listed, listed_as
 
 LONG_SECONDS = 24 * 3600.0
 
 
 def dead_holders(service: Service) -> Finding:
     """Are there leases of those who have died?"""
-    abandoned = [handle for handle in service.handles.active() if is_abandoned(service, handle)]
+    some = map(service.handles.load, ids_of_the_dead(service.state))
+    abandoned = [each for each in some if each and is_abandoned(service, each)]
     if not abandoned:
         return Finding(OK, "none")
     return Finding(
         WARN,
-        f"{counted(len(abandoned), 'handle')} of processes that have ended: {_ids(abandoned)}",
+        f"{counted(len(abandoned), 'handle')} of processes that have ended: "
+        f"{listed([each.id for each in abandoned])}",
         "the keeper, or any next command, gives back what they hold",
         mend=lambda: _release(service, abandoned),
     )
@@ -39,79 +41,61 @@ def _release(service: Service, handles: Sequence[Handle]) -> str:
 
 def unguarded(service: Service) -> Finding:
     """Which handles would nobody ever give back?"""
-    active = service.handles.active()
-    served = [handle for handle in active if handle.leases and is_on_record_elsewhere(handle)]
+    served = singled_out.on_record_elsewhere(service.state)
     of_clients = ""
     if served:
         of_clients = (
-            f"; of {counted(len(served), 'handle')} that serve granted, the state directories of "
+            f"; of {counted(served, 'handle')} that serve granted, the state directories of "
             "its clients know: leasectl doctor there"
         )
-    forgotten = [
-        handle
-        for handle in active
-        if handle.leases
-        and handle not in served
-        and handle.guard is None
-        and handle.waiter is None
-        and handle.release_at is None
-        and (handle.request.ttl_seconds is None or renews_itself(handle))
-    ]
+    forgotten = singled_out.never_ending(service.state)
     if not forgotten:
         every = "every lease has a guard, a release time, or a ttl that runs out"
         return Finding(OK, f"{every}{of_clients}")
     return Finding(
         WARN,
-        f"{counted(len(forgotten), 'handle')} that only a release ends: {_held_texts(forgotten)}"
-        f"{of_clients}",
+        f"{counted(len(forgotten), 'handle')} that only a release ends: "
+        f"{_held_texts(service, forgotten)}{of_clients}",
         f"if nobody uses them any more: {_release_commands(forgotten)}",
     )
 
 
 def foreign_guards(service: Service) -> Finding:
     """Which handles belong to processes that can't be seen from here?"""
-    here = own_pid_namespace()
-    from_elsewhere = [
-        handle
-        for handle in service.handles.active()
-        if any(p and p.pid_namespace != here for p in (handle.guard, handle.waiter))
-        and not is_abandoned(service, handle)
-    ]
+    found = singled_out.of_other_namespaces(service.state, own_pid_namespace())
+    some = map(service.handles.load, found)
+    from_elsewhere = [each.id for each in some if each and not is_abandoned(service, each)]
     if not from_elsewhere:
         return Finding(OK, "none in another pid namespace")
     return Finding(
         WARN,
         f"{counted(len(from_elsewhere), 'handle')} guarded in another pid namespace, which can't "
-        f"be seen from here: {_held_texts(from_elsewhere)}",
+        f"be seen from here: {_held_texts(service, from_elsewhere)}",
         f"if that container has ended: {_release_commands(from_elsewhere)}",
     )
 
 
 def held_for_long(service: Service) -> Finding:
     """Which handles have been held for suspiciously long?"""
-    since = time.time() - LONG_SECONDS
-    old = [
-        handle
-        for handle in service.handles.active()
-        if any(lease.acquire_time < since for lease in handle.leases)
-    ]
+    old = singled_out.held_since_before(service.state, time.time() - LONG_SECONDS)
     day = format_duration(LONG_SECONDS)
     if not old:
         return Finding(OK, f"none for more than {day}")
     return Finding(
         WARN,
-        f"{counted(len(old), 'handle')} held for more than {day}: {_held_texts(old)}",
+        f"{counted(len(old), 'handle')} held for more than {day}: {_held_texts(service, old)}",
         f"if nobody uses them any more: {_release_commands(old)}",
     )
 
 
-def _ids(handles: Sequence[Handle]) -> str:
-    return listed([handle.id for handle in handles])
-
-
-def _held_texts(handles: Sequence[Handle]) -> str:
+def _held_texts(service: Service, handle_ids: Sequence[str]) -> str:
     now = time.time()
-    return listed([f"{handle.id} ({_names(handle)}{_age(handle, now)})" for handle in handles])
+
+    def text(handle_id: str) -> str:
+        handle = service.handles.load(handle_id)
+        return handle_id if handle is None else f"{handle_id} ({_names(handle)}{_age(handle, now)})"
+
+    return listed_as(handle_ids, text)
 
 
 def _names(handle: Handle) -> str:
@@ -123,5 +107,5 @@ def _age(handle: Handle, now: float) -> str:
     return "" if since is None else f", held for {format_duration(max(0.0, now - since))}"
 
 
-def _release_commands(handles: Sequence[Handle]) -> str:
-    return listed([f"leasectl release --handle {handle.id}" for handle in handles])
+def _release_commands(handle_ids: Sequence[str]) -> str:
+    return listed_as(handle_ids, lambda each: f"leasectl release --handle {each}")

@@ -26,6 +26,13 @@ def misplaced(service: Service, facts: Callable[[], Iterable[Member]]) -> Findin
     return agreement_of(there, belonging, known)
 
 
+def misplaced_here(service: Service) -> Finding:
+    """The same of the embedded pools, where one reading has all names, in pools or not."""
+    with snapshot(service.state):
+        belonging, known = service.members.belonging(), service.members.members()
+    return agreement_of([each for each in known if each.pool is not None], belonging, known)
+
+
 def agreement_of(there: Sequence[Member], belonging: Pools, known: Iterable[Member]) -> Finding:
     """Compare where names are by where they belong.
 

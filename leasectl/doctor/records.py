@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Callable, NamedTuple
@@ -14,12 +15,14 @@ from leasectl.engines.local import audit, member_audit
 from leasectl.engines.local.store import LocalStore
 from leasectl.errors import CorruptState
 from leasectl.leases.service import Service
-from leasectl.model import Handle
 from leasectl.state.directory import State
 from leasectl.state.handles import Handles
+from leasectl.state.singled_out import names_on_record
 from leasectl.state.uses import Uses
 from leasectl.system.clock import Clock, boottime_seconds
 from leasectl.text.wording import listed
+
+_PART_BYTES = 4096
 
 
 class Disagreement(NamedTuple):
@@ -78,15 +81,13 @@ def disagreements(service: Service) -> Iterator[Disagreement]:
             f'pool "{pool_type}" counts {counted} resources and has {real}',
             partial(audit.correct_capacity, state, pool_type, real),
         )
-    for handle in handles.active():
-        if handle.adopted_claim is not None:
-            continue  # nobody has ever been told of its path
-        if handle.waiter is not None and not state.names_files.is_there(handle.id):
+    for handle_id, is_announced, names in names_on_record(state):
+        if not is_announced and not state.names_files.is_there(handle_id):
             continue  # nobody has been told yet
-        if handle.state == "held" and _read_names(state, handle) != handle.names:
+        if _read_names(state.names_path(handle_id)) != names:
             yield Disagreement(
-                f"{state.names_path(handle.id)} doesn't say what the handle holds",
-                partial(state.stage_names, handle.id, handle.names),
+                f"{state.names_path(handle_id)} doesn't say what the handle holds",
+                partial(state.stage_names, handle_id, names),
             )
 
 
@@ -171,9 +172,20 @@ def _dropping(handles: Handles, claim_key: str, *names: str) -> Callable[[], obj
     return drop
 
 
-def _read_names(state: State, handle: Handle) -> tuple[str, ...] | None:
+def _read_names(path: str) -> tuple[str, ...] | None:
+    # With less around it than open(): there may be thousands.
     try:
-        with open(state.names_path(handle.id), encoding="utf-8", errors="replace") as file:
-            return tuple(file.read(1 << 20).split())
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        parts = []
+        while part := os.read(fd, _PART_BYTES):
+            parts.append(part)
+            if len(part) < _PART_BYTES:
+                break
+        return tuple(b"".join(parts).decode(errors="replace").split())
+    except OSError:
+        return None
+    finally:
+        os.close(fd)

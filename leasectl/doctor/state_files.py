@@ -161,10 +161,10 @@ def _stale_files(state: State) -> Iterator[str]:
     with contextlib.suppress(FileNotFoundError):  # it is made anew by the next who needs it
         names = sorted(os.listdir(state.path("handles")))
     for name in names:
-        found = _HANDLE_FILE.fullmatch(name)
-        path = state.path("handles", name)
-        if found is None or name in known:
+        found = None if name in known else _HANDLE_FILE.fullmatch(name)
+        if found is None:
             continue
+        path = state.path("handles", name)
         handle_id, ending = found.groups()
         if ending == ".new" or (handle_id not in known and not _is_locked(path)):
             yield path

@@ -107,7 +107,8 @@ class PoolService:
     def _seen(self, pool_type: str | None) -> tuple[tuple[Pool, ...], dict[str, Handle]]:
         """The pools, and the handles by what their claims are found by."""
         pools = self._service.pools.pools(pool_type, expiries=True)
-        handles = {claim_key_of(each): each for each in self._service.handles.active()}
+        active = self._service.handles.active(with_leases=False)  # the pools tell who holds what
+        handles = {claim_key_of(each): each for each in active}
         ended = [each for pool in pools for each in pool.resources if each.ended is not None]
         for resource in ended:
             handle = self._service.handles.load((resource.claim_key or "").partition("/")[0])

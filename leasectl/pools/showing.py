@@ -60,40 +60,40 @@ class Showing:
         )
 
     def _lease(self, resource: Resource, lease: Lease) -> ShownLease:
-        shown = ShownLease(
-            lease,
-            parse_holder(lease.holder_identity),
-            pid=resource.holder_pid,
-            expires_in_seconds=resource.expires_in_seconds,
-            ended=resource.ended,
-        )
         handle = self._handles.get(resource.claim_key or "")
         if resource.ended is not None:
-            return self._ended(shown, handle)
+            return self._ended(resource, lease, handle)
         if handle is not None:
-            return self._with_record(shown, handle)
+            return self._with_record(resource, lease, handle)
+        shown = _without_record(resource, lease)
         if self._shared:
             return shown._replace(release_time=self._promised_release(resource, lease))
         return shown._replace(guard="none", renewed_by=_nobody(lease))
 
-    def _ended(self, shown: ShownLease, handle: Handle | None) -> ShownLease:
+    def _ended(self, resource: Resource, lease: Lease, handle: Handle | None) -> ShownLease:
         """What was ended by force: whatever its holder goes on with, nobody renews it."""
         guard: GuardPlace = "unknown" if self._shared else "none"
+        shown = _without_record(resource, lease)
         if handle is not None:
-            shown, guard = self._with_record(shown, handle), _place_of_guard(handle)
-        renewer = _nobody(shown.lease)
+            shown = self._with_record(resource, lease, handle)
+            guard = _place_of_guard(handle)
+        renewer = _nobody(lease)
         return shown._replace(guard=guard, release_time=None, renewed_by=renewer, unconfirmed=False)
 
-    def _with_record(self, shown: ShownLease, handle: Handle) -> ShownLease:
+    def _with_record(self, resource: Resource, lease: Lease, handle: Handle) -> ShownLease:
         process = handle.runner or handle.guard
         due = handle.release_at
-        return shown._replace(
+        return ShownLease(
+            lease,
+            parse_holder(lease.holder_identity),
             unconfirmed=handle.served and handle.unconfirmed,
             guard=_place_of_guard(handle),
             guard_pid=handle.guard.pid if handle.guard else None,
             pid=process.pid if process else None,
             release_time=None if due is None else self._wall(due),
+            expires_in_seconds=resource.expires_in_seconds,
             renewed_by=_renewer(handle),
+            ended=resource.ended,
         )
 
     def _wall(self, elapsed: float) -> float:
@@ -126,6 +126,16 @@ def membership_of(resource: Resource) -> ShownMembership:
         ttl_seconds=None if lifetime is None else lifetime.ttl_seconds,
         leaves_in_seconds=resource.leaves_in_seconds,
         pid=None if process is None else process.pid,
+    )
+
+
+def _without_record(resource: Resource, lease: Lease) -> ShownLease:
+    return ShownLease(
+        lease,
+        parse_holder(lease.holder_identity),
+        pid=resource.holder_pid,
+        expires_in_seconds=resource.expires_in_seconds,
+        ended=resource.ended,
     )
 
 

@@ -15,6 +15,7 @@ from leasectl.errors import CorruptState, InvalidRequest
 from leasectl.leases.marks import MarkState
 from leasectl.model import Labels, Lease
 from leasectl.pools.shown import (
+    NOTHING_SAID,
     GuardPlace,
     Holder,
     Overview,
@@ -92,8 +93,15 @@ def _resource_fields(resource: ShownResource) -> dict[str, object]:
 
 
 def _membership_fields(membership: ShownMembership) -> dict[str, object]:
+    return _NOTHING_FIELDS if membership is NOTHING_SAID else _fields_of(membership)
+
+
+def _fields_of(membership: ShownMembership) -> dict[str, object]:
     fields = membership._asdict()
     return {key: round(n, 3) if isinstance(n, float) else n for key, n in fields.items()}
+
+
+_NOTHING_FIELDS = _fields_of(NOTHING_SAID)  # of thousands that of most
 
 
 def _state(shown: ShownLease) -> str:

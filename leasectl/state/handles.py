@@ -12,7 +12,7 @@ from typing import Any
 
 from leasectl.errors import NotFound
 from leasectl.model import Handle, Lease, Process, whole
-from leasectl.state import rows
+from leasectl.state import handle_rows, rows
 from leasectl.state.database import corrupt, unlink
 from leasectl.state.directory import State
 from leasectl.state.timers import RELEASE_AT, Timers
@@ -20,6 +20,7 @@ from leasectl.system.process import is_dead
 from leasectl.text.naming import is_name
 from leasectl.text.printable import printable
 
+_SELECT = f"SELECT *, {RELEASE_AT} AS release_at FROM handle"
 _ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
@@ -71,9 +72,9 @@ class Handles:
         """All ids that there are records of."""
         return {row["id"] for row in self._state.query("SELECT id FROM handle")}
 
-    def active(self) -> list[Handle]:
-        """All that aren't released, oldest id first."""
-        return self._select("WHERE state <> 'released' ORDER BY id")
+    def active(self, *, with_leases: bool = True) -> list[Handle]:
+        """All that aren't released, by their ids; if that isn't asked for, as if they held none."""
+        return self._select("WHERE state <> 'released' ORDER BY id", with_leases=with_leases)
 
     def any_watched(self) -> bool:
         """Tell whether the keeper has anything to see to, `Stay`s and `MadePool`s too."""
@@ -109,11 +110,8 @@ class Handles:
         Where `leasectl serve` and its clients share a state directory there are two: one for each
         side of the connection. Then it is the one of the preferred backend.
         """
-        found = self._select(
-            "WHERE id IN (SELECT handle FROM lease WHERE name = ?) ORDER BY backend <> ?",
-            name,
-            prefer,
-        )
+        where = "WHERE id IN (SELECT handle FROM lease WHERE name = ?) ORDER BY backend <> ?"
+        found = self._select(where, name, prefer)
         return found[0] if found else None
 
     def create(self, handle: Handle, *, remote: bool, now: float | None = None) -> None:
@@ -124,7 +122,7 @@ class Handles:
             remote: What it gets lives on a server.
             now: CLOCK_BOOTTIME, seconds, where it is queued now; None where it isn't.
         """
-        row = rows.encode_handle(handle)
+        row = handle_rows.encode_handle(handle)
         row["queued_at"] = now
         row["watched"] = int(is_watched(handle, remote=remote))
         # NULL is the default, and Python's sqlite3 takes long over a None.
@@ -294,7 +292,7 @@ class Handles:
 
     def _record(self, handle: Handle, leases: Sequence[Lease], *, first: int) -> None:
         for position, lease in enumerate(leases, start=first):
-            row = rows.encode_lease(handle.id, position, lease)
+            row = handle_rows.encode_lease(handle.id, position, lease)
             rows.insert(self._state.db, "lease", row, replace=True)
 
     def _remove(self, handle_id: str, names: Collection[str]) -> None:
@@ -309,17 +307,19 @@ class Handles:
         self.timers.disarm(handle_id)
         self._state.stage_names(handle_id, ())
 
-    def _select(self, where: str, *values: object) -> list[Handle]:
-        select = f"SELECT *, {RELEASE_AT} AS release_at FROM handle {where}"
+    def _select(self, where: str, *values: object, with_leases: bool = True) -> list[Handle]:
         # As a dict: a sqlite3.Row compares names one after the other each time that it is asked.
-        found = [dict(zip(row.keys(), row)) for row in self._state.query(select, *values)]
-        leases = rows.leases_of([row["id"] for row in found], self._state.query)
+        read = self._state.query(f"{_SELECT} {where}", *values)
+        names = read[0].keys() if read else ()
+        found = [dict(zip(names, row)) for row in read]
+        ids = (row["id"] for row in found if with_leases)
+        leases = handle_rows.leases_of(tuple(ids), self._state.query)
         return [self._handle(row, leases.get(row["id"], ())) for row in found]
 
     def _handle(self, row: dict[str, Any], leases: Sequence[sqlite3.Row]) -> Handle:
         handle_id = row["id"]
         try:
-            return rows.parse_handle(row, leases)
+            return handle_rows.parse_handle(row, leases)
         except ValueError as error:
             raise corrupt(
                 self._state.path("state.db"), f'holds a bad record of "{handle_id}": {error}'

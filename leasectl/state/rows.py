@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Callable, get_args
 
-from leasectl.model import (
-    Handle,
-    HandleState,
-    Labels,
-    Lease,
-    OnReclaim,
-    Process,
-    Request,
-    Scope,
-    Where,
-    parse_process,
-)
+from leasectl.model import Handle, Labels, Process, Where, parse_process
 
 # Who asked a server of ours, for people; ":" keeps it apart from the labels that they can give.
 SERVED_LABEL = "serve:client"
@@ -34,11 +22,8 @@ IS_SPECIAL = (
     "OR held_back_until IS NOT NULL"
 )
 
-_HANDLES_AT_ONCE = 500  # older SQLite takes 999 values in a statement
 
-_SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
-_ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
-_STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
+_process = lru_cache(maxsize=64)(parse_process)  # one may guard many
 
 
 def insert(
@@ -62,6 +47,8 @@ def encode_labels(labels: Labels) -> str:
 
 def parse_labels(text: str) -> Labels:
     """Read what `encode_labels` wrote."""
+    if not text:
+        return ()
     return tuple(
         (key, value) for key, _, value in (line.partition("=") for line in text.split("\n") if line)
     )
@@ -79,7 +66,7 @@ def encode_process(process: Process | None) -> str | None:
 
 def parse_optional_process(text: str | None) -> Process | None:
     """Read what `encode_process` wrote; ValueError if it didn't."""
-    return None if text is None else parse_process(text)
+    return None if text is None else _process(text)
 
 
 def encode_range(seconds: tuple[float, float] | None) -> str | None:
@@ -132,190 +119,3 @@ def is_renewed(
     if ttl_seconds is None or scope == "test":
         return False
     return not is_explicit or is_followed
-
-
-def encode_handle(handle: Handle) -> dict[str, object]:
-    """Write a handle as a row, but for what is in other tables and whether it is watched."""
-    request = handle.request
-    labels = request.labels
-    if handle.adopted_claim is not None:
-        labels = (*labels, (ADOPTED_LABEL, handle.adopted_claim))
-    return {
-        "id": handle.id,
-        "backend": handle.backend,
-        "type": handle.granted_type or request.type,
-        "types": ",".join(request.types) if request.other_types else None,
-        "count": request.count,
-        "name": request.name,
-        "ttl_seconds": request.ttl_seconds,
-        "release_after_seconds": request.release_after_seconds,
-        "scope": request.scope,
-        "labels": encode_labels(labels),
-        "owner": handle.owner,
-        "holder_identity": handle.holder_identity,
-        "state": handle.state,
-        "acquisition": handle.acquisition,
-        "guard": encode_process(handle.guard),
-        "waiter": encode_process(handle.waiter),
-        "runner": encode_process(handle.runner),
-        "shared_dir": handle.shared_dir,
-        "lost": int(handle.lost),
-        "settings": handle.settings,
-        "lost_replies": handle.lost_replies,
-        "cancelled": int(handle.cancelled),
-        "adopted_claim": handle.adopted_claim,
-        "served": int(handle.served),
-        "unconfirmed": int(handle.unconfirmed),
-        "explicit_ttl": int(handle.explicit_ttl),
-        "priority": request.priority,
-        "release_between": encode_range(request.release_between_seconds),
-        "where_properties": encode_where(request.where),
-        "on_reclaim": request.on_reclaim,
-        "joined": 1 if handle.joined else None,
-    }
-
-
-def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handle:
-    """Read a handle.
-
-    Args:
-        row: As `encode_handle` writes it, and ``release_at``.
-        leases: Rows of what it holds, in order.
-
-    Raises:
-        ValueError: There is something in it that no version writes.
-    """
-    labels = parse_labels(row["labels"])
-    # What a process of schema 2 writes after the migration has these flags as labels only.
-    by_label = dict(labels)
-    adopted_claim = row["adopted_claim"]
-    if adopted_claim is None:
-        adopted_claim = by_label.get(ADOPTED_LABEL)
-    types = row["types"]
-    pool_type, *other_types = types.split(",") if types else (row["type"],)
-    request = Request(
-        type=pool_type,
-        count=row["count"],
-        name=row["name"],
-        ttl_seconds=row["ttl_seconds"],
-        release_after_seconds=row["release_after_seconds"],
-        scope=_scope(row["scope"]),
-        labels=labels_for_people(labels),
-        other_types=tuple(other_types),
-        priority=row["priority"],
-        release_between_seconds=_parse_range(row["release_between"]),
-        where=parse_where(row["where_properties"]),
-        on_reclaim=_on_reclaim(row["on_reclaim"]),
-    )
-    return Handle(
-        id=row["id"],
-        backend=row["backend"],
-        request=request,
-        owner=row["owner"],
-        holder_identity=row["holder_identity"],
-        state=_state(row["state"]),
-        acquisition=row["acquisition"],
-        leases=tuple(_lease(each, row["holder_identity"], request) for each in leases),
-        guard=parse_optional_process(row["guard"]),
-        waiter=parse_optional_process(row["waiter"]),
-        runner=parse_optional_process(row["runner"]),
-        shared_dir=row["shared_dir"],
-        release_at=row["release_at"],
-        lost=bool(row["lost"]),
-        settings=row["settings"],
-        lost_replies=row["lost_replies"],
-        cancelled=bool(row["cancelled"]),
-        adopted_claim=adopted_claim,
-        served=bool(row["served"]) or SERVED_LABEL in by_label,
-        unconfirmed=bool(row["unconfirmed"]),
-        explicit_ttl=bool(row["explicit_ttl"]),
-        granted_type=_granted_type(row) if types else None,
-        lost_reason=row["lost_reason"],
-        joined=row["joined"] is not None,
-    )
-
-
-def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, object]:
-    """Write a lease of a handle as a row.
-
-    Args:
-        handle_id: The handle.
-        position: In the order of the grant.
-        lease: What it holds.
-    """
-    return {
-        "handle": handle_id,
-        "name": lease.name,
-        "position": position,
-        "fence": lease.fence,
-        "ticket": lease.ticket,
-        "grant_number": lease.grant,
-        "acquire_time": lease.acquire_time,
-        "renew_time": lease.renew_time,
-        "lease_transitions": lease.lease_transitions,
-    }
-
-
-def leases_of(
-    handle_ids: Sequence[str], query: Callable[..., list[sqlite3.Row]]
-) -> dict[str, list[sqlite3.Row]]:
-    """The rows of leases that some handles hold, in the order of the grant, by the handle's id.
-
-    Args:
-        handle_ids: Which.
-        query: Reads from the database, as `State.query`.
-    """
-    found: dict[str, list[sqlite3.Row]] = {}
-    for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):
-        some = handle_ids[start : start + _HANDLES_AT_ONCE]
-        marks = ", ".join("?" * len(some))
-        sql = f"SELECT * FROM lease WHERE handle IN ({marks}) ORDER BY position"
-        for row in query(sql, *some):
-            found.setdefault(row["handle"], []).append(row)
-    return found
-
-
-def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
-    return Lease(
-        name=row["name"],
-        fence=row["fence"],
-        ticket=row["ticket"],
-        grant=row["grant_number"],
-        holder_identity=holder_identity,
-        acquire_time=row["acquire_time"],
-        renew_time=row["renew_time"],
-        lease_duration_seconds=request.ttl_seconds,
-        lease_transitions=row["lease_transitions"],
-        labels=request.labels,
-    )
-
-
-def _granted_type(row: Mapping[str, Any]) -> str | None:
-    """The type of the last grant, of a record with several types."""
-    is_first = row["state"] == "acquiring" and row["acquisition"] == 1
-    return None if is_first else str(row["type"])
-
-
-def _parse_range(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    shortest, longest = map(float, text.split(","))
-    return shortest, longest
-
-
-def _scope(text: str) -> Scope:
-    if text not in _SCOPES:
-        raise ValueError(f'scope "{text}"')
-    return _SCOPES[text]
-
-
-def _on_reclaim(text: str) -> OnReclaim:
-    if text not in _ON_RECLAIM:
-        raise ValueError(f'on_reclaim "{text}"')
-    return _ON_RECLAIM[text]
-
-
-def _state(text: str) -> HandleState:
-    if text not in _STATES:
-        raise ValueError(f'state "{text}"')
-    return _STATES[text]

@@ -8,6 +8,7 @@ that tests need no sleep.
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from typing import Callable, NamedTuple
 
 
@@ -33,7 +34,12 @@ def rfc3339(wall_seconds: float | None) -> str | None:
     if wall_seconds is None:
         return None
     whole, micros = divmod(int(wall_seconds * 1_000_000), 1_000_000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{micros:06d}Z"
+    return f"{_second(whole)}.{micros:06d}Z"
+
+
+@lru_cache(maxsize=64)  # of thousands that are written many are of the same
+def _second(whole: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
 
 
 def earliest(*times: float | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from leasectl.errors import InvalidRequest
@@ -87,7 +88,11 @@ def _seconds(text: str) -> float | None:
 
 def format_duration(seconds: float) -> str:
     """Write a duration for people, in at most two units: ``47s``, ``20m``, ``1h30m``, ``2d4h``."""
-    whole = int(seconds)
+    return _in_two_units(int(seconds))
+
+
+@lru_cache(maxsize=256)  # of thousands that are shown most are alike
+def _in_two_units(whole: int) -> str:
     for unit, size, lesser, lesser_size in (
         ("d", 86400, "h", 3600),
         ("h", 3600, "m", 60),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Callable, TypeVar
 
 _MOST_LISTED = 5
+
+T = TypeVar("T")
 
 
 def counted(number: int, noun: str) -> str:
@@ -14,5 +17,10 @@ def counted(number: int, noun: str) -> str:
 
 def listed(texts: Sequence[str]) -> str:
     """Write some of many things, and how many are left out."""
-    rest = len(texts) - _MOST_LISTED
-    return ", ".join(texts[:_MOST_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+    return listed_as(texts, str)
+
+
+def listed_as(things: Sequence[T], write: Callable[[T], str]) -> str:
+    """The same of what isn't text yet: only of what is shown it is made."""
+    rest = len(things) - _MOST_LISTED
+    return ", ".join(map(write, things[:_MOST_LISTED])) + (f" and {rest} more" if rest > 0 else "")

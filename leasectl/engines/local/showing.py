@@ -19,17 +19,18 @@ from leasectl.state.rows import (
 )
 
 _RESOURCES = (
-    "SELECT resource.name AS name, resource.type AS type, owner, resource.fence AS fence, ticket, "
+    "SELECT resource.name AS name, owner, joined, resource.fence AS fence, ticket, "
     "grant_number, holder_identity, acquire_time, renew_time, lease_duration_seconds, "
     "lease_transitions, labels, expires_at - :now AS expires_in, claim_key, reason, text, "
-    "expected, by_default, cordoned, moves_to, leaves, member.process, ttl_seconds, joined, "
-    "properties, ends_at - :now AS ends_in, held_back_until - :now AS held_back_for "
+    "resource.type AS type, expected, by_default, cordoned, moves_to, leaves, member.process, "
+    "ttl_seconds, properties, ends_at - :now AS ends_in, held_back_until - :now AS held_back_for "
     "FROM resource LEFT JOIN ended "
     f"ON ended.name = resource.name AND owner = '{ENDED_MARK}' || claim_key "
     "LEFT JOIN note ON note.name = resource.name AND note.fence = resource.fence "
     "LEFT JOIN member ON member.name = resource.name "
     "WHERE resource.type = :type ORDER BY resource.name"
 )
+_OF_CLAIM = 16  # columns, up to the text of a note
 _QUEUE = (
     "SELECT ticket.number, ticket.holder_identity, ticket.count, since, ticket.owner, "
     "process, handle.name, coalesce(labels, '') AS labels, where_properties, "
@@ -73,21 +74,23 @@ def _resource(row: sqlite3.Row) -> Resource:
 
 
 def _held(row: sqlite3.Row) -> Resource:
+    # By their places: there may be thousands, and names are looked up one after the other.
+    name, owner, _, *facts, labels, expires_in, claim_key, ended, note = row[:_OF_CLAIM]
+    fence, ticket, grant, identity, acquire_time, renew_time, duration, transitions = facts
     lease = Lease(
-        name=row["name"],
-        fence=row["fence"],
-        ticket=row["ticket"],
-        grant=row["grant_number"],
-        holder_identity=row["holder_identity"],
-        acquire_time=row["acquire_time"],
-        renew_time=row["renew_time"],
-        lease_duration_seconds=row["lease_duration_seconds"],
-        lease_transitions=row["lease_transitions"],
-        labels=parse_labels(row["labels"]),
+        name,
+        fence,
+        ticket,
+        grant,
+        identity,
+        acquire_time,
+        renew_time,
+        duration,
+        transitions,
+        parse_labels(labels),
     )
-    ended = row["reason"]
-    claim_key = row["owner"] if ended is None else row["claim_key"]
-    return Resource(row["name"], lease, claim_key, row["expires_in"], ended=ended, note=row["text"])
+    claim_key = owner if ended is None else claim_key
+    return Resource(name, lease, claim_key, expires_in, ended=ended, note=note)
 
 
 def _entry(row: sqlite3.Row, now: float, aging_seconds: float) -> QueueEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasectl.doctor.findings import Finding
-from leasectl.doctor.memberships import misplaced
+from leasectl.doctor.memberships import misplaced_here
 from leasectl.leases.service import Service
 from leasectl.pools.memberships import MembershipService
 from tests.kit.doctor_reports import doctor
@@ -12,7 +12,7 @@ from tests.kit.support import Cli
 
 
 def looked_at(service: Service) -> Finding:
-    return misplaced(service, service.members.members)
+    return misplaced_here(service)
 
 
 def test_names_are_where_they_belong_or_are_named_with_what_to_do(cli: Cli) -> None:

@@ -1,0 +1,256 @@
+"""Rows of handles and of the leases that they hold, and the facts that they stand for."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Callable, get_args
+
+from leasectl.model import (
+    Handle,
+    HandleState,
+    Labels,
+    Lease,
+    OnReclaim,
+    Request,
+    Scope,
+)
+from leasectl.state.rows import (
+    ADOPTED_LABEL,
+    SERVED_LABEL,
+    encode_labels,
+    encode_process,
+    encode_range,
+    encode_where,
+    labels_for_people,
+    parse_labels,
+    parse_optional_process,
+    parse_where,
+)
+
+_LEASE_COLUMNS = (
+    "handle, name, position, fence, ticket, grant_number, acquire_time, renew_time, "
+    "lease_transitions"
+)
+_HANDLES_AT_ONCE = 500  # older SQLite takes 999 values in a statement
+_SCOPES: dict[str, Scope] = {each: each for each in get_args(Scope)}
+_ON_RECLAIM: dict[str, OnReclaim] = {each: each for each in get_args(OnReclaim)}
+_STATES: dict[str, HandleState] = {each: each for each in get_args(HandleState)}
+
+
+def encode_handle(handle: Handle) -> dict[str, object]:
+    """Write a handle as a row, but for what is in other tables and whether it is watched."""
+    request = handle.request
+    labels = request.labels
+    if handle.adopted_claim is not None:
+        labels = (*labels, (ADOPTED_LABEL, handle.adopted_claim))
+    return {
+        "id": handle.id,
+        "backend": handle.backend,
+        "type": handle.granted_type or request.type,
+        "types": ",".join(request.types) if request.other_types else None,
+        "count": request.count,
+        "name": request.name,
+        "ttl_seconds": request.ttl_seconds,
+        "release_after_seconds": request.release_after_seconds,
+        "scope": request.scope,
+        "labels": encode_labels(labels),
+        "owner": handle.owner,
+        "holder_identity": handle.holder_identity,
+        "state": handle.state,
+        "acquisition": handle.acquisition,
+        "guard": encode_process(handle.guard),
+        "waiter": encode_process(handle.waiter),
+        "runner": encode_process(handle.runner),
+        "shared_dir": handle.shared_dir,
+        "lost": int(handle.lost),
+        "settings": handle.settings,
+        "lost_replies": handle.lost_replies,
+        "cancelled": int(handle.cancelled),
+        "adopted_claim": handle.adopted_claim,
+        "served": int(handle.served),
+        "unconfirmed": int(handle.unconfirmed),
+        "explicit_ttl": int(handle.explicit_ttl),
+        "priority": request.priority,
+        "release_between": encode_range(request.release_between_seconds),
+        "where_properties": encode_where(request.where),
+        "on_reclaim": request.on_reclaim,
+        "joined": 1 if handle.joined else None,
+    }
+
+
+def parse_handle(row: Mapping[str, Any], leases: Sequence[sqlite3.Row]) -> Handle:
+    """Read a handle.
+
+    Args:
+        row: As `encode_handle` writes it, and ``release_at``.
+        leases: Rows of what it holds, in order.
+
+    Raises:
+        ValueError: There is something in it that no version writes.
+    """
+    labels = parse_labels(row["labels"])
+    # What a process of schema 2 writes after the migration has these flags as labels only.
+    by_label = dict(labels) if labels else {}
+    adopted_claim = row["adopted_claim"]
+    if adopted_claim is None:
+        adopted_claim = by_label.get(ADOPTED_LABEL)
+    types = row["types"]
+    request = _request(
+        types or row["type"],
+        row["count"],
+        row["name"],
+        row["ttl_seconds"],
+        row["release_after_seconds"],
+        row["scope"],
+        labels_for_people(labels) if labels else (),
+        row["priority"],
+        row["release_between"],
+        row["where_properties"],
+        row["on_reclaim"],
+    )
+    return Handle(
+        id=row["id"],
+        backend=row["backend"],
+        request=request,
+        owner=row["owner"],
+        holder_identity=row["holder_identity"],
+        state=_state(row["state"]),
+        acquisition=row["acquisition"],
+        leases=tuple(_lease(each, row["holder_identity"], request) for each in leases),
+        guard=parse_optional_process(row["guard"]),
+        waiter=parse_optional_process(row["waiter"]),
+        runner=parse_optional_process(row["runner"]),
+        shared_dir=row["shared_dir"],
+        release_at=row["release_at"],
+        lost=bool(row["lost"]),
+        settings=row["settings"],
+        lost_replies=row["lost_replies"],
+        cancelled=bool(row["cancelled"]),
+        adopted_claim=adopted_claim,
+        served=bool(row["served"]) or SERVED_LABEL in by_label,
+        unconfirmed=bool(row["unconfirmed"]),
+        explicit_ttl=bool(row["explicit_ttl"]),
+        granted_type=_granted_type(row) if types else None,
+        lost_reason=row["lost_reason"],
+        joined=row["joined"] is not None,
+    )
+
+
+@lru_cache(maxsize=64)  # of thousands of handles most ask for the same
+def _request(
+    types: str,
+    count: int,
+    name: str | None,
+    ttl_seconds: float | None,
+    release_after_seconds: float | None,
+    scope: str,
+    labels: Labels,
+    priority: int,
+    release_between: str | None,
+    where: str,
+    on_reclaim: str,
+) -> Request:
+    pool_type, *other_types = types.split(",")
+    return Request(
+        type=pool_type,
+        count=count,
+        name=name,
+        ttl_seconds=ttl_seconds,
+        release_after_seconds=release_after_seconds,
+        scope=_scope(scope),
+        labels=labels,
+        other_types=tuple(other_types),
+        priority=priority,
+        release_between_seconds=_parse_range(release_between),
+        where=parse_where(where),
+        on_reclaim=_on_reclaim(on_reclaim),
+    )
+
+
+def encode_lease(handle_id: str, position: int, lease: Lease) -> dict[str, object]:
+    """Write a lease of a handle as a row.
+
+    Args:
+        handle_id: The handle.
+        position: In the order of the grant.
+        lease: What it holds.
+    """
+    return {
+        "handle": handle_id,
+        "name": lease.name,
+        "position": position,
+        "fence": lease.fence,
+        "ticket": lease.ticket,
+        "grant_number": lease.grant,
+        "acquire_time": lease.acquire_time,
+        "renew_time": lease.renew_time,
+        "lease_transitions": lease.lease_transitions,
+    }
+
+
+def leases_of(
+    handle_ids: Sequence[str], query: Callable[..., list[sqlite3.Row]]
+) -> dict[str, list[sqlite3.Row]]:
+    """The rows of leases that some handles hold, in the order of the grant, by the handle's id.
+
+    Args:
+        handle_ids: Which.
+        query: Reads from the database, as `State.query`.
+    """
+    found: dict[str, list[sqlite3.Row]] = {}
+    for start in range(0, len(handle_ids), _HANDLES_AT_ONCE):
+        some = handle_ids[start : start + _HANDLES_AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT {_LEASE_COLUMNS} FROM lease WHERE handle IN ({marks}) ORDER BY position"
+        for row in query(sql, *some):
+            found.setdefault(row[0], []).append(row)
+    return found
+
+
+def _lease(row: sqlite3.Row, holder_identity: str, request: Request) -> Lease:
+    _, name, _, fence, ticket, grant, acquire_time, renew_time, transitions = row
+    return Lease(
+        name,
+        fence,
+        ticket,
+        grant,
+        holder_identity,
+        acquire_time,
+        renew_time,
+        request.ttl_seconds,
+        transitions,
+        request.labels,
+    )
+
+
+def _granted_type(row: Mapping[str, Any]) -> str | None:
+    """The type of the last grant, of a record with several types."""
+    is_first = row["state"] == "acquiring" and row["acquisition"] == 1
+    return None if is_first else str(row["type"])
+
+
+def _parse_range(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    shortest, longest = map(float, text.split(","))
+    return shortest, longest
+
+
+def _scope(text: str) -> Scope:
+    if text not in _SCOPES:
+        raise ValueError(f'scope "{text}"')
+    return _SCOPES[text]
+
+
+def _on_reclaim(text: str) -> OnReclaim:
+    if text not in _ON_RECLAIM:
+        raise ValueError(f'on_reclaim "{text}"')
+    return _ON_RECLAIM[text]
+
+
+def _state(text: str) -> HandleState:
+    if text not in _STATES:
+        raise ValueError(f'state "{text}"')
+    return _STATES[text]

@@ -1,0 +1,73 @@
+"""Which handles there is something to be said of, told without reading all that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+
+from leasectl.state.directory import State
+from leasectl.state.rows import ADOPTED_LABEL, SERVED_KEY_LABEL, SERVED_LABEL, is_renewed
+
+_HAS_LEASES = "EXISTS (SELECT 1 FROM lease WHERE lease.handle = handle.id)"
+_HAS_LABEL = "instr(char(10) || labels, char(10) || '{}=') > 0"
+# As `rows.is_on_record_elsewhere` has it of one.
+_IS_ON_RECORD_ELSEWHERE = (
+    f"({_HAS_LABEL.format(SERVED_KEY_LABEL)} AND (served OR {_HAS_LABEL.format(SERVED_LABEL)}))"
+)
+_UNFOLLOWED = (
+    "SELECT id, ttl_seconds, scope, explicit_ttl, runner IS NOT NULL FROM handle "
+    f"WHERE state <> 'released' AND guard IS NULL AND waiter IS NULL AND {_HAS_LEASES} "
+    f"AND NOT {_IS_ON_RECORD_ELSEWHERE} AND NOT EXISTS "
+    "(SELECT 1 FROM timer WHERE timer.handle = handle.id AND timer.name = '') ORDER BY id"
+)
+_ELSEWHERE = (
+    f"SELECT count(*) FROM handle WHERE state <> 'released' AND {_IS_ON_RECORD_ELSEWHERE} "
+    f"AND {_HAS_LEASES}"
+)
+_OF_OTHERS = (
+    "SELECT id FROM handle WHERE state <> 'released' "
+    "AND (guard NOT LIKE :here OR waiter NOT LIKE :here) ORDER BY id"
+)
+_OLD = (
+    "SELECT id FROM handle WHERE state <> 'released' AND EXISTS (SELECT 1 FROM lease "
+    "WHERE lease.handle = handle.id AND acquire_time < ?) ORDER BY id"
+)
+_NAMES = (
+    "SELECT id, waiter IS NULL, lease.name FROM handle LEFT JOIN lease ON lease.handle = id "
+    "WHERE state = 'held' AND adopted_claim IS NULL "
+    f"AND NOT {_HAS_LABEL.format(ADOPTED_LABEL)} ORDER BY id, position"
+)
+
+
+def never_ending(state: State) -> list[str]:
+    """The ids of handles that hold something, and nothing on record here ever ends that."""
+    return [
+        handle_id
+        for handle_id, ttl, scope, is_explicit, has_runner in state.query(_UNFOLLOWED)
+        if ttl is None
+        or is_renewed(ttl, scope, is_explicit=bool(is_explicit), is_followed=bool(has_runner))
+    ]
+
+
+def on_record_elsewhere(state: State) -> int:
+    """How many handles hold something that `leasectl serve` granted to clients with records."""
+    return int(state.query(_ELSEWHERE)[0][0])
+
+
+def of_other_namespaces(state: State, here: int) -> list[str]:
+    """The ids of handles that have a guard or a waiter in another pid namespace than this."""
+    return [row["id"] for row in state.query(_OF_OTHERS, here=f"%:{here}:%:%")]
+
+
+def held_since_before(state: State, wall_seconds: float) -> list[str]:
+    """The ids of handles that got something before a time, seconds since the epoch."""
+    return [row["id"] for row in state.query(_OLD, wall_seconds)]
+
+
+def names_on_record(state: State) -> Iterator[tuple[str, bool, tuple[str, ...]]]:
+    """Of each held handle whose path somebody may know: its id, whether it was announced, and the
+    names that it holds, in the order of the grant."""
+    for (handle_id, is_announced), rows in groupby(state.query(_NAMES), key=itemgetter(0, 1)):
+        names = tuple(name for _, _, name in rows if name is not None)
+        yield handle_id, bool(is_announced), names
