@@ -89,7 +89,7 @@ def pair(servers: Kubernetes, rounds: int) -> list[Row]:
     kubectls = statistics.median(theirs[1:]) / unit if theirs else None
     what = _KUBECTL if theirs else f"{_KUBECTL} (not measured: no kubectl here)"
     return [
-        (_PAIR, statistics.median(ours[1:]) / unit, "x bare", None, True),
+        (_PAIR, statistics.median(ours[1:]) / unit, "x bare", 9, True),
         (what, kubectls, "x bare", None, True),
     ]
 
