@@ -210,8 +210,8 @@ OURS = {
     "leases": "acquire adoption announce caller delay journal losses recovery release request "
     "scope_test service targets",
     "model": "",
-    "state": "database directory event_rows handles keeper_process keeper_version names_files "
-    "pipes purging rows shared_leases timers",
+    "state": "database directory event_rows handle_rows handles keeper_process keeper_version "
+    "names_files pipes purging rows shared_leases timers",
     "system": "clock lock_wait named_pipe poll process process_watch signals",
     "text": "durations naming printable suggestions wording",
 }
