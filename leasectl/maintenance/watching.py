@@ -54,11 +54,12 @@ class WatchedChanges:
         self._lock = threading.Lock()
         # Under the lock:
         self._names: set[str] = set()
-        leases = cluster.lease_collection
-        self._followers = (
-            _Follower(cluster.api, NODES, _judged_node, self._add, say, wait),
-            _Follower(cluster.api, leases, self._judged_lease, self._add_lease, say, wait),
+        self._failure: Exception | None = None
+        nodes = _Follower(cluster.api, NODES, _judged_node, self._add, say, wait)
+        leases = _Follower(
+            cluster.api, cluster.lease_collection, self._judged_lease, self._add_lease, say, wait
         )
+        self._followers = (nodes, leases)
 
     def begin(self) -> None:
         """See what is there, and follow what happens from then on.
@@ -67,13 +68,16 @@ class WatchedChanges:
             LeaseError: It can't be asked.
         """
         for follower in self._followers:
-            follower.begin()
+            follower.begin(self._fail)
 
     def take(self) -> set[str]:
-        """As `Changes`."""
+        """As `Changes`; raises what nobody has expected to end a watch."""
         self._wakeup.clear()
         with self._lock:
             names, self._names = self._names, set()
+            failure = self._failure
+        if failure is not None:
+            raise failure
         return names
 
     def close(self) -> None:
@@ -84,6 +88,11 @@ class WatchedChanges:
     def _add(self, name: str) -> None:
         with self._lock:
             self._names.add(name)
+        self._wakeup.set()
+
+    def _fail(self, failure: Exception) -> None:
+        with self._lock:
+            self._failure = failure
         self._wakeup.set()
 
     def _add_lease(self, name: str) -> None:
@@ -134,10 +143,10 @@ class _Follower:
         self._closed = threading.Event()
         self._watch: Watch | None = None
 
-    def begin(self) -> None:
+    def begin(self, fail: Callable[[Exception], None]) -> None:
         version = self._list()
         run = threading.Thread(
-            target=self._run, args=(version,), name="leasectl_watch", daemon=True
+            target=self._run, args=(version, fail), name="leasectl_watch", daemon=True
         )
         run.start()
 
@@ -147,9 +156,16 @@ class _Follower:
         if watch is not None:
             watch.cut()
 
-    def _run(self, version: str) -> None:
+    def _run(self, version: str, fail: Callable[[Exception], None]) -> None:
         # Signals are the main thread's.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self._go_on(version)
+        except Exception as error:
+            # Who leads would go on otherwise, and hear of nothing more.
+            fail(error)
+
+    def _go_on(self, version: str) -> None:
         while True:
             seconds = 0.0
             try:

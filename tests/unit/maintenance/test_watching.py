@@ -299,6 +299,14 @@ def _followers() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if each.name == "leasectl_watch"}
 
 
+def test_what_nobody_has_expected_ends_whoever_listens(watched: Watched) -> None:
+    watched.begin()
+    watched.nodes.events.put(ZeroDivisionError("a mistake of ours"))
+    assert is_readable(watched.changes.fd, 10)
+    with pytest.raises(ZeroDivisionError):
+        watched.changes.take()
+
+
 def test_signals_are_left_to_whoever_sleeps_on_them() -> None:
     watched, before = Watched(), _followers()
     watched.begin()
