@@ -72,6 +72,11 @@ class Kind(NamedTuple):
     is_cluster: bool = False
 
     @property
+    def can_be_served(self) -> bool:
+        """Whether its leases can be handed on: who waits is known here, and how many there are."""
+        return self.has_pools or self.counted_by is not None
+
+    @property
     def takes_address(self) -> bool:
         """Whether its URLs say where a server is."""
         return not self.example.endswith(":")
@@ -247,6 +252,12 @@ def no_pools(url: str) -> NotSupported:
     return NotSupported(f"backend {url} {why}; choose {_with_pools()} with --backend")
 
 
+def not_served(url: str) -> NotSupported:
+    """The refusal to hand on the leases of a backend."""
+    others = either(kind.choice for kind in KINDS if kind.can_be_served)
+    return NotSupported(f"leases of {url} can't be handed on; choose {others} with --backend")
+
+
 def one_type_only(url: str) -> NotSupported:
     """The refusal to wait for several types at once, where a request is for one."""
     return NotSupported(
@@ -268,6 +279,11 @@ def only_ttl(url: str, seconds: float) -> NotSupported:
 def pool_prefixes(conjunction: str) -> str:
     """The kinds with pools of their own, by what their URLs begin with: ``local: and etcd://``."""
     return either((kind.prefix for kind in KINDS if kind.has_pools), conjunction)
+
+
+def served_prefixes(conjunction: str) -> str:
+    """The kinds whose leases can be handed on, by what their URLs begin with."""
+    return either((kind.prefix for kind in KINDS if kind.can_be_served), conjunction)
 
 
 def either(words: Iterable[str], conjunction: str = "or") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from leasectl.backends.kinds import LOCAL, kind_of
 from leasectl.backends.opening import check_url
@@ -128,6 +128,7 @@ def open_service(
     for_handles: bool = False,
     for_many: bool = False,
     to_show: bool = False,
+    warn: Callable[[str], None] = note,
 ) -> Service:
     """Open the state directory and put right what killed commands left in it.
 
@@ -137,6 +138,7 @@ def open_service(
             so it doesn't matter whether the environment names one that can be used.
         for_many: One thread of this process serves many, so none may take long.
         to_show: How things stand now is only to be shown, as far as a full disk allows.
+        warn: Called with a line for people, about what should be known of although it goes on.
 
     Raises:
         InvalidRequest: There is no such backend; no state directory has been made.
@@ -161,7 +163,7 @@ def open_service(
         settings=encode_settings(_settings(url, must_be=not for_handles or bool(backend))),
         release_seconds=release_seconds(_SHORT_SECONDS if for_many else None),
         rest_seconds=_REST_SECONDS if for_many else 0.0,
-        warn=note,
+        warn=warn,
     )
     recover(service)
     return service

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasectl.backends.kinds import KINDS, LOCAL, either, pool_prefixes
-from leasectl.backends.opening import open_probe
+from leasectl.backends.kinds import KINDS, LOCAL, either, kind_of, not_served, served_prefixes
+from leasectl.backends.opening import check_url, open_probe
 from leasectl.cli.command import new_command
-from leasectl.cli.context import open_service, settings
+from leasectl.cli.context import open_service, settings, state_directory
 from leasectl.cli.described import option
 from leasectl.cli.extra import require_extra
 from leasectl.cli.output import emit, note
@@ -29,6 +29,8 @@ from leasectl.text.printable import printable
 if TYPE_CHECKING:
     import socket
 
+    from leasectl.leases.service import Service
+
 EXAMPLE = """\b
 Example:
   eval "$(leasectl serve --print-env)"
@@ -37,7 +39,7 @@ Example:
   kill "$LEASECTL_SERVE_PID"
 """
 
-_SERVED = either(kind.title for kind in KINDS if kind.has_pools)
+_SERVED = either(kind.title for kind in KINDS if kind.can_be_served)
 HELP = f"""\
 Answer as a lease proxy does, from pools here or on a server.
 
@@ -109,7 +111,7 @@ def parse_address(text: str) -> tuple[str, int]:
 @option(
     "--backend",
     metavar="URL",
-    help=f"Whose leases to hand out: {pool_prefixes('or')}. "
+    help=f"Whose leases to hand out: {served_prefixes('or')}. "
     f"Default: LEASECTL_BACKEND, else {LOCAL}.",
 )
 def command(
@@ -135,8 +137,19 @@ def command(
     token = None if token_file is None else read_token(token_file, named_by="--token-file")
     # Not LEASE_PROXY_SERVER_URL: that is what a shell that uses this server has exported.
     served = backend or os.environ.get("LEASECTL_BACKEND") or LOCAL
-    service = open_service(served, for_many=True)
-    service.pools.pools()  # refused by backends that have none
+    check_url(served)
+    if not kind_of(served).can_be_served:
+        raise not_served(served)
+    warn = note
+    if background is not None:
+        warn = Log(os.path.join(os.path.abspath(state_directory()), "serve.log"), Clock()).write
+
+    def open_another() -> Service:
+        return open_service(served, for_many=True, warn=warn)
+
+    service = open_another()
+    if kind_of(served).has_pools:
+        service.pools.pools()  # a server that isn't there is no use
     bound = listen(*address)
     url = url_of(bound)
     _warn_of_strangers(bound, token)
@@ -157,10 +170,10 @@ def command(
         bound,
         acquire_seconds=acquire_seconds,
         token=token,
-        open_another=lambda: open_service(served, for_many=True),
+        open_another=open_another,
         probe=open_probe(service.backend_url, settings(service.backend_url), clock=Clock()),
         ready=ready,
-        warn=note if background is None else Log(service.state.path("serve.log"), Clock()).write,
+        warn=warn,
     )
     service.state.close()
     return 0

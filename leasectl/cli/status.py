@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leasectl.backends.kinds import kind_of
+from leasectl.backends.opening import ask_status
 from leasectl.cli import options
 from leasectl.cli.command import new_command
 from leasectl.cli.context import open_service
@@ -12,6 +13,7 @@ from leasectl.cli.no_pools import note_no_pools
 from leasectl.cli.output import show, show_json
 from leasectl.cli.status_table import look_of_stdout, overview_text
 from leasectl.pools.admin import PoolService
+from leasectl.pools.counted_json import are_counts
 from leasectl.pools.shown_json import encode_overview
 
 EXAMPLE = """\b
@@ -60,10 +62,17 @@ def command(
     and UTC; with --watch as well, there is one object a line. NO_COLOR is heeded.
     """
     service = open_service(backend, to_show=not watch)
-    if kind_of(service.backend_url).counted_by:
-        from leasectl.cli.status_counts import show_counts, show_counts_again
+    url, settings = service.backend_url, service.settings
+    if kind_of(url).counted_by:
+        from leasectl.cli.status_counts import show_counts
 
-        (show_counts_again if watch else show_counts)(service, pool_type, as_json=as_json)
+        show_counts(service, pool_type, watch=watch, as_json=as_json)
+        return
+    told = ask_status(url, settings, pool_type=pool_type, clock=service.clock)
+    if told is not None and are_counts(told):
+        from leasectl.cli.status_counts import show_counts_behind
+
+        show_counts_behind(service, told, pool_type, watch=watch, as_json=as_json)
         return
     if watch:
         from leasectl.cli.status_watch import show_pools_again
@@ -71,7 +80,7 @@ def command(
         show_pools_again(service, pool_type, wide=wide, as_json=as_json)
         return
     nothing_is_garbage()
-    overview = PoolService(service).overview(pool_type)
+    overview = PoolService(service).overview(pool_type, told=told)
     if as_json:
         show_json(encode_overview(overview))
     elif overview.pools or overview.works:

@@ -86,14 +86,14 @@ def reaper(address: BoskosAddress) -> Finding:
 
 def leases(service: Service) -> Finding:
     """Does it know the leases of the handles here, and has it more of theirs?"""
-    found = count(service, None)
+    found = count(service, None).types
     held = [
         each
         for each in service.handles.active()
         if each.backend == service.backend_url and each.state == "held" and each.leases
     ]
     known = {
-        owner.handle.id: owner.number
+        owner.handle: owner.number
         for each in found
         for owner in each.owners
         if owner.handle is not None

@@ -8,6 +8,7 @@ the same again under an old handle finds that in `reacquire`.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,9 @@ from leasectl.system.process import this_process
 
 if TYPE_CHECKING:
     from leasectl.system.poll import Sleep
+
+# So many are drawn that no two are the same, and they are still read easily.
+_DRAWN_BYTES = 4
 
 
 def acquire(
@@ -125,10 +129,7 @@ def turn(
         LeaseError: As `acquire`.
     """
     handle = new_handle(service, request, handle_id)._replace(served=True)
-    backend = service.backend_of(handle)
-    journal = RecordJournal(service, handle, listed=False)
-    if journal.needs_keeper:
-        keeper_process.ensure(service.state)
+    backend, journal = _begin_served(service, handle)
     try:
         if not backend.remote:
             patience = heedful(service, handle, patience)._replace(
@@ -140,6 +141,39 @@ def turn(
         if journal.unsettled:
             journal.leave_to_keeper()
     return journal.handle
+
+
+def acquire_served(
+    service: Service, request: Request, *, handle_id: str, patience: Patience
+) -> Handle:
+    """What `acquire` does, for a client of a server that has a thread wait for each: where leases
+    come from another server, each of them by requests of its own. Requests have scope ``step``.
+
+    Its id may be that of an earlier handle, whose request was the same. To the server behind us it
+    is to be somebody else all the same, so its acquisitions don't begin with 1.
+
+    Args:
+        service: On the backend that the leases come from, opened by this thread.
+        request: What is wanted.
+        handle_id: The id of the new handle; there must be no record of it.
+        patience: How long to wait.
+
+    Raises:
+        LeaseError: As `acquire`.
+    """
+    acquisition = int.from_bytes(os.urandom(_DRAWN_BYTES), "big")
+    handle = new_handle(service, request, handle_id)._replace(served=True, acquisition=acquisition)
+    from leasectl.leases.acquire_remote import acquire_remote
+
+    return acquire_remote(service, *_begin_served(service, handle), patience)
+
+
+def _begin_served(service: Service, handle: Handle) -> tuple[Backend, RecordJournal]:
+    backend = service.backend_of(handle)
+    journal = RecordJournal(service, handle, listed=False)
+    if journal.needs_keeper:
+        keeper_process.ensure(service.state)
+    return backend, journal
 
 
 def heedful(service: Service, handle: Handle, patience: Patience) -> Patience:

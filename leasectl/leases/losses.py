@@ -82,8 +82,17 @@ class Losses:
         names = [name for name in names if name not in taken_back]
         left = self._handles.current(handle.id, handle.acquisition) if taken_back else handle
         if names and left is not None:
+            self._note_event(left, names)
             self._handles.drop(left, names, now=self._clock.elapsed(), lost=True)
         self._state.wake(self._state.runner_pipe(handle.id))
+
+    def _note_event(self, handle: Handle, names: Sequence[str]) -> None:
+        """Tell of it where nobody else does: that the leases ended, no pool of ours has seen."""
+        kind = kind_of_handle(handle)
+        if kind.remote and not kind.has_pools:
+            from leasectl.leases.record_events import IS_GONE, RecordEvents
+
+            RecordEvents(self._state, self._clock).lost(handle, names, reason=IS_GONE)
 
     def _drop_taken_back(self, handle: Handle, names: Sequence[str]) -> frozenset[str]:
         """Drop what was ready to be taken back, which is no loss; returns which."""

@@ -18,6 +18,9 @@ from leasectl.system.clock import Clock
 if TYPE_CHECKING:
     from leasectl.state.event import EventKind
 
+# Why a lease was lost that somebody has asked for there.
+IS_GONE = "its server didn't have it any more"
+
 
 class RecordEvents(NamedTuple):
     """What is told of the handles of one state directory.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from leasectl.backends.contract import Backend
 from leasectl.backends.kinds import claim_key_of, kind_of_handle, release_key_of
 from leasectl.errors import BackendUnreachable
-from leasectl.leases.record_events import RecordEvents
+from leasectl.leases.record_events import IS_GONE, RecordEvents
 from leasectl.leases.scope_test import unlist
 from leasectl.leases.service import Service
 from leasectl.model import Handle, ReleaseTarget
@@ -138,7 +138,7 @@ class _Release:
             over = [name for name in current.names if name in names and self._is_over(name)]
             if over or not current.names:
                 now = self._service.clock.elapsed()
-                self._events.lost(current, over, reason="its server didn't have it any more")
+                self._events.lost(current, over, reason=IS_GONE)
                 if current.state == "acquiring" and len(over) == len(current.names):
                     self._note_death(current)
                 lost = bool(frozenset(over) - self._ready(current, over))

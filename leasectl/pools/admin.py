@@ -61,8 +61,12 @@ class PoolService:
             return pool
         return self._service.pools.pools(pool.type, expiries=True)[0]
 
-    def overview(self, pool_type: str | None = None) -> Overview:
+    def overview(self, pool_type: str | None = None, *, told: object = None) -> Overview:
         """The pools and who holds their resources, after everything that is over was put right.
+
+        Args:
+            pool_type: The one; None for all.
+            told: What its server tells of them, as `ask_status` has it, where it was asked already.
 
         Raises:
             NotFound: No such type.
@@ -71,7 +75,8 @@ class PoolService:
         with contextlib.suppress(StateUnwritable):  # a full disk: what is over is shown as well
             release_abandoned(self._service)
         url, clock = self._service.backend_url, self._service.clock
-        told = ask_status(url, self._service.settings, pool_type=pool_type, clock=clock)
+        if told is None:
+            told = ask_status(url, self._service.settings, pool_type=pool_type, clock=clock)
         if told is not None:
             return parse_overview(told, backend=url)
         overview, unused = self._look(pool_type)

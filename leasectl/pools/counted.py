@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from leasectl.backends.kinds import claim_key_of, kind_of
@@ -12,7 +13,11 @@ from leasectl.backends.servers import TypeCounts
 from leasectl.errors import NotFound
 from leasectl.leases.service import Service
 from leasectl.model import Handle
+from leasectl.state.event import EventFilter
 from leasectl.system.poll import Interrupt
+
+# What was lost longer ago is in the events, and shown no more.
+_LOST_SECONDS = 24 * 3600.0
 
 
 class CountedOwner(NamedTuple):
@@ -21,12 +26,31 @@ class CountedOwner(NamedTuple):
     Args:
         owner: As the server calls it.
         number: How many it has there.
-        handle: The handle of this state directory that it is; None for any other.
+        handle: The id of the handle that it is, of the state directory that was asked; None for
+            any other.
+        names: What that handle knows to have.
+        since: Since when, wall clock, seconds since the epoch; None where nobody here knows.
     """
 
     owner: str
     number: int
-    handle: Handle | None
+    handle: str | None = None
+    names: tuple[str, ...] = ()
+    since: float | None = None
+
+
+class CountedLoss(NamedTuple):
+    """What a handle had and the server took away, within the last day.
+
+    Args:
+        name: Of the resource.
+        holder_identity: Whose it was.
+        at: When that was noticed, wall clock, seconds since the epoch.
+    """
+
+    name: str
+    holder_identity: str
+    at: float
 
 
 class CountedType(NamedTuple):
@@ -37,77 +61,110 @@ class CountedType(NamedTuple):
         free: How many can be had.
         states: How many are in each state, as the server calls it.
         owners: Who has how many, the most first.
+        waiting: How many requests wait in the state directory that was asked; of others nobody
+            tells.
+        lost: What its handles have lost, the last first.
     """
 
     type: str
     free: int
     states: Mapping[str, int]
     owners: tuple[CountedOwner, ...]
+    waiting: int = 0
+    lost: tuple[CountedLoss, ...] = ()
 
     @property
     def capacity(self) -> int:
         """How many there are."""
         return sum(self.states.values())
 
+    @property
+    def held(self) -> int:
+        """How many somebody has."""
+        return sum(each.number for each in self.owners)
+
+
+class Counts(NamedTuple):
+    """What a server counts, at one instant.
+
+    Args:
+        backend: The URL that it was asked by.
+        at: When that was, wall clock, seconds since the epoch.
+        types: Each type that was asked for.
+    """
+
+    backend: str
+    at: float
+    types: tuple[CountedType, ...]
+
 
 def count(
-    service: Service, pool_type: str | None, *, interrupts: Sequence[Interrupt] = ()
-) -> tuple[CountedType, ...]:
+    service: Service,
+    pool_type: str | None,
+    *,
+    others: Collection[str] = (),
+    interrupts: Sequence[Interrupt] = (),
+) -> Counts:
     """Count a type, or all that handles of this state directory have asked for.
 
     Args:
         service: On a backend that counts.
         pool_type: The type; None for all that are known here, as the server doesn't list them.
+        others: Further types that may be known.
         interrupts: What ends it sooner, with whatever they raise.
 
     Raises:
         NotFound: There is no such type.
         BackendUnreachable: No answer, or none to us.
     """
-    url = service.backend_url
+    url, clock = service.backend_url, service.clock
     assert kind_of(url).counted_by is not None, "it counts"
-    here = {claim_key_of(each): each for each in service.handles.active() if each.backend == url}
+    found: list[TypeCounts] = []
 
-    def ask(asked: str) -> CountedType:
-        counts = ask_counts(
-            url, service.settings, asked, interrupts=interrupts, clock=service.clock
-        )
-        return _counted(counts, here)
+    def ask(asked: str) -> None:
+        found.append(ask_counts(url, service.settings, asked, interrupts=interrupts, clock=clock))
 
     if pool_type is not None:
-        return (ask(pool_type),)
-    found: list[CountedType] = []
-    for known in service.handles.types_at(url):
-        with contextlib.suppress(NotFound):  # there was one once
-            found.append(ask(known))
-    return tuple(found)
+        ask(pool_type)
+    else:
+        for known in sorted({*service.handles.types_at(url), *others}):
+            with contextlib.suppress(NotFound):  # there was one once
+                ask(known)
+    handles = [each for each in service.handles.active() if each.backend == url]
+    here = {claim_key_of(each): each for each in handles}
+    waiting = Counter(each.request.type for each in handles if each.state == "acquiring")
+    at = clock.wall()
+    types = tuple(
+        _counted(each, here, waiting[each.type], _lost(service, each.type, at)) for each in found
+    )
+    return Counts(url, at, types)
 
 
-def _counted(counts: TypeCounts, here: Mapping[str, Handle]) -> CountedType:
+def _counted(
+    counts: TypeCounts, here: Mapping[str, Handle], waiting: int, lost: Sequence[CountedLoss]
+) -> CountedType:
     owners = [
-        CountedOwner(owner, number, here.get(owner))
-        for owner, number in counts.owners.items()
-        if owner
+        _owner(owner, number, here.get(owner)) for owner, number in counts.owners.items() if owner
     ]
     owners.sort(key=lambda each: (-each.number, each.owner))
     free = counts.states.get(counts.free_state, 0)
-    return CountedType(counts.type, free, dict(sorted(counts.states.items())), tuple(owners))
+    states = dict(sorted(counts.states.items()))
+    return CountedType(counts.type, free, states, tuple(owners), waiting, tuple(lost))
 
 
-def encode_counted(counted: CountedType) -> dict[str, object]:
-    """A counted type as JSON has it."""
-    return {
-        "type": counted.type,
-        "capacity": counted.capacity,
-        "free": counted.free,
-        "states": dict(counted.states),
-        "owners": [
-            {
-                "owner": each.owner,
-                "held": each.number,
-                "handle": None if each.handle is None else each.handle.id,
-                "names": [] if each.handle is None else list(each.handle.names),
-            }
-            for each in counted.owners
-        ],
-    }
+def _owner(owner: str, number: int, handle: Handle | None) -> CountedOwner:
+    if handle is None:
+        return CountedOwner(owner, number)
+    since = min((each.acquire_time for each in handle.leases), default=None)
+    return CountedOwner(owner, number, handle.id, handle.names, since)
+
+
+def _lost(service: Service, pool_type: str, at: float) -> list[CountedLoss]:
+    wanted = EventFilter(type=pool_type, since=at - _LOST_SECONDS)
+    found = [
+        CountedLoss(name, event.holder_identity, event.time)
+        for event in service.events.read(wanted)
+        if event.kind == "lost"
+        for name in event.names
+    ]
+    return found[::-1]

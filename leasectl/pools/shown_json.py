@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import calendar
-import time
 from typing import Any, get_args
 
 from leasectl.engines.facts import NO_SETTINGS, PoolSettings
@@ -30,7 +28,14 @@ from leasectl.pools.shown import (
     parse_holder,
 )
 from leasectl.system.clock import rfc3339
-from leasectl.text.fields import MALFORMED, read_name, read_number, read_optional, read_text
+from leasectl.text.fields import (
+    MALFORMED,
+    read_name,
+    read_number,
+    read_optional,
+    read_text,
+    read_time,
+)
 from leasectl.text.printable import printable
 from leasectl.text.properties import parse_conditions, written
 
@@ -190,7 +195,7 @@ def parse_overview(fields: Any, *, backend: str) -> Overview:
     try:
         return Overview(
             backend,
-            _time(fields["at"]),
+            read_time(fields["at"]),
             tuple(map(_pool, fields["pools"])),
             tuple(map(_pool, fields.get("works") or ())),
         )
@@ -265,8 +270,8 @@ def _lease(name: str, fields: Any) -> ShownLease:
         ticket=int(fields["ticket"] or 0),
         grant=int(fields["grant"] or 0),
         holder_identity=identity,
-        acquire_time=_time(fields["acquire_time"]),
-        renew_time=_time(fields["renew_time"]),
+        acquire_time=read_time(fields["acquire_time"]),
+        renew_time=read_time(fields["renew_time"]),
         lease_duration_seconds=read_optional(read_number, fields["lease_duration_seconds"]),
         lease_transitions=int(fields["lease_transitions"]),
         labels=_labels(fields["labels"]),
@@ -278,7 +283,7 @@ def _lease(name: str, fields: Any) -> ShownLease:
         guard=_GUARDS.get(fields["guard"], "unknown"),
         guard_pid=read_optional(int, fields["guard_pid"]),
         pid=read_optional(int, fields["pid"]),
-        release_time=read_optional(_time, fields["release_time"]),
+        release_time=read_optional(read_time, fields["release_time"]),
         expires_in_seconds=read_optional(read_number, fields["expires_in_seconds"]),
         renewed_by=_RENEWERS.get(fields["renewed_by"]),
         ended=read_optional(_text, fields.get("ended")),
@@ -292,7 +297,7 @@ def _waiter(fields: Any) -> ShownWaiter:
         holder=parse_holder(_text(fields["holder_identity"])),
         count=int(fields["count"]),
         name=read_optional(read_name, fields["name"]),
-        since=_time(fields["since"]),
+        since=read_time(fields["since"]),
         pid=read_optional(int, fields["pid"]),
         labels=_labels(fields["labels"]),
         suspended=bool(fields.get("suspended")),
@@ -300,12 +305,6 @@ def _waiter(fields: Any) -> ShownWaiter:
         effective_priority=int(fields.get("effective_priority") or 0),
         where=parse_conditions([_text(each) for each in fields.get("where") or ()]),
     )
-
-
-def _time(value: Any) -> float:
-    whole, _, micros = _text(value).rstrip("Z").partition(".")
-    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
-    return seconds + float(f"0.{micros or 0}")
 
 
 def _labels(value: Any) -> Labels:

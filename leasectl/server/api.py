@@ -20,14 +20,19 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from leasectl.backends.kinds import kind_of
 from leasectl.backends.proxy.protocol import COUNT_IN_ALL
 from leasectl.backends.proxy.status import ERROR, LONGEST_STATUS_BYTES, STATUS
 from leasectl.errors import InvalidRequest, LeaseError, NoLease, NotFound
 from leasectl.leases.request import LARGEST_COUNT
+from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
+from leasectl.pools.counted import count
+from leasectl.pools.counted_json import encode_counts
 from leasectl.pools.shown_json import encode_overview
 from leasectl.server.bearer_token import BearerToken
 from leasectl.server.connection import SCOPE_KEY, ClientConnection
+from leasectl.server.give_backs import NotReleased
 from leasectl.server.grants import LONGEST_KEY, is_key
 from leasectl.server.health import Health
 from leasectl.server.metrics import Meter
@@ -35,7 +40,8 @@ from leasectl.server.notices import Notices
 from leasectl.server.page.routes import CHANGES, PAGE, Page
 from leasectl.server.request_body import read_body
 from leasectl.server.responses import GrantResponse, LeaseResponse, names_response, quoted, refusal
-from leasectl.server.served_leases import NotReleased, ServedLeases
+from leasectl.server.served_leases import ServedLeases
+from leasectl.server.threads import TooManyWait
 from leasectl.text.naming import LONGEST_TYPE, is_name, is_reserved
 from leasectl.text.printable import printable
 
@@ -196,14 +202,14 @@ class _Api:
             names = _parse_names(await read_body(request, longest_bytes=LONGEST_BODY_BYTES))
         except ValueError as error:
             return refusal(400, f"unmarshal request body: {error}")
-        answer = self._release(request, names, key)
+        answer = await self._release(request, names, key)
         return answer if key is None else answer.with_header(IDEMPOTENCY_KEY, key)
 
-    def _release(self, request: Request, names: list[str], key: str | None) -> LeaseResponse:
+    async def _release(self, request: Request, names: list[str], key: str | None) -> LeaseResponse:
         try:
             if key is not None and not names:
-                self._leases.withdraw(key)
-            self._leases.release(names, key=key)
+                await self._leases.withdraw(key)
+            await self._leases.release(names, key=key)
         except NotReleased as error:
             self._notices.failed(_name(request), error.reason)
             done = " ".join(error.released)
@@ -220,22 +226,32 @@ class _Api:
         return PlainTextResponse("ok\n")
 
     async def metrics(self, request: Request) -> Response:
-        pools = self._leases.service.pools.pools()
-        text = self._meter.text([each for each in pools if not is_reserved(each.type)])
+        text = await self._leases.do(self._metrics)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    def _metrics(self, service: Service) -> str:
+        if kind_of(service.backend_url).counted_by:
+            return self._meter.text_of_counts(count(service, None, others=self._meter.types).types)
+        pools = service.pools.pools()
+        return self._meter.text([each for each in pools if not is_reserved(each.type)])
 
     async def status(self, request: Request) -> Response:
         pool_type = request.query_params.get("type")
         try:
             if pool_type is not None and not is_name(pool_type):
                 raise NotFound(f'no pool "{printable(pool_type)}"')
-            overview = PoolService(self._leases.service).look(pool_type)
+            told = await self._leases.do(lambda service: self._status(service, pool_type))
         except NotFound as error:
             return JSONResponse({ERROR: str(error)}, 404)
-        answer = JSONResponse(encode_overview(overview))
+        answer = JSONResponse(told)
         if len(answer.body) > LONGEST_STATUS_BYTES:
             return refusal(413, "too many resources to be shown at once; ask for one type")
         return answer
+
+    def _status(self, service: Service, pool_type: str | None) -> dict[str, object]:
+        if kind_of(service.backend_url).counted_by:
+            return encode_counts(count(service, pool_type, others=self._meter.types))
+        return encode_overview(PoolService(service).look(pool_type))
 
 
 def _count_in_all(request: Request) -> int:
@@ -250,6 +266,8 @@ def _why_not(error: LeaseError) -> tuple[int, str]:
         return 404, "resource type not found"
     if isinstance(error, InvalidRequest):
         return 400, str(error)
+    if isinstance(error, TooManyWait):
+        return 503, str(error)
     if type(error) is NoLease:
         return 500, f"context deadline exceeded: {error}"
     return 500, str(error)

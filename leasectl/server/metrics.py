@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from leasectl.engines.facts import Pool
+from leasectl.pools.counted import CountedType
 
 _BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0)
 
@@ -16,6 +17,12 @@ class Meter:
     def __init__(self) -> None:
         self._counts: dict[str, list[int]] = {}
         self._seconds: dict[str, float] = {}
+        self._lost: dict[str, int] = {}
+
+    @property
+    def types(self) -> Sequence[str]:
+        """The types of which anything was granted."""
+        return tuple(self._counts)
 
     def granted(self, pool_type: str, waited_seconds: float) -> None:
         """Count a grant."""
@@ -23,6 +30,10 @@ class Meter:
         bucket = next((n for n, most in enumerate(_BUCKETS) if waited_seconds <= most), -1)
         counts[bucket] += 1
         self._seconds[pool_type] = self._seconds.get(pool_type, 0.0) + waited_seconds
+
+    def lost(self, pool_type: str, number: int) -> None:
+        """Count leases that went away without having been given back."""
+        self._lost[pool_type] = self._lost.get(pool_type, 0) + number
 
     def text(self, pools: Sequence[Pool]) -> str:
         """All metrics.
@@ -41,12 +52,40 @@ class Meter:
             *_gauge("requests_waiting", "Requests waiting", {p.type: len(p.queue) for p in pools}),
             *_waiting_by_priority(pools),
             *_settings(pools),
-            *_head("grants_total", "Grants by this server since it started", "counter"),
-            *(f"leasectl_grants_total{{{_type(t)}}} {sum(c)}" for t, c in self._counts.items()),
-            *_head("wait_seconds", "How long grants were waited for", "histogram"),
-            *self._histogram(),
+            *self._since_it_started(),
         ]
         return "\n".join([*lines, ""])
+
+    def text_of_counts(self, counts: Sequence[CountedType]) -> str:
+        """All metrics where pools are another server's, which only counts.
+
+        Args:
+            counts: As it told them; who waits without this server isn't known.
+        """
+        lost = {each.type: self._lost.get(each.type, 0) for each in counts}
+        lines = [
+            *_gauge("resources_held", "Resources held", {c.type: c.held for c in counts}),
+            *_gauge("resources_free", "Resources free", {c.type: c.free for c in counts}),
+            *_gauge(
+                "resources_closed",
+                "Resources that are neither: being cleaned, or put aside",
+                {c.type: c.capacity - c.held - c.free for c in counts},
+            ),
+            *_gauge(
+                "requests_waiting", "Requests waiting here", {c.type: c.waiting for c in counts}
+            ),
+            *_head("leases_lost_total", "Leases lost since this server started", "counter"),
+            *(f"leasectl_leases_lost_total{{{_type(t)}}} {n}" for t, n in lost.items()),
+            *self._since_it_started(),
+        ]
+        return "\n".join([*lines, ""])
+
+    def _since_it_started(self) -> Iterable[str]:
+        yield from _head("grants_total", "Grants by this server since it started", "counter")
+        for pool_type, counts in self._counts.items():
+            yield f"leasectl_grants_total{{{_type(pool_type)}}} {sum(counts)}"
+        yield from _head("wait_seconds", "How long grants were waited for", "histogram")
+        yield from self._histogram()
 
     def _histogram(self) -> Iterable[str]:
         for pool_type, counts in self._counts.items():

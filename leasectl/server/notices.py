@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable
 from typing import Callable
 
@@ -40,6 +41,21 @@ class Notices:
         if kind not in self._told:
             self._told[kind] = now
             self._warn(line)
+
+    def tell_from_thread(self) -> Callable[[str], None]:
+        """What a thread calls with a line for the operator; a kind are lines that say the same.
+
+        To be asked for in the event loop.
+        """
+        loop = asyncio.get_running_loop()
+
+        def tell(line: str) -> None:
+            try:
+                loop.call_soon_threadsafe(self.tell, line, line)
+            except RuntimeError:  # the server has ended meanwhile
+                self._warn(line)
+
+        return tell
 
     def failed(self, what: str, error: LeaseError) -> None:
         """Tell that something failed, if that is for the operator to know.

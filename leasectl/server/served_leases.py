@@ -8,70 +8,47 @@ outlives the server: it is *unconfirmed*. With the answer delivered it is a leas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, Callable, TypeVar
 
 from leasectl.backends.contract import Patience
 from leasectl.engines.refusals import too_few
 from leasectl.errors import Cancelled, InvalidRequest, LeaseError, NotFound
 from leasectl.leases.acquire import turn
 from leasectl.leases.delay import arm
-from leasectl.leases.release import finish, release
+from leasectl.leases.release import finish
 from leasectl.leases.service import Service
-from leasectl.model import Handle, ReleaseTarget, Request, whole
+from leasectl.model import Handle, Request, whole
+from leasectl.server.give_backs import NotReleased, release_all_of, release_one
 from leasectl.server.grants import covers, key_in, served_id, served_request
 from leasectl.server.keeper_watch import KeeperWatch
+from leasectl.server.losses import LossWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
 from leasectl.server.sleeps import sleep_through_async
+from leasectl.server.threads import ServiceThreads
+from leasectl.server.waits import ClientWait
 from leasectl.server.withdrawn_keys import WithdrawnKeys
 from leasectl.state.amendments import note_answer
 from leasectl.system.clock import Clock
-from leasectl.system.process import is_dead, this_process
-from leasectl.text.naming import is_name
+from leasectl.system.process import is_dead
+from leasectl.system.wakeup import Wakeup
+
+Result = TypeVar("Result")
 
 # What is granted to a key and can't be delivered is given back if nobody asks for it again for so
 # long; a client that lives asks within seconds.
 CONFIRM_SECONDS = 600.0
 
 
-class NotReleased(LeaseError):
-    """Names couldn't be given back.
-
-    Args:
-        name: The first that couldn't.
-        reason: Why.
-        released: Those before it.
-    """
-
-    def __init__(self, name: str, reason: LeaseError, released: Sequence[str]) -> None:
-        super().__init__(str(reason))
-        self.name = name
-        self.reason = reason
-        self.released = tuple(released)
-
-
-class _Wait:
-    """One acquisition under way, and how many requests wait for its outcome."""
-
-    def __init__(self, task: asyncio.Task[Handle], request: Request) -> None:
-        self.task = task
-        self.count = request.count
-        self.key = key_in(request)
-        self.listeners = 0
-        self.is_over = False
-
-    def end(self) -> None:
-        """Take it out of the queue; nothing happens to one that has come to its end."""
-        if not self.task.done():
-            self.is_over = True
-            self.task.cancel()
-
-
 class ServedLeases:
-    """The leases of all clients; everything happens in one thread.
+    """The leases of all clients; everything happens in one thread, but for what is left to others.
 
     Args:
         service: On the state directory and backend that are served.
+        threads: They wait for that backend, and ask it; None where nobody has to.
+        losses: Knows what was lost; None where nobody is told of that.
         acquire_seconds: How long a request may wait.
         clock: Where times come from.
         meter: Told of grants.
@@ -83,6 +60,8 @@ class ServedLeases:
         self,
         service: Service,
         *,
+        threads: ServiceThreads | None,
+        losses: LossWatch | None,
         acquire_seconds: float,
         clock: Clock,
         meter: Meter,
@@ -90,14 +69,22 @@ class ServedLeases:
         keeper_watch: KeeperWatch,
     ) -> None:
         self.service = service
+        self._threads = threads
+        self._losses = losses
         self._acquire_seconds = acquire_seconds
         self._clock = clock
         self._meter = meter
         self._notices = notices
         self._keeper_watch = keeper_watch
-        self._waits: dict[str, _Wait] = {}
+        self._waits: dict[str, ClientWait] = {}
         self._withdrawn = WithdrawnKeys(clock=clock)
         self._closing = False
+
+    async def do(self, step: Callable[[Service], Result]) -> Result:
+        """Do something with what is served, where nobody is kept waiting who doesn't ask for it."""
+        if self._threads is None:
+            return step(self.service)
+        return await self._threads.run(step)
 
     # ---- acquire
 
@@ -129,7 +116,7 @@ class ServedLeases:
             LeaseError: As `Service.acquire`.
         """
         handle_id = served_id(pool_type, key)
-        handle = self._granted_before(handle_id, count)
+        handle = await self._granted_before(handle_id, count)
         if handle is None:
             self._check_capacity(pool_type, in_all)
             handle = await self._wait(handle_id, pool_type, count, client, key, gone)
@@ -140,29 +127,38 @@ class ServedLeases:
         return handle
 
     def _check_capacity(self, pool_type: str, in_all: int) -> None:
-        if in_all > 1:
+        if in_all > 1 and self._threads is None:
             (pool,) = self.service.pools.pools(pool_type)
             if pool.capacity < in_all:
                 raise too_few(pool_type, pool.capacity, in_all)
 
-    def _granted_before(self, handle_id: str, count: int) -> Handle | None:
+    async def _granted_before(self, handle_id: str, count: int) -> Handle | None:
         """The grant that a key has, if it has one that counts."""
-        handle = self.service.handles.load(handle_id)
-        if handle is None or handle_id in self._waits:
-            return None
-        if handle.state != "released" and not self._is_left_over(handle):
-            if handle.state != "held":
-                raise LeaseError("another server waits with the same Idempotency-Key")
-            if handle.leases:
-                _check_same(handle.request.count, count)
-                return handle
-        # Also what a backend didn't answer, and may have granted.
-        finish(self.service, handle, by="guard")
-        return None
+        while True:
+            wait = self._waits.get(handle_id)
+            if wait is not None and not wait.is_over:
+                return None
+            if wait is not None:
+                await asyncio.wait((wait.task,))
+                await asyncio.sleep(0)  # one that is done is forgotten a moment later
+                continue
+            handle = self.service.handles.load(handle_id)
+            if handle is None:
+                return None
+            if handle.state != "released" and not self._is_left_over(handle):
+                if handle.state != "held":
+                    raise LeaseError("another server waits with the same Idempotency-Key")
+                if handle.leases:
+                    _check_same(handle.request.count, count)
+                    return handle
+            # Also what a backend didn't answer, and may have granted.
+            await self.do(partial(finish, handle=handle, by="guard"))
 
     def _is_left_over(self, handle: Handle) -> bool:
-        """Tell whether a server was killed before it could tell of it."""
-        return is_dead(handle.waiter)
+        """Tell whether a server was killed before it could tell of it, or it is given back."""
+        if is_dead(handle.waiter):
+            return True
+        return handle.release_at is not None and handle.release_at <= self._clock.elapsed()
 
     async def _wait(
         self,
@@ -177,8 +173,6 @@ class ServedLeases:
             raise Cancelled("context canceled: the server is shutting down")
         if key is not None and self._withdrawn.covers(key):
             raise Cancelled("context canceled: its client has given this request up")
-        while handle_id in self._waits and self._waits[handle_id].is_over:
-            await asyncio.wait((self._waits[handle_id].task,))
         wait = self._waits.get(handle_id)
         if wait is None:
             wait = self._start(handle_id, pool_type, count, client, key)
@@ -201,14 +195,22 @@ class ServedLeases:
 
     def _start(
         self, handle_id: str, pool_type: str, count: int, client: str, key: str | None
-    ) -> _Wait:
+    ) -> ClientWait:
         request = served_request(pool_type, count, client=client, key=key)
-        patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
-        steps = turn(self.service, request, handle_id=handle_id, patience=patience)
         since = self._clock.elapsed()
+        wait = ClientWait(request)
+        acquisition, give_up = self._acquisition(request, handle_id)
 
         async def acquire() -> Handle:
-            handle = await sleep_through_async(steps, now=self._clock.elapsed)
+            try:
+                handle = await acquisition
+            except Cancelled:
+                if wait.is_over:
+                    raise asyncio.CancelledError from None
+                raise
+            if wait.is_over:  # it came just when nobody wanted it any more
+                self._give_back_soon(handle, 0.0)
+                raise asyncio.CancelledError
             self._meter.granted(pool_type, self._clock.elapsed() - since)
             return handle
 
@@ -217,10 +219,27 @@ class ServedLeases:
             if not task.cancelled():
                 task.exception()  # there may be nobody left who would ask for it
 
-        wait = _Wait(asyncio.ensure_future(acquire()), request)
+        wait.begin(acquire(), give_up)
         wait.task.add_done_callback(forget)
         self._waits[handle_id] = wait
         return wait
+
+    def _acquisition(
+        self, request: Request, handle_id: str
+    ) -> tuple[Coroutine[Any, Any, Handle], Callable[[], object] | None]:
+        """What acquires, and what gives that up, if it isn't to be cancelled for that."""
+        if self._threads is None:
+            patience = Patience(self._acquire_seconds, warn=self._notices.backend_is_silent)
+            steps = turn(self.service, request, handle_id=handle_id, patience=patience)
+            return sleep_through_async(steps, now=self._clock.elapsed), None
+        given_up = Wakeup()
+        acquisition = self._threads.acquire(
+            request,
+            handle_id=handle_id,
+            patience=Patience(self._acquire_seconds, warn=self._notices.tell_from_thread()),
+            given_up=given_up,
+        )
+        return acquisition, given_up.set
 
     # ---- after the answer
 
@@ -238,16 +257,21 @@ class ServedLeases:
                 if delivered:
                     note_answer(self.service.state, current, confirmed=True)
                     return
-            if key_in(current.request) is None:
-                finish(self.service, current)
+            has_key = key_in(current.request) is not None
+            if has_key or self._threads is not None:
+                self._give_back_soon(current, CONFIRM_SECONDS if has_key else 0.0)
             else:
-                arm(self.service, whole(current), CONFIRM_SECONDS, again=False)
+                finish(self.service, current)
         except LeaseError as error:
             self._notices.tell(handle.id, f"{handle.id} stays unconfirmed: {error}")
 
+    def _give_back_soon(self, handle: Handle, seconds: float) -> None:
+        """Have the keeper give it back after so many seconds: it does so whatever becomes of us."""
+        arm(self.service, whole(handle), seconds, again=False)
+
     # ---- release
 
-    def release(self, names: Sequence[str], *, key: str | None) -> None:
+    async def release(self, names: Sequence[str], *, key: str | None) -> None:
         """Give names back, in order.
 
         Args:
@@ -260,47 +284,31 @@ class ServedLeases:
         released: list[str] = []
         for name in names:
             try:
-                self._release_one(name, key)
+                await self._release_one(name, key)
             except LeaseError as error:
                 raise NotReleased(name, error, released) from error
             released.append(name)
 
-    def _release_one(self, name: str, key: str | None) -> None:
-        service = self.service
-        if not is_name(name):  # what no database could be asked for, too
-            raise NotFound(f"no resource name {name}")
-        with service.atomic():
-            handle = service.handles.holding(name, prefer=service.backend_url)
-            if handle is None or not self._may_release(handle, key):
-                raise NotFound(f"no resource name {name}")
-            release(service, ReleaseTarget(handle.id, handle.acquisition, (name,)))
-            left = service.handles.load(handle.id)
-            if left is not None and left.state == "released":
-                with service.state.transaction():
-                    service.handles.forget(handle.id, handle.acquisition)
+    async def _release_one(self, name: str, key: str | None) -> None:
+        try:
+            await self.do(lambda service: release_one(service, name, key))
+        except NotFound:
+            if self._losses is None or not self._losses.tell_late(name):
+                raise
 
-    def _may_release(self, handle: Handle, key: str | None) -> bool:
-        if handle.backend != self.service.backend_url or not handle.served:
-            return False
-        if handle.state != "held" or handle.waiter == this_process():
-            return False  # no answer has named it yet
-        granted_with = key_in(handle.request)
-        return key is None or (granted_with is not None and covers(key, granted_with))
-
-    def withdraw(self, key: str) -> None:
+    async def withdraw(self, key: str) -> None:
         """Undo all that was asked for with a key, or one that begins with it, now and later.
 
         Raises:
             LeaseError: Something couldn't be given back.
         """
         self._withdrawn.add(key)
-        for wait in list(self._waits.values()):
-            if wait.key is not None and covers(key, wait.key):
-                wait.end()
-        for handle in self.service.handles.active():
-            granted_with = key_in(handle.request)
-            if handle.state == "held" and granted_with is not None and covers(key, granted_with):
-                finish(self.service, handle)
+        waits = [each for each in self._waits.values() if each.key and covers(key, each.key)]
+        for wait in waits:
+            wait.end()
+        if waits and self._threads is not None:
+            await asyncio.wait([each.task for each in waits])
+        await self.do(lambda service: release_all_of(service, key))
 
     # ---- the end
 

@@ -14,6 +14,7 @@ from typing import Any, Callable
 import uvicorn
 from starlette.types import ASGIApp
 
+from leasectl.backends.kinds import kind_of
 from leasectl.errors import CantListen
 from leasectl.leases.service import Service
 from leasectl.server.api import make_app
@@ -21,6 +22,7 @@ from leasectl.server.bearer_token import BearerToken
 from leasectl.server.connection import ClientConnection
 from leasectl.server.health import Health
 from leasectl.server.keeper_watch import KeeperWatch
+from leasectl.server.losses import LossWatch
 from leasectl.server.metrics import Meter
 from leasectl.server.notices import Notices
 from leasectl.server.page.editions import Editions
@@ -28,6 +30,7 @@ from leasectl.server.page.live import Live
 from leasectl.server.page.routes import Page
 from leasectl.server.page.sign_in import SignIn
 from leasectl.server.served_leases import ServedLeases
+from leasectl.server.threads import ServiceThreads
 from leasectl.system import afterwards
 from leasectl.system.clock import Clock
 
@@ -38,6 +41,10 @@ _KEEP_ALIVE_SECONDS = 30
 # A waiting client takes two: its connection and its pipe.
 _FILES_PER_CLIENT = 2
 _OTHER_FILES = 64
+# Where a thread waits for it, it opens the state directory and has connections of its own.
+_FILES_PER_THREAD = 10
+# Each asks the server behind us again and again, which has to bear them all.
+_MOST_THREADS = 250
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -108,8 +115,14 @@ def serve(
     clock, meter = Clock(), Meter()
     notices = Notices(warn, clock=clock)
     watch = KeeperWatch(service, notices)
+    threads, losses = None, None
+    if not kind_of(service.backend_url).has_pools:
+        threads = ServiceThreads(open_another, most_waits=_most_waits())
+        losses = LossWatch(service, meter, notices)
     leases = ServedLeases(
         service,
+        threads=threads,
+        losses=losses,
         acquire_seconds=acquire_seconds,
         clock=clock,
         meter=meter,
@@ -120,7 +133,9 @@ def serve(
     live = Live(Editions(open_another, needs_token=token is not None), now=clock.elapsed)
     page = Page(live, SignIn(shown, port=bound.getsockname()[1], clock=clock))
     app = make_app(leases, meter, Health(service.state, probe), page, token=shown, notices=notices)
-    asyncio.run(_serve(app, bound, leases, watch, live, ready, notices))
+    asyncio.run(_serve(app, bound, leases, watch, live, losses, ready, notices))
+    if threads is not None:
+        threads.close()
 
 
 async def _serve(
@@ -129,6 +144,7 @@ async def _serve(
     leases: ServedLeases,
     watch: KeeperWatch,
     live: Live,
+    losses: LossWatch | None,
     ready: Callable[[], None],
     notices: Notices,
 ) -> None:
@@ -153,16 +169,29 @@ async def _serve(
         if signal.getsignal(signum) != signal.SIG_IGN:
             loop.add_signal_handler(signum, end)
     watch.look()
+    if losses is not None:
+        losses.open()
     await server.serve(sockets=[bound])
     watch.close()
+    if losses is not None:
+        losses.close()
     await live.close()
 
 
 def _most_clients() -> int:
     """How many clients there may be at once; more of them are told to come again later."""
+    return max(1, (_most_files() - _OTHER_FILES) // _FILES_PER_CLIENT)
+
+
+def _most_waits() -> int:
+    """How many may wait at once where a thread waits for each."""
+    return max(1, min((_most_files() - _OTHER_FILES) // _FILES_PER_THREAD, _MOST_THREADS))
+
+
+def _most_files() -> int:
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-    return max(1, (most_files - _OTHER_FILES) // _FILES_PER_CLIENT)
+    return most_files
 
 
 def _config(app: ASGIApp, most_clients: int) -> uvicorn.Config:

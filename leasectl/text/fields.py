@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import calendar
 import math
+import time
 from typing import Any, Callable, TypeVar
 
 from leasectl.text.naming import is_name
@@ -39,3 +41,11 @@ def read_name(value: object) -> str:
 def read_optional(read: Callable[[Any], _Value], value: Any) -> _Value | None:
     """A field that may be null, or may be missing from what an older version wrote."""
     return None if value is None else read(value)
+
+
+def read_time(value: object) -> float:
+    """A time in RFC 3339, UTC, as `leasectl.system.clock.rfc3339` writes it; wall clock, seconds
+    since the epoch."""
+    whole, _, micros = read_text(value).rstrip("Z").partition(".")
+    seconds = calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S"))
+    return seconds + float(f"0.{micros or 0}")

@@ -4,7 +4,10 @@ Some want two at a time, or one by its name. Once it is silent for longer than t
 with `--forgets` one of its restarts is as of one that has all in memory.
 
 usage: python -m tests.crash.boskos_campaign [--seconds 60] [--processes 40] [--pool 4] [--seed 1]
-    [--forgets]
+    [--forgets] [--serve]
+
+With --serve they all lease by way of one `serve`, which is killed as well, and started again. A
+client of that can't be told of a loss, so there is no silence then.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import NamedTuple
 
 from tests.crash.boskos_judge import changed_ids, out_of_order, overlaps, read_uses
 from tests.kit.boskos.process import Boskos
+from tests.kit.serving import Serving
 from tests.kit.support import Cli, Started
 
 _USER = Path(__file__).with_name("boskos_user.py")
@@ -37,6 +41,8 @@ _SILENT_SECONDS = 14.0
 # From when it has forgotten all until the last has heard of that: a renewal, tried again once, and
 # a command that ends.
 _UNTIL_HEARD_SECONDS = 4.0
+# What a machine that has other things to do may take in addition.
+_LONGEST_SECONDS = 120.0
 
 
 class Outcome(NamedTuple):
@@ -51,6 +57,27 @@ class Outcome(NamedTuple):
     figures: dict[str, float]
 
 
+class _Served:
+    """A `serve` at one address, which is killed and started again."""
+
+    def __init__(self, folder: Path, backend: str) -> None:
+        (folder / "served").mkdir()
+        self.kills = 0
+        self._backend = backend
+        self._cli = Cli(folder / "served" / "state", folder / "served")
+        self._serving = Serving(self._cli, "--backend", backend)
+        self.url = self._serving.url
+
+    def restart(self) -> None:
+        self._serving.kill()
+        self.kills += 1
+        address = self.url.rpartition("//")[2]
+        self._serving = Serving(self._cli, "--backend", self._backend, "--listen", address)
+
+    def close(self) -> None:
+        self._cli.close()
+
+
 class Campaign:
     """One of them.
 
@@ -60,10 +87,18 @@ class Campaign:
         pool: How many resources there are.
         seed: What chance is drawn from.
         forgets: Once it is restarted without knowing who has what.
+        serve: They lease by way of a `serve`.
     """
 
     def __init__(
-        self, folder: Path, *, processes: int, pool: int, seed: int = 1, forgets: bool = False
+        self,
+        folder: Path,
+        *,
+        processes: int,
+        pool: int,
+        seed: int = 1,
+        forgets: bool = False,
+        serve: bool = False,
     ) -> None:
         self._uses = folder / "uses"
         self._processes, self._pool, self._forgets = processes, pool, forgets
@@ -85,6 +120,7 @@ class Campaign:
         self._backend = (
             f"{self._server.backend}?expire={EXPIRE_SECONDS:g}s&queue-ttl={QUEUE_SECONDS:g}s"
         )
+        self._serving = _Served(folder, self._backend) if serve else None
         self._hosts: list[Cli] = []
         for number in range(min(_HOSTS, processes)):
             (folder / f"host-{number}").mkdir()
@@ -95,8 +131,8 @@ class Campaign:
         self._kills = 0
         self._said: list[str] = []
 
-    def run(self, seconds: float) -> Outcome:
-        """Do it for so long, and judge it."""
+    def run(self, seconds: float, *, uses: int = 0) -> Outcome:
+        """Do it for so long, and until there were so many uses, and judge it."""
         threads = [
             threading.Thread(target=self._lease, args=(number,))
             for number in range(self._processes)
@@ -104,7 +140,7 @@ class Campaign:
         try:
             for each in threads:
                 each.start()
-            self._do_harm(time.monotonic() + seconds)
+            self._do_harm(time.monotonic() + seconds, uses)
             self._is_over.set()
             for each in threads:
                 while each.is_alive():
@@ -116,6 +152,8 @@ class Campaign:
             self._is_over.set()
             for host in self._hosts:
                 host.close()
+            if self._serving:
+                self._serving.close()
             self._server.close()
 
     def _lease(self, number: int) -> None:
@@ -126,7 +164,8 @@ class Campaign:
             seconds = 7.0 if chance.random() < 0.1 else chance.uniform(0.1, 1.5)
             user = [sys.executable, "-SE", str(_USER), str(self._uses), f"{seconds:.2f}"]
             wanted = self._wanted(chance)
-            run = host.start("run", "-q", "--backend", self._backend, "T", *wanted, "--", *user)
+            backend = self._serving.url if self._serving else self._backend
+            run = host.start("run", "-q", "--backend", backend, "T", *wanted, "--", *user)
             self._running[number] = run
             finished = run.finish(timeout=600.0)
             self._codes.append(finished.code)
@@ -135,15 +174,18 @@ class Campaign:
     def _wanted(self, chance: random.Random) -> list[str]:
         if chance.random() < 0.1:
             return ["--count", "2"]
-        if chance.random() < 0.1:
+        if chance.random() < 0.1 and self._serving is None:
             return ["--name", f"T--{chance.randrange(self._pool):02d}"]
         return []
 
-    def _do_harm(self, until: float) -> None:
-        """KILL some run now and then, and seldom the server."""
+    def _do_harm(self, until: float, uses: int) -> None:
+        """KILL some run now and then, `serve` less often, and seldom the server."""
         next_restart = time.monotonic() + 10.0
-        silent_at = (time.monotonic() + until) / 2
-        while time.monotonic() < until:
+        next_kill = time.monotonic() + 2.0
+        silent_at = (time.monotonic() + until) / 2 if self._serving is None else until
+        at_last = until + _LONGEST_SECONDS
+        while time.monotonic() < until or len(read_uses(self._uses)) < uses:
+            assert time.monotonic() < at_last, f"not {uses} uses in time"
             if silent_at <= time.monotonic() < until - 2 * _SILENT_SECONDS:
                 silent_at = until
                 self._server.pause()
@@ -153,6 +195,9 @@ class Campaign:
             with contextlib.suppress(ProcessLookupError, IndexError):
                 self._chance.choice(list(self._running.values())).process.kill()
                 self._kills += 1
+            if self._serving and time.monotonic() >= next_kill:
+                self._serving.restart()
+                next_kill = time.monotonic() + 3.0
             if time.monotonic() >= next_restart:
                 next_restart += 10.0
                 self._restart()
@@ -188,7 +233,8 @@ class Campaign:
             *changed_ids(history),
         ]
         problems += [f"{name} is leased to {who}" for name, who in self._server.owners.items()]
-        if free_after > FREE_WITHIN_SECONDS:
+        # By way of a server that was away, who gives back may have to try again.
+        if free_after > FREE_WITHIN_SECONDS and self._serving is None:
             problems.append(f"something was leased {free_after:.1f} s after the last use")
         ends = [each.end for each in history.tenures]
         figures = {
@@ -196,6 +242,7 @@ class Campaign:
             "uses": len(uses),
             "longest use": max(((use.until - use.since) / 1e9 for use in uses), default=0.0),
             "kills": self._kills,
+            "kills of serve": self._serving.kills if self._serving else 0,
             "restarts": len(history.of("start")) - 1,
             "requests": len(history.of("request")),
             "faults": sum(each["fault"] is not None for each in history.of("request")),
@@ -216,6 +263,7 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--forgets", action="store_true")
+    parser.add_argument("--serve", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         campaign = Campaign(
@@ -224,6 +272,7 @@ def main() -> None:
             pool=given.pool,
             seed=given.seed,
             forgets=given.forgets,
+            serve=given.serve,
         )
         outcome = campaign.run(given.seconds)
     for name, figure in outcome.figures.items():

@@ -269,6 +269,15 @@ def test_nobody_has_what_another_has_whatever_goes_wrong(tmp_path: Path) -> None
     assert outcome.figures["kills"] > 0 and (outcome.figures["faults"] > 0 or not FULL_SIZE)
 
 
+def test_nobody_has_what_another_has_by_way_of_a_server_that_is_killed(tmp_path: Path) -> None:
+    size = (40, 4, 60.0) if FULL_SIZE else (8, 2, 8.0)
+    campaign = Campaign(tmp_path, processes=size[0], pool=size[1], serve=True)
+    outcome = campaign.run(size[2], uses=size[1])
+    print(outcome.figures)
+    assert outcome.problems == []
+    assert outcome.figures["kills of serve"] > 1
+
+
 def test_the_judge_sees_what_cannot_be_true() -> None:
     uses = [Use("a", 0, 2_000_000_000, 1), Use("a", 1_000_000_000, 3_000_000_000, 2)]
     assert list(overlaps(uses)) == ["a was used by 1 and 2 for 1.000 s"]

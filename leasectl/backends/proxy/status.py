@@ -58,7 +58,8 @@ def capacity_of(url: str, connection: Connection, pool_type: str) -> int | None:
     with contextlib.suppress(LeaseError, *MALFORMED):
         told: Any = status_in(url, connection.look(path, seconds=_SOON_SECONDS))
         (pool,) = told["pools"]
-        return int(pool["capacity"])
+        # What another server only counts may grow.
+        return None if "states" in pool else int(pool["capacity"])
     return None
 
 

@@ -5,7 +5,7 @@ the pools, in a thread of its own and only while somebody has the page open: whe
 happened, at most once a second, for all together. What is seen, `editions` makes an `edition` of:
 HTML in `sections`, of which a page that is open asks for those that have changed. Their tables are
 in `rows` and the last hours in `picture`, whose numbers `history` keeps; `times` go on by
-themselves, and all is made with `markup`, which escapes what isn't HTML already. `document` has
-what stands around that, of `page.html`: the style, and the script that puts sections in their
-places.
+themselves, and all is made with `markup`, which escapes what isn't HTML already. Where
+another server only counts, the sections are those of `counts`. `document` has what stands around
+that, of `page.html`: the style, and the script that puts sections in their places.
 """

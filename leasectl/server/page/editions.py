@@ -12,8 +12,10 @@ from leasectl.engines.event_log import EventWatch
 from leasectl.errors import LeaseError
 from leasectl.leases.service import Service
 from leasectl.pools.admin import PoolService
+from leasectl.pools.counted import Counts, count
 from leasectl.pools.series import Series
 from leasectl.pools.shown import Overview
+from leasectl.server.page.counts import sections_of_counts, totals_of_counts
 from leasectl.server.page.edition import Body, Edition, body_of
 from leasectl.server.page.history import History
 from leasectl.server.page.sections import sections_of, totals
@@ -84,12 +86,22 @@ class Editions:
 
     def _see(self, service: Service) -> Edition:
         self._version = service.state.data_version()  # before: what comes meanwhile is seen later
+        if kind_of(service.backend_url).counted_by:
+            return self._see_counts(count(service, None))
         overview = PoolService(service).look()
         return self._edition.succeeded_by(
             title=f"{totals(overview)} · leasectl",
             backend=overview.backend,
             problem="",
             sections=sections_of(overview, self._histories(service, overview)),
+        )
+
+    def _see_counts(self, counts: Counts) -> Edition:
+        return self._edition.succeeded_by(
+            title=f"{totals_of_counts(counts)} · leasectl",
+            backend=counts.backend,
+            problem="",
+            sections=sections_of_counts(counts),
         )
 
     def _histories(self, service: Service, overview: Overview) -> Mapping[str, Series]:

@@ -32,14 +32,14 @@ def holders_table(resources: Sequence[ShownResource], pool_type: str, now: float
     held = [(each, each.lease) for each in resources if each.lease is not None]
     held.sort(key=lambda each: (each[1].lease.acquire_time, each[0].name))
     rows = [_held_row(each, lease, pool_type, now) for each, lease in held[:MOST_ROWS]]
-    return _table("held", pool_type, f"Who holds {pool_type}", rows, len(held))
+    return table_of("held", pool_type, f"Who holds {pool_type}", rows, len(held))
 
 
 def queue_table(queue: Sequence[ShownWaiter], pool_type: str, now: float) -> Markup:
     """Who waits, in the order in which they will be served."""
     with_priority = any(each.priority or each.effective_priority for each in queue)
     rows = [_waiting_row(each, pool_type, now, with_priority) for each in queue[:MOST_ROWS]]
-    return _table("queue", pool_type, f"Who waits for {pool_type}", rows, len(queue))
+    return table_of("queue", pool_type, f"Who waits for {pool_type}", rows, len(queue))
 
 
 def free_list(resources: Sequence[ShownResource], pool_type: str) -> Markup:
@@ -170,10 +170,18 @@ def _expiry(shown: ShownLease, now: float) -> Content:
     return left if shown.ended is not None else joined((left, " unless renewed"))
 
 
-def _table(
+def table_of(
     kind: str, pool_type: str, caption: str, rows: list[tuple[str, Cells]], count: int
 ) -> Markup:
-    """A table; with many rows, most of them are in another one that can be opened."""
+    """A table; with many rows, most of them are in another one that can be opened.
+
+    Args:
+        kind: What its rows are.
+        pool_type: Of what.
+        caption: What it shows, for who can't see it.
+        rows: Those that are shown, each with what tells it from others; none for no table.
+        count: How many there are.
+    """
     if not rows:
         return Markup()
     parts = [_rows(kind, caption, rows[:FIRST_ROWS])]

@@ -62,9 +62,16 @@ def sections_of(overview: Overview, histories: Mapping[str, Series]) -> tuple[Se
 
 def totals(overview: Overview) -> str:
     """All pools in a few words, for the title of a tab."""
-    held = sum(pool.held for pool in overview.pools)
-    capacity = sum(pool.capacity for pool in overview.pools)
-    waiting = sum(len(pool.queue) for pool in overview.pools)
+    pools = overview.pools
+    return in_words(
+        sum(pool.held for pool in pools),
+        sum(pool.capacity for pool in pools),
+        sum(len(pool.queue) for pool in pools),
+    )
+
+
+def in_words(held: int, capacity: int, waiting: int) -> str:
+    """How much is held of all there is, and how many wait."""
     return f"{held}/{capacity} held" + (f", {waiting} waiting" if waiting else "")
 
 

@@ -17,7 +17,9 @@ from leasectl.backends.kinds import (
     claim_key_of,
     kind_of,
     kind_of_handle,
+    not_served,
     release_key_of,
+    served_prefixes,
 )
 from leasectl.backends.opening import check_url, open_probe, open_renewals
 from leasectl.backends.proxy import opening as proxy_opening
@@ -157,6 +159,13 @@ def test_of_a_backend_that_only_another_version_knows_nothing_is_asked_here() ->
     assert kind.remote
     assert not kind.has_pools
     assert claim_key_of(handle) == "T-1/3"
+
+
+def test_what_can_be_served_is_known_of_every_row() -> None:
+    titles = ["the embedded pool", "etcd", "Kubernetes", "Boskos"]
+    assert [each.title for each in KINDS if each.can_be_served] == titles
+    assert served_prefixes("or") == "local:, etcd://, kubernetes:// or boskos+http://"
+    assert "choose local:, etcd://HOST:PORT, " in str(not_served("none:"))
 
 
 def test_the_page_on_variables_names_every_kind() -> None:

@@ -62,7 +62,10 @@ class TestOnTheCommandLine:
         assert f"Default: it doesn't expire; {ttls}" in helped
         assert "none: or madeup://HOST" in in_one_line(with_one_more(cli, "--help").out)
         serve = in_one_line(with_one_more(cli, "serve", "--help").out)
-        assert "Whose leases to hand out: local:, etcd://, kubernetes:// or madeup://." in serve
+        assert (
+            "Whose leases to hand out: local:, etcd://, kubernetes://, boskos+http:// or madeup://."
+            in serve
+        )
 
     def test_errors_offer_it(self, cli: Cli) -> None:
         unknown = with_one_more(cli, "acquire", "-t", "T", "--backend", "gopher:")

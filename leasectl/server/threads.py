@@ -1,0 +1,100 @@
+"""Threads for what takes as long as another server likes, so that the event loop waits for none."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, TypeVar
+
+from leasectl.backends.contract import Patience
+from leasectl.errors import Cancelled, LeaseError
+from leasectl.leases.acquire import acquire_served
+from leasectl.leases.service import Service
+from leasectl.model import Handle, Request
+from leasectl.system.poll import READABLE, Interrupt
+from leasectl.system.wakeup import Wakeup
+
+Result = TypeVar("Result")
+
+# For what is asked beside those who wait: it is soon over.
+_FOR_OTHERS = 16
+
+
+class TooManyWait(LeaseError):
+    """A thread for one more would be one too many."""
+
+
+class ServiceThreads:
+    """Does things with the state directory and backend that are served, opened by each thread.
+
+    Those that have come to their end are kept for the next.
+
+    Args:
+        open_another: Opens them for the thread that calls it.
+        most_waits: How many may wait for leases at once.
+    """
+
+    def __init__(self, open_another: Callable[[], Service], *, most_waits: int) -> None:
+        self._open_another = open_another
+        self._most_waits = most_waits
+        self._waiting = 0
+        self._own = threading.local()
+        self._threads = ThreadPoolExecutor(most_waits + _FOR_OTHERS, "leases")
+
+    async def run(self, step: Callable[[Service], Result]) -> Result:
+        """Do something that is soon over; whatever it raises is raised here."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: step(self._service()))
+
+    async def acquire(
+        self, request: Request, *, handle_id: str, patience: Patience, given_up: Wakeup
+    ) -> Handle:
+        """Wait for leases.
+
+        Args:
+            request: What is wanted.
+            handle_id: The id of the new handle; there must be no record of it.
+            patience: How long to wait; what it is called with comes from the thread.
+            given_up: Set when nobody wants them any more; closed when it isn't needed.
+
+        Raises:
+            TooManyWait: There is no thread for it.
+            Cancelled: It was given up, and what had arrived was given back, or will be.
+            LeaseError: As `acquire_served`.
+        """
+        if self._waiting >= self._most_waits:
+            given_up.close()
+            raise TooManyWait(f"{self._waiting} requests wait already; ask again later")
+
+        def acquire(service: Service) -> Handle:
+            interrupt = Interrupt(given_up.fd, READABLE, _raise_given_up)
+            try:
+                return acquire_served(
+                    service,
+                    request,
+                    handle_id=handle_id,
+                    patience=patience._replace(interrupts=(interrupt,)),
+                )
+            finally:
+                given_up.close()
+
+        self._waiting += 1
+        try:
+            return await self.run(acquire)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Begin nothing more. What is under way goes on until it is over; the process waits."""
+        self._threads.shutdown(wait=False)
+
+    def _service(self) -> Service:
+        service: Service | None = getattr(self._own, "service", None)
+        if service is None:
+            service = self._own.service = self._open_another()
+        return service
+
+
+def _raise_given_up() -> None:
+    raise Cancelled("its client has given it up")
