@@ -111,14 +111,20 @@ class _Release:
 
         try:
             claim_key, by = claim_key_of(self._handle), self._target.by
-            for name in self._backend.release(claim_key, names, by=by):
-                with self._state.transaction():
-                    self._giving_back.settled(name, this_process())
-                    current = self._service.current(self._target)
-                    if current is not None and name in current.names:
-                        self._events.released(current, [name], by=by)
-                        self._handles.returned(current, name)
-                        released.add(name)
+            told = 0
+            with self._service.withholding() as remarks:
+                for name in self._backend.release(claim_key, names, by=by):
+                    with self._state.transaction():
+                        self._giving_back.settled(name, this_process())
+                        current = self._service.current(self._target)
+                        if current is not None and name in current.names:
+                            self._events.released(current, [name], by=by)
+                            self._handles.returned(current, name)
+                            released.add(name)
+                        by_another = name not in released or self._giving_back.processes(name)
+                    if by_another:
+                        del remarks[told:]  # that it isn't there any more is that one's doing
+                    told = len(remarks)
         except BackendUnreachable as error:
             error.released = in_order()
             raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Callable
 
 from leasectl.backends.contract import Backend
@@ -63,6 +64,7 @@ class Service:
         self._release_seconds = release_seconds
         self._rest_seconds = rest_seconds
         self._warn = state.events.warn = warn
+        self._withheld: list[str] | None = None
         self._backends: dict[tuple[str, str], Backend] = {}
 
     @property
@@ -102,6 +104,25 @@ class Service:
         """The backend that a handle's leases come from, whichever is chosen now."""
         return self.backend_at(handle.backend, handle.settings)
 
+    def warn(self, line: str) -> None:
+        """Tell people what they should know of although it goes on."""
+        if self._withheld is None:
+            self._warn(line)
+        else:
+            self._withheld.append(line)
+
+    @contextmanager
+    def withholding(self) -> Iterator[list[str]]:
+        """Have what backends tell people be a list meanwhile; what is in it in the end is told."""
+        withheld: list[str] = []
+        self._withheld = withheld
+        try:
+            yield withheld
+        finally:
+            self._withheld = None
+            for line in withheld:
+                self.warn(line)
+
     def current(self, target: ReleaseTarget) -> Handle | None:
         """The handle that is meant, if it hasn't been released nor has moved on since."""
         return self.handles.current(target.handle_id, target.acquisition)
@@ -117,7 +138,7 @@ class Service:
                 release_seconds=self._release_seconds,
                 rest_seconds=self._rest_seconds,
                 lost=self.losses.tell,
-                warn=self._warn,
+                warn=self.warn,
                 clock=self.clock,
                 caller=self.caller.identity,
             )

@@ -105,6 +105,18 @@ class TestLostAnswers:
         assert (finished.code, finished.err) == (0, "")
         assert server.owners == {}
 
+    def test_who_gives_back_what_another_gives_back_is_no_alarm(
+        self, cli: Cli, boskos: StartBoskos
+    ) -> None:
+        server = use(cli, boskos("T=1", faults=("delay-after seconds=2 path=release nth=1",)))
+        handle = cli("acquire", "-q", "-t", "T").handle
+        slow = cli.start("release", "--handle", handle)
+        eventually(lambda: server.owners == {})
+        quick = cli("release", "--handle", handle)
+        assert (quick.code, quick.out, quick.err) == (0, "T--00\n", "")
+        finished = slow.finish()
+        assert (finished.code, finished.out, finished.err) == (0, "", "")
+
     def test_what_comes_after_a_term_is_given_back(self, cli: Cli, boskos: StartBoskos) -> None:
         faults = ("delay seconds=0.4 path=acquire",)
         server = use(cli, boskos("T=1", faults=faults))
