@@ -69,11 +69,14 @@ def release_by_force(service: Service, names: Sequence[str], *, reason: str) -> 
         NotAllowed: Who holds one didn't get it from leasectl; likewise.
         NotSupported: The backend has no pools of its own.
     """
-    if not kind_of(service.backend_url).has_pools:
-        raise NotSupported(
-            f"--force is not supported by {kind_of(service.backend_url).title}, which knows "
-            "nothing of holders; leave it out, and choose the names well"
+    kind = kind_of(service.backend_url)
+    if not kind.has_pools:
+        why = (
+            "knows nothing of holders; leave it out, and choose the names well"
+            if kind.releases_by_name or kind.grants_nothing
+            else "takes a lease back only from the handle that has it; release that, where it is"
         )
+        raise NotSupported(f"--force is not supported by {kind.title}, which {why}")
     by_whom = f"released by force by {service.caller.owner}"
     text = f"{by_whom}: {reason}" if reason else by_whom
     forced: list[Forced] = []

@@ -158,6 +158,14 @@ class TestAcquireAndRelease:
         cli.ok("release", str(copy))
         assert server.owners == {}
 
+    def test_nobody_releases_anothers_by_force(self, cli: Cli, server: AnyBoskos) -> None:
+        server.occupy(1)
+        (name,) = server.owners
+        by_force = cli("release", "--force", "--names", name)
+        assert (by_force.code, "only from the handle that has it" in by_force.err) == (64, True)
+        assert cli("release", "--names", name).code == 77
+        assert set(server.owners) == {name}
+
     def test_what_a_list_names_stays_listed_where_the_record_is_not(
         self, cli: Cli, server: AnyBoskos, tmp_path: Path
     ) -> None:
