@@ -93,7 +93,13 @@ class TestReconcile:
 
     @pytest.mark.parametrize(
         ("option", "seconds"),
-        [((), 30), (("--grace-period", "7"), 7), (("--grace-period=-1",), 30)],
+        [
+            ((), 30),
+            (("--grace-period", "7"), 7),
+            (("--grace-period", "0"), 0),
+            (("--grace-period=-1",), 30),
+            (("--timeout", "0"), 30),  # no limit, as kubectl has it
+        ],
     )
     def test_a_pod_has_the_time_to_end_that_it_says_or_is_told(
         self,
@@ -109,8 +115,10 @@ class TestReconcile:
         maintenance.start("maintenance", "reconcile", *settings)
 
         def grace_seconds() -> int | None:
-            said = namespace.administrator.ok("GET", f"{namespace.pods}/web")["metadata"]
-            found: int | None = said.get("deletionGracePeriodSeconds")
+            answer = namespace.administrator("GET", f"{namespace.pods}/web")
+            if answer.status_code == 404:
+                return 0  # it is gone at once
+            found: int | None = answer.json()["metadata"].get("deletionGracePeriodSeconds")
             return found
 
         eventually(lambda: grace_seconds() is not None, timeout=20)
