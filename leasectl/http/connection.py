@@ -82,6 +82,22 @@ class TcpConnection:
         self._socket.settimeout(None)
         self._socket.sendall(data)
 
+    def send_now(self, data: bytes) -> int:
+        """Send as much of it as takes no time, not over TLS; returns how many bytes that were."""
+        with contextlib.suppress(BlockingIOError):
+            return self._socket.send(data, socket.MSG_DONTWAIT)
+        return 0
+
+    def receive_now(self, most: int) -> bytes | None:
+        """What has come, as `receive` has it, not over TLS; None for nothing yet."""
+        with contextlib.suppress(BlockingIOError):
+            return self._socket.recv(most, socket.MSG_DONTWAIT)
+        return None
+
+    def fileno(self) -> int:
+        """Its descriptor, to be read when something comes."""
+        return self._socket.fileno()
+
     def wait_for_more(self) -> None:
         """Wait until the server says something, or its end."""
         is_readable(self._socket.fileno())

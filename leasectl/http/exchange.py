@@ -3,7 +3,8 @@
 Whoever asks waits in poll(2), beside whatever else may end the wait. What is asked is done by a
 thread, because the lookup of a name can't be ended: then the thread is left to itself. Otherwise
 giving up ends the connection, or first only our half of it, so that what was granted meanwhile
-still arrives.
+still arrives. On a connection that is kept most is done without waiting: there whoever asks sends
+and reads himself, and a thread goes on with what takes longer.
 """
 
 from __future__ import annotations
@@ -132,10 +133,10 @@ class Client:
         exchange = _Exchange(
             self._transport.new_sending(call, own_connection=False), self._longest_bytes
         )
-        self._assign(exchange.run)
+        until = None if seconds is None else self._clock.elapsed() + seconds
         in_time = False
         try:
-            in_time = yield from self._wait(exchange.fd, seconds, tick)
+            in_time = yield from self._get(exchange, until, tick, may_begin=late is None)
         finally:
             if not in_time:
                 self._give_up(exchange, lingers=late is not None)
@@ -155,6 +156,25 @@ class Client:
         sending = self._transport.new_sending(call, own_connection=True)
         return Stream(sending, self._longest_bytes)
 
+    def _get(
+        self,
+        exchange: _Exchange,
+        until: float | None,
+        tick: Callable[[float], float | None],
+        *,
+        may_begin: bool,
+    ) -> Generator[Sleep, set[int], bool]:
+        """Have an answer come; returns whether it has by then."""
+        begun_fd = exchange.begin() if may_begin else None
+        if begun_fd is not None:
+            if not (yield from self._wait(begun_fd, until, tick)):
+                return False
+            if exchange.finish():
+                return True
+        done_fd = exchange.begin_to_wait()
+        self._assign(exchange.run)
+        return (yield from self._wait(done_fd, until, tick))
+
     def _assign(self, work: Callable[[], object]) -> None:
         if self._worker is None or not self._worker.is_alive():  # it doesn't outlive a fork
             self._worker = Worker()
@@ -162,10 +182,9 @@ class Client:
         self._worker.assign(work)
 
     def _wait(
-        self, done_fd: int, seconds: float | None, tick: Callable[[float], float | None]
+        self, done_fd: int, until: float | None, tick: Callable[[float], float | None]
     ) -> Generator[Sleep, set[int], bool]:
         now = self._clock.elapsed
-        until = None if seconds is None else now() + seconds
         done = frozenset((done_fd,))
         while True:
             if (yield Sleep(done, earliest(until, tick(now())))):
@@ -178,6 +197,8 @@ class Client:
             exchange.sending.half_close()
             exchange.wait(LINGER_SECONDS)
         exchange.sending.cut()
+        if not exchange.has_thread:
+            return
         if lingers and exchange.sending.is_sent:
             exchange.wait(LINGER_SECONDS)  # for the thread to see that
         # Nobody knows when it will be free again: it may be looking for an address.
@@ -186,21 +207,40 @@ class Client:
 
 
 class _Exchange:
-    """One request and its answer, which a thread gets."""
+    """One request and its answer, which its asker gets, or a thread."""
 
     def __init__(self, sending: Sending | ProxiedSending, longest_bytes: int) -> None:
         self.sending = sending
         self.answer: Answer | None = None
         self._longest_bytes = longest_bytes
         self._error: BaseException | None = None
-        self._done = Wakeup()
+        self._done: Wakeup | None = None  # for whoever waits for the thread
+
+    def begin(self) -> int | None:
+        """As `Sending.begin`."""
+        return self.sending.begin() if isinstance(self.sending, Sending) else None
+
+    def finish(self) -> bool:
+        """As `Sending.finish`; returns whether its answer is there."""
+        assert isinstance(self.sending, Sending), "it has been begun"
+        incoming = self.sending.finish()
+        if incoming is not None:
+            self.answer = self._read(incoming)
+        return incoming is not None
 
     @property
-    def fd(self) -> int:
-        """Readable when it is done."""
+    def has_thread(self) -> bool:
+        """Whether a thread gets it."""
+        return self._done is not None
+
+    def begin_to_wait(self) -> int:
+        """Have a thread get it; returns a descriptor that is readable when that is done."""
+        self._done = Wakeup()
         return self._done.fd
 
     def run(self) -> None:
+        """What the thread does."""
+        assert self._done is not None
         try:
             with self.sending.open() as incoming:
                 self.answer = self._read(incoming)
@@ -218,6 +258,8 @@ class _Exchange:
         return Answer(incoming.status, body.decode("utf-8", "replace"), incoming.headers)
 
     def wait(self, seconds: float) -> bool:
+        """Wait for the thread, so long at most; returns whether it is done."""
+        assert self._done is not None
         return self._done.wait(seconds)
 
     def tell(self, late: Callable[[Answer | None], object]) -> None:
@@ -232,7 +274,11 @@ class _Exchange:
         return self.answer
 
     def close(self) -> None:
-        self._done.close()
+        """Have done with it."""
+        if self._done is not None:
+            self._done.close()
+        elif isinstance(self.sending, Sending):
+            self.sending.close()
 
 
 class Stream:

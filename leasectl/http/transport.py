@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from leasectl.http.trust import Trust
 
 _FAILURES = (OSError, ProtocolError, BadUrl)
+_PIECE_BYTES = 1 << 16
+
+
+class _NotAllThere(Exception):
+    """Of an answer that is still coming in."""
 
 
 class Incoming(NamedTuple):
@@ -56,6 +61,11 @@ class Transport:
     def is_outdated(self) -> bool:
         """Whether files of ``trust`` have changed since its connections were made."""
         return self._trust is not None and self._trust.is_outdated(self._context)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no file has to be looked at, and nobody be trusted."""
+        return self._trust is None
 
     def new_sending(self, call: Call, *, own_connection: bool) -> Sending:
         """A request, which isn't on its way yet; see `Sending`."""
@@ -129,6 +139,9 @@ class Sending:
         self._call = call
         self._own_connection = own_connection or not transport.keeps_connections
         self._is_sent = False
+        # What has been done of it without waiting: what is left to send then, and what has come.
+        self._left: bytes | None = None
+        self._come = b""
         self._lock = threading.Lock()
         # Under the lock:
         self._connection: TcpConnection | None = None
@@ -138,6 +151,59 @@ class Sending:
     def is_sent(self) -> bool:
         """Whether the server can have got it. Once it has been cut, that is final."""
         return self._is_sent
+
+    def begin(self) -> int | None:
+        """Send it on a connection that was put aside, if that takes no time.
+
+        Whoever calls this has to `close` it, unless `open` does the rest.
+
+        Returns:
+            The descriptor to be read once there is something for `finish`. None where there is no
+            such connection, or it didn't take all of it: then `open` does the rest.
+
+        Raises:
+            NoAnswer: That connection has ended.
+        """
+        call = self._call
+        may_wait = call.only_now or call.longest_silence_seconds is not None
+        if self._own_connection or may_wait or not self._transport.is_plain:
+            return None
+        idle = self._transport.take_idle(call)
+        if idle is None:
+            return None
+        self._note(idle)
+        with self._telling():
+            asked = self.request_bytes(parse_url(call.url))
+            self._is_sent = True
+            self._left = asked[idle.send_now(asked) :]
+        return None if self._left else idle.fileno()
+
+    def finish(self) -> Incoming | None:
+        """Read the answer to what was begun; None where not all of it has come: `open` reads that.
+
+        Raises:
+            NoAnswer: None that counts.
+        """
+        connection = self._begun()
+        with self._telling():
+            come = connection.receive_now(_PIECE_BYTES)
+            pieces = iter(() if come is None else (come,))
+
+            def receive(most: int) -> bytes:
+                for piece in pieces:
+                    return piece
+                raise _NotAllThere
+
+            reader = AnswerReader(receive)
+            try:
+                head = reader.head()
+                body = b"".join(reader.body())
+            except _NotAllThere:
+                self._come = come or b""
+                return None
+        if reader.leaves_connection:
+            self._leave(connection, None)
+        return Incoming(head.status, head.headers, iter((body,)))
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Incoming]:
@@ -150,7 +216,7 @@ class Sending:
         context = self._transport.context(self._call.url)
         with self._telling():
             target = parse_url(self._call.url)
-            connection = self._connect(target, context)
+            connection = self._connect(target, context) if self._left is None else self._begun()
         try:
             with self._telling():
                 reader = self._ask(connection, target)
@@ -159,7 +225,7 @@ class Sending:
             if reader.leaves_connection and not self._own_connection:
                 self._leave(connection, context)
         finally:
-            self._close()
+            self.close()
 
     def half_close(self) -> None:
         """Close our half of its connection: it may still be answered."""
@@ -173,6 +239,13 @@ class Sending:
             self._is_cut = True
             if self._connection is not None:
                 self._connection.cut()
+
+    def close(self) -> None:
+        """Close its connection, if it is still its own; for who uses that."""
+        with self._lock:  # or somebody would end what has its number by then
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
     @contextlib.contextmanager
     def _telling(self) -> Iterator[None]:
@@ -199,9 +272,14 @@ class Sending:
                 connection.secure(context, call.server_name or target.host)
                 self._note(connection)  # which nobody could cut while it changed
         except BaseException:
-            self._close()
+            self.close()
             raise
         return connection
+
+    def _begun(self) -> TcpConnection:
+        """That on which it has been begun."""
+        assert self._connection is not None, "it has been begun, and not closed"
+        return self._connection
 
     def _note(self, connection: TcpConnection) -> None:
         """Have it be what is ended by whoever gives up."""
@@ -216,32 +294,35 @@ class Sending:
             self._connection = None
         self._transport.put_aside(self._call, connection, context)
 
-    def _close(self) -> None:
-        """Close the connection, if it is still ours."""
-        with self._lock:  # or somebody would end what has its number by then
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-
     def _ask(self, connection: TcpConnection, target: Target) -> AnswerReader:
         call = self._call
-        headers = headers_of(call, closes=self._own_connection)
-        head = request_head(call.method, target, headers)
+        asked = self.request_bytes(target) if self._left is None else self._left
         with self._lock:
             if self._is_cut:
                 raise ProtocolError("the connection was cut")
             self._is_sent = True
         if call.only_now:
-            connection.send(head)
+            connection.send(asked[: len(asked) - len(call.body)])
             # What a server that is stopped has been sent it does when it goes on, although whoever
             # asked for it is gone: RFC 9110, 10.1.1. (With TLS, what it says right after a new
             # connection may be something else.)
             connection.wait_for_more()
             connection.send(call.body)
         else:
-            connection.send(head + call.body)
+            connection.send(asked)
         connection.listen(call.longest_silence_seconds)
-        return AnswerReader(connection.receive)
+
+        def receive(most: int) -> bytes:
+            come, self._come = self._come, b""
+            return come or connection.receive(most)
+
+        return AnswerReader(receive)
+
+    def request_bytes(self, target: Target) -> bytes:
+        """All that is sent; asked for right before that."""
+        call = self._call
+        headers = headers_of(call, closes=self._own_connection)
+        return request_head(call.method, target, headers) + call.body
 
     def _chunks(self, reader: AnswerReader) -> Iterator[bytes]:
         with self._telling():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 from leasectl.backends.contract import Patience
+from leasectl.http.http1 import Target
 from leasectl.http.no_answer import NoAnswer
 from leasectl.http.transport import Incoming, Sending
 from leasectl.leases.acquire import acquire
@@ -192,19 +193,15 @@ def kill_at_request(number: int, *, after: bool) -> None:
 
     Of requests by `leasectl.http`, streams among them.
     """
-    send, numbers = Sending.open, itertools.count(1)
+    numbers = itertools.count(1)
 
-    @contextmanager
-    def counted(sending: Sending) -> Iterator[Incoming]:
+    def send() -> bool:
         is_it = next(numbers) == number
         if is_it and not after:
             os.kill(os.getpid(), signal.SIGKILL)
-        with send(sending) as incoming:
-            if is_it:
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield incoming
+        return is_it
 
-    Sending.open = counted  # type: ignore[method-assign,assignment]
+    _have_told(send, lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def lose_answer(number: int, *, seconds: float, mark: Path) -> None:
@@ -215,19 +212,50 @@ def lose_answer(number: int, *, seconds: float, mark: Path) -> None:
         seconds: For how long, from then on, no other gets through.
         mark: A file that is made then.
     """
-    send, numbers = Sending.open, itertools.count(1)
-    back_at = 0.0
+    numbers, back_at = itertools.count(1), 0.0
 
-    @contextmanager
-    def sent(sending: Sending) -> Iterator[Incoming]:
-        nonlocal back_at
+    def send() -> bool:
         if time.monotonic() < back_at:
             raise NoAnswer("away", sent=False)
-        with send(sending) as incoming:
-            if next(numbers) == number:
-                back_at = time.monotonic() + seconds
-                mark.touch()
-                raise NoAnswer("lost")
+        return next(numbers) == number
+
+    def lose() -> None:
+        nonlocal back_at
+        back_at = time.monotonic() + seconds
+        mark.touch()
+        raise NoAnswer("lost")
+
+    _have_told(send, lose)
+
+
+def _have_told(send: Callable[[], bool], answered: Callable[[], None]) -> None:
+    """Have one be told of each request of this process, and another of some of their answers.
+
+    Args:
+        send: Called before it is sent, by whichever way; says whether its answer is of interest.
+        answered: Called when the answer to such a one has come.
+    """
+    request_bytes, finish, open_ = Sending.request_bytes, Sending.finish, Sending.open
+    wanted: set[Sending] = set()
+
+    def sent(sending: Sending, target: Target) -> bytes:
+        if send():
+            wanted.add(sending)
+        return request_bytes(sending, target)
+
+    def finished(sending: Sending) -> Incoming | None:
+        incoming = finish(sending)
+        if incoming is not None and sending in wanted:
+            answered()
+        return incoming
+
+    @contextmanager
+    def opened(sending: Sending) -> Iterator[Incoming]:
+        with open_(sending) as incoming:
+            if sending in wanted:
+                answered()
             yield incoming
 
-    Sending.open = sent  # type: ignore[method-assign,assignment]
+    Sending.request_bytes = sent  # type: ignore[method-assign,assignment]
+    Sending.finish = finished  # type: ignore[method-assign,assignment]
+    Sending.open = opened  # type: ignore[method-assign,assignment]

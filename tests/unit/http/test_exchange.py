@@ -263,6 +263,87 @@ class TestConnections:
             client.ask(Call("https://127.0.0.1:1/"), seconds=5)
 
 
+class TestKeptConnections:
+    """Whoever asks sends and reads himself there, as far as that takes no time."""
+
+    @pytest.fixture
+    def threads(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+        """What was left to a thread."""
+        left: list[Any] = []
+        assign = Worker.assign
+
+        def note(worker: Worker, work: Callable[[], object]) -> None:
+            left.append(work)
+            assign(worker, work)
+
+        monkeypatch.setattr(Worker, "assign", note)
+        return left
+
+    def test_all_but_the_first_request_need_no_thread(
+        self, serve: StartPeculiar, client: Client, threads: list[Any]
+    ) -> None:
+        server = serve(answer)
+        for _ in range(3):
+            assert ask(client, server)[:2] == (200, "{}")
+        assert (len(threads), server.connections) == (1, 1)
+
+    def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
+        self, serve: StartPeculiar, client: Client, threads: list[Any]
+    ) -> None:
+        long = b"x" * (1 << 20)
+        answers = [b"{}", long, b"{}", long]
+        to_do = list(answers)
+
+        def say(connection: socket.socket) -> None:
+            said = to_do.pop(0)
+            length = f"Content-Length: {len(said)}\r\n\r\n"
+            connection.sendall(HEAD + length.encode() + said)
+
+        server = serve(say)
+        assert [ask(client, server).text.encode() for _ in answers] == answers
+        assert (len(threads), server.connections) == (3, 1)
+
+    def test_a_request_that_the_server_takes_its_time_to_take_is_sent_to_its_end(
+        self, serve: StartPeculiar, client: Client, threads: list[Any]
+    ) -> None:
+        server = serve(answer)
+        ask(client, server)
+        # More than there is room for between the two.
+        assert client.ask(Call(server.endpoint, b"x" * (32 << 20)), seconds=30).text == "{}"
+        assert (len(threads), server.connections) == (2, 1)
+
+    def test_who_hangs_up_may_have_done_it_and_is_asked_on_a_new_one(
+        self, serve: StartPeculiar, client: Client
+    ) -> None:
+        def hang_up(connection: socket.socket) -> None:
+            connection.shutdown(socket.SHUT_RDWR)
+
+        to_do: list[Conversation] = [answer, hang_up, answer]
+        server = serve(lambda connection: to_do.pop(0)(connection))
+        ask(client, server)
+        with pytest.raises(NoAnswer, match="disconnected") as raised:
+            ask(client, server)
+        assert raised.value.sent
+        assert ask(client, server).text == "{}"
+        assert server.connections == 2
+
+    def test_what_says_no_answer_is_none(self, serve: StartPeculiar, client: Client) -> None:
+        to_do: list[Conversation] = [answer, lambda connection: connection.sendall(b"HELLO\r\n")]
+        server = serve(lambda connection: to_do.pop(0)(connection))
+        ask(client, server)
+        with pytest.raises(NoAnswer, match="illegal status line"):
+            ask(client, server)
+        assert server.ended.wait(5), "the connection was left to itself"
+
+    def test_an_answer_that_is_too_long_is_none(self, serve: StartPeculiar) -> None:
+        server = serve(answer)
+        with Client(clock=Clock(), connect_seconds=1.0, longest_bytes=2) as client:
+            ask(client, server)
+            client._longest_bytes = 1
+            with pytest.raises(NoAnswer, match="longer than 1 bytes"):
+                ask(client, server)
+
+
 class TestThreads:
     def test_signals_are_left_to_whoever_blocks_them_later_to_read_them(
         self, serve: StartPeculiar, client: Client
@@ -275,10 +356,9 @@ class TestThreads:
         assert blocked & 1 << (signal.SIGCHLD - 1)
 
     def test_the_same_one_makes_all_requests(self, serve: StartPeculiar, client: Client) -> None:
-        server = serve(answer)
-        ask(client, server)
+        ask(client, serve(answer))
         thread = worker()
-        ask(client, server)
+        ask(client, serve(answer))
         assert worker() is thread
 
     def test_a_client_that_nobody_has_any_more_leaves_none(self, serve: StartPeculiar) -> None:
