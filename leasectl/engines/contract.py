@@ -105,7 +105,8 @@ class Waiter(Protocol):
         """Claim all that is asked for, least recently acquired first, if it is the ticket's turn.
 
         A claim takes the ticket away. If there is none, whatever changes from here on for this
-        ticket ends the next sleep. Tickets of the dead that are in its way are taken away. If it
+        ticket ends the next sleep. The first may go by what was so when the ticket was put, and
+        then that holds from there on. Tickets of the dead that are in its way are taken away. If it
         was suspended, it isn't any more, but for one that can't be met as it is: that is suspended.
 
         Raises:

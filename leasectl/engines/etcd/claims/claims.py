@@ -27,7 +27,7 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import claim_id_in, etcd_lease_id_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.queues.look import QueueView
+from leasectl.engines.etcd.queues.view import QueueView
 from leasectl.engines.etcd.records import Claim, Free, parse_claim
 from leasectl.model import ReleasedBy, Ticket
 from leasectl.system.clock import Clock, earliest

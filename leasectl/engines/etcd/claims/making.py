@@ -21,8 +21,8 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import name_in, number_in
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.queues.look import QueueView
 from leasectl.engines.etcd.queues.rank import none_better_since
+from leasectl.engines.etcd.queues.view import QueueView
 from leasectl.engines.etcd.records import Claim, Free
 from leasectl.model import Ticket
 

@@ -104,11 +104,18 @@ def read_created_before(prefix: str, revision: int, *, keys_only: bool = False) 
     return {"request_range": {**span, "max_create_revision": str(revision - 1)}}
 
 
-def read_last_created(prefix: str, *, before: int, limit: int = 1) -> Json:
-    """Read the key that was created last before a revision, or so many of them, the last first."""
+def read_last_created(prefix: str, *, before: int | None = None, limit: int = 1) -> Json:
+    """Read the key that was created last, or so many of them, the last first.
+
+    Args:
+        prefix: Of the keys.
+        before: The revision before which they were created; None for any.
+        limit: How many.
+    """
     span = {"key": encode(prefix), "range_end": encode(end_of(prefix))}
     order = {"sort_order": "DESCEND", "sort_target": "CREATE", "limit": str(limit)}
-    return {"request_range": {**span, **order, "max_create_revision": str(before - 1)}}
+    most = {} if before is None else {"max_create_revision": str(before - 1)}
+    return {"request_range": {**span, **order, **most}}
 
 
 def read_created_after(prefix: str, revision: int) -> Json:

@@ -15,6 +15,7 @@ from leasectl.engines.etcd.gateway.requests import (
     Found,
     Json,
     KeyValue,
+    Outcome,
     count,
     read,
     read_all,
@@ -23,116 +24,11 @@ from leasectl.engines.etcd.gateway.requests import (
 )
 from leasectl.engines.etcd.key_values import etcd_lease_id_in, name_in
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.queues.competing import Leave, Rival, Supply, compete, leave, rival
+from leasectl.engines.etcd.queues.competing import Rival, Supply, compete, leave, rival
 from leasectl.engines.etcd.queues.rank import in_order, precedes, priorities
-from leasectl.engines.etcd.records import parse_settings
+from leasectl.engines.etcd.queues.view import NO_NEEDS, SURE, Needs, QueueView
 from leasectl.engines.matching import want_of
 from leasectl.model import Request, Ticket
-
-
-class Needs(NamedTuple):
-    """What has to be read to tell what a ticket may have, beside what is read for each.
-
-    Args:
-        better: All better tickets, not the nearest alone.
-        is_ranked: Some ticket doesn't count with 0, so those that came later may be better.
-        named: How many of them wait for a name each: as much more of what is free.
-        free: The names of all that is free.
-        stock: What there is in the pool.
-        may_change: Who is better and keeps nothing from it now may do so later.
-    """
-
-    better: bool = False
-    is_ranked: bool = False
-    named: int = 0
-    free: bool = False
-    stock: bool = False
-    may_change: bool = False
-
-    def and_also(self, more: Needs) -> Needs:
-        """What these and others need."""
-        return Needs(
-            better=self.better or more.better,
-            is_ranked=self.is_ranked or more.is_ranked,
-            named=max(self.named, more.named),
-            free=self.free or more.free,
-            stock=self.stock or more.stock,
-            may_change=self.may_change or more.may_change,
-        )
-
-
-NO_NEEDS = Needs()
-# Once it is its turn and these have told that, nobody can come before it any more.
-_SURE = (NO_NEEDS, Needs(better=True))
-
-
-class QueueView(NamedTuple):
-    """All that a ticket's turn depends on, as it was at one revision.
-
-    Args:
-        revision: Etcd's.
-        own: The ticket, if it is still there.
-        before: The nearest ticket before it that keeps all from it that it could use; where the
-            pool has a pace also one that waits for that alone.
-        pool: The pool, if there is one.
-        grants: The number of its last grant, if there was one.
-        expired: How many claims have run out and are still written down.
-        died: How many tickets have gone by themselves, of which nobody has told.
-        page: What is free, as far as the ticket may have it and in the order in which it is taken;
-            or the named resource, free or not, if it wants that.
-        is_for_time: That ticket keeps nothing but the pool's time from it.
-        others: If no ticket is before it in that sense, the better ones: each keeps from it what
-            it could use itself, as long as it can be met at all.
-        leave: What these leave to it.
-        needs: What had to be read for that.
-        is_closed: The named resource is one of those.
-        rank: The key that says what the ticket counts with; None for one that counts with 0.
-        priority: What it counts with.
-        is_ranked: Some ticket has such a key.
-        settings: How the pool grants, if it was written down.
-        pace: What its grants owe its pace, likewise.
-        comings: What comes to the pool by itself.
-    """
-
-    revision: int
-    own: KeyValue | None
-    before: KeyValue | None
-    pool: KeyValue | None
-    grants: KeyValue | None
-    expired: int
-    page: tuple[KeyValue, ...]
-    is_for_time: bool = False
-    others: tuple[Rival, ...] = ()
-    leave: Leave = Leave()
-    needs: Needs = NO_NEEDS
-    is_closed: bool = False
-    died: int = 0
-    rank: KeyValue | None = None
-    priority: int = 0
-    is_ranked: bool = False
-    settings: KeyValue | None = None
-    pace: KeyValue | None = None
-    comings: tuple[KeyValue, ...] = ()
-
-    @property
-    def is_paced(self) -> bool:
-        """Whether the pool has a pace."""
-        return self.settings is not None and parse_settings(self.settings).pace_seconds > 0
-
-    def could_meet(self, request: Request) -> bool:
-        """Tell whether what is in the pool could meet the ticket's request, held or not."""
-        want, supply = want_of(request), self.leave.supply
-        if request.name is not None:
-            is_open = bool(self.page) and not self.is_closed
-            return is_open and supply.could_use(want, request.name)
-        return supply.could_meet(want, request.count)
-
-    def with_freed(self, freed: Sequence[KeyValue]) -> QueueView:
-        """The same after resources have become free."""
-        newer = [kv for kv in freed if kv.mod_revision > self.revision]
-        # By name: what was free may have been taken in between, and goes by another key now.
-        page = {name_in(kv): kv for kv in (*self.page, *newer) if self.leave.has(name_in(kv))}
-        return self._replace(page=tuple(sorted(page.values(), key=lambda kv: kv.key)))
 
 
 class Change(NamedTuple):
@@ -172,11 +68,11 @@ def look(
     request = ticket.claimant.request
     if request.where:
         needs = needs.and_also(Needs(better=True, stock=True))
-    elif is_turn and request.name is not None and needs in _SURE:
+    elif is_turn and request.name is not None and needs in SURE:
         needs = NO_NEEDS
     while True:
         view = _look(gateway, keys, ticket, etcd_lease_id, needs, change=change)
-        if is_turn and not needs.better and view.needs in _SURE:
+        if is_turn and not needs.better and view.needs in SURE:
             return view._replace(before=None, others=())
         if needs.and_also(view.needs) == needs:
             return view
@@ -203,10 +99,48 @@ def _look(
         change: What is written before.
     """
     request = ticket.claimant.request
-    pool_type = request.type
     reads = (
-        read(keys.ticket(pool_type, etcd_lease_id)),
-        _better(keys, ticket, needs),
+        read(keys.ticket(request.type, etcd_lease_id)),
+        *queue_reads(keys, request, _better(keys, ticket, needs), needs),
+    )
+    # What can't happen isn't sent: a branch costs as much as the other, taken or not.
+    otherwise = reads if change.guards else ()
+    outcome = gateway.commit(change.guards, [*change.then, *reads], otherwise)
+    own, *found = outcome.answers
+    view = parse_queue(request, etcd_lease_id, ticket.number, outcome.revision, found, needs)
+    return view._replace(own=own.first)
+
+
+def entry_reads(keys: Keys, request: Request) -> tuple[Json, ...]:
+    """What the transaction that puts a ticket has to read last; `parse_entry` takes the answers."""
+    tickets = read_last_created(keys.tickets(request.type), limit=2)
+    return queue_reads(keys, request, tickets, NO_NEEDS)
+
+
+def parse_entry(request: Request, etcd_lease_id: int, outcome: Outcome) -> QueueView:
+    """What came of `entry_reads`.
+
+    Args:
+        request: What the ticket asks for that was put, with a priority of 0.
+        etcd_lease_id: That it is attached to.
+        outcome: Of that transaction.
+    """
+    number = outcome.revision
+    return parse_queue(request, etcd_lease_id, number, number, outcome.answers, NO_NEEDS)
+
+
+def queue_reads(keys: Keys, request: Request, tickets: Json, needs: Needs) -> tuple[Json, ...]:
+    """What has to be read of a queue; `parse_queue` takes the answers.
+
+    Args:
+        keys: Where things are.
+        request: What the ticket asks for that looks.
+        tickets: Reads the tickets that matter.
+        needs: What is read beside that.
+    """
+    pool_type = request.type
+    return (
+        tickets,
         count(keys.queueds(pool_type)),
         read_all(keys.ranks(pool_type), keys_only=True),
         read(keys.pool(pool_type)),
@@ -220,10 +154,27 @@ def _look(
         read_all(keys.comings(pool_type)),
         *_supply_reads(keys, request, needs),
     )
-    # What can't happen isn't sent: a branch costs as much as the other, taken or not.
-    otherwise = reads if change.guards else ()
-    outcome = gateway.commit(change.guards, [*change.then, *reads], otherwise)
-    own, tickets, queued, ranks, pool, settings, pace, grants, *rest = outcome.answers
+
+
+def parse_queue(
+    request: Request,
+    etcd_lease_id: int,
+    number: int,
+    revision: int,
+    answers: Sequence[Found],
+    needs: Needs,
+) -> QueueView:
+    """What came of `queue_reads`, for the ticket of that number.
+
+    Args:
+        request: What it asks for.
+        etcd_lease_id: That it is attached to.
+        number: Its own.
+        revision: At which that was read.
+        answers: What was found.
+        needs: What was read.
+    """
+    tickets, queued, ranks, pool, settings, pace, grants, *rest = answers
     resources, closed, held, alive = (each.count for each in rest[:4])
     comings, *found = rest[4:]
     supply, page, is_closed = _parse_supply(request, needs, resources - closed, found)
@@ -232,13 +183,13 @@ def _look(
     better = [
         rival(kv)
         for kv in in_order(tickets.items, counted)
-        if precedes(kv, counted, priority, ticket.number)
+        if precedes(kv, counted, priority, number)
     ]
     want = want_of(request)
     competition = compete(want, better, supply, is_paced=needs.free)
     view = QueueView(
-        revision=outcome.revision,
-        own=own.first,
+        revision=revision,
+        own=next((kv for kv in tickets.items if kv.create_revision == number), None),
         before=competition.before,
         is_for_time=competition.is_for_time,
         others=competition.others,

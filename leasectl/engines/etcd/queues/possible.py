@@ -6,7 +6,7 @@ why, which takes a look at all that is in the pool.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.gateway import Gateway
@@ -21,7 +21,21 @@ if TYPE_CHECKING:
     from leasectl.engines.possible import Unmet
 
 
-def check_possible(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> None:
+class Room(NamedTuple):
+    """What there is in a pool, as long as that isn't written anew.
+
+    Args:
+        revision: At which the pool was written.
+        takers: How many resources there are that take holders.
+    """
+
+    revision: int
+    takers: int
+
+
+def check_possible(
+    gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request
+) -> Room | None:
     """Refuse what the pool of a request can't meet as it is.
 
     Args:
@@ -30,13 +44,16 @@ def check_possible(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Re
         events: Whose bucket is read as well.
         request: What is asked for.
 
+    Returns:
+        What was seen of the pool; None where more had to be looked at.
+
     Raises:
         NotFound, InvalidRequest: It can't.
         BackendUnreachable: Nobody can tell; nothing was asked for.
     """
     check_count(request)
     try:
-        _check(gateway, keys, events, request)
+        return _check(gateway, keys, events, request)
     except BackendUnreachable as error:
         error.asked = False
         raise
@@ -59,16 +76,17 @@ def why_unmet(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request
     return unmet(request, parse_stock(request.type, found).members.values())
 
 
-def _check(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> None:
-    if not request.where and _is_easily_met(gateway, keys, events, request):
-        return
-    unmet = why_unmet(gateway, keys, events, request)
-    if unmet is not None:
-        raise unmet.refusal()
+def _check(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> Room | None:
+    room = None if request.where else _room(gateway, keys, events, request)
+    if room is None or request.count > room.takers:
+        unmet = why_unmet(gateway, keys, events, request)
+        if unmet is not None:
+            raise unmet.refusal()
+    return room
 
 
-def _is_easily_met(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> bool:
-    """Tell whether it could be met without a look at all that there is, as most could."""
+def _room(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Request) -> Room | None:
+    """What there is in its pool; None where that doesn't tell whether it could be met."""
     named = () if request.name is None else (read(keys.resource(request.type, request.name)),)
     pool, resources, closed, now, *found = gateway.read(
         read(keys.pool(request.type)),
@@ -78,7 +96,7 @@ def _is_easily_met(gateway: Gateway, keys: Keys, events: EtcdEvents, request: Re
         *named,
     ).answers
     events.note_now(now.first)
-    check_there(gateway, keys, request.type, pool.first)
+    there = check_there(gateway, keys, request.type, pool.first)
     if found and (found[0].first is None or closed.count):
-        return False
-    return request.count <= resources.count - closed.count
+        return None
+    return Room(there.mod_revision, resources.count - closed.count)

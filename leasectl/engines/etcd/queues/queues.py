@@ -10,32 +10,28 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from leasectl.engines import event_parts
-from leasectl.engines.contract import Outlook, TicketExpired, TicketGone
+from leasectl.engines.contract import Outlook, TicketGone
 from leasectl.engines.etcd.claims.claims import EtcdClaims, Reaped
 from leasectl.engines.etcd.claims.renewals import EtcdRenewals
-from leasectl.engines.etcd.events import event_facts
 from leasectl.engines.etcd.events.events import EtcdEvents
 from leasectl.engines.etcd.gateway.answers import EtcdLeaseGone
 from leasectl.engines.etcd.gateway.gateway import Gateway
 from leasectl.engines.etcd.gateway.requests import (
-    absent,
-    present,
-    put,
     read,
 )
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.pools.listing import check_there, no_pool
-from leasectl.engines.etcd.queues.look import QueueView, look
+from leasectl.engines.etcd.pools.listing import check_there
+from leasectl.engines.etcd.queues.entrance import EtcdEntrance
+from leasectl.engines.etcd.queues.look import look
 from leasectl.engines.etcd.queues.pace import EtcdPaces, Owed
-from leasectl.engines.etcd.queues.possible import check_possible, why_unmet
-from leasectl.engines.etcd.queues.rank import encode_rank
+from leasectl.engines.etcd.queues.possible import why_unmet
 from leasectl.engines.etcd.queues.standing import EtcdStandings
 from leasectl.engines.etcd.queues.ticket import EtcdTicket
+from leasectl.engines.etcd.queues.view import QueueView
 from leasectl.engines.etcd.queues.withdrawals import EtcdWithdrawals
 from leasectl.engines.etcd.records import (
     Claim,
     Free,
-    encode_ticket,
     last_fence,
     parse_free,
 )
@@ -80,25 +76,24 @@ class EtcdQueues:
         self._claims = claims
         self._renewals = renewals
         self._clock = clock
+        self._entrance = EtcdEntrance(gateway, keys, events, clock=clock)
         self._withdrawals = EtcdWithdrawals(gateway, keys, events, clock=clock)
         self._standings = EtcdStandings(gateway, keys, clock=clock)
         self._paces = EtcdPaces(gateway, keys)
 
     def check(self, own: EtcdTicket) -> None:
         """As `Waiter.check`."""
-        check_possible(self._gateway, self._keys, self._events, own.request)
+        self._entrance.check(own.request)
 
     def enqueue(self, own: EtcdTicket, *, again: bool = False) -> None:
         """As `Waiter.enqueue`."""
-        if not again:
-            self.check(own)
-        own.note_put(self._put_ticket(own))
+        self._entrance.enter(own, again=again)
 
     def claim(self, own: EtcdTicket) -> Outlook:
         """As `Waiter.claim`."""
         leases = self._find_claim(own)
         if leases is None and (not own.is_head or own.priority_due is not None):
-            view = self._look(own)
+            view = own.take_entry() or self._look(own)
             if not view.could_meet(own.request):
                 return self._wait_until_met(own, view)
             if view.before is not None:
@@ -248,7 +243,7 @@ class EtcdQueues:
                 waited=own.waited,
             )
         except EtcdLeaseGone:
-            raise self._overdue(own) from None
+            raise own.expired() from None
         except BackendUnreachable:
             own.doubt_claim()
             raise
@@ -264,7 +259,7 @@ class EtcdQueues:
         expires = claim.lease_duration_seconds is not None
         if expires and own.is_overdue:  # the answer took its time; somebody may have it by now
             self._claims.give_back(own.claim_id, by="command")
-            raise self._overdue(own)
+            raise own.expired()
         return claim.leases(renewed)
 
     # Looking
@@ -284,9 +279,9 @@ class EtcdQueues:
                     change=own.rise_due(),
                 )
             except EtcdLeaseGone:
-                raise self._overdue(own) from None
+                raise own.expired() from None
             if view.own is None or view.own.create_revision != own.ticket.number:
-                raise self._overdue(own) if own.is_overdue else TicketGone()
+                raise own.expired() if own.is_overdue else TicketGone()
             own.note_view(view)
             if own.priority_due is None:
                 return view
@@ -304,43 +299,3 @@ class EtcdQueues:
         key = self._keys.free(request.type, last_fence(view.page[0]), request.name)
         (found,) = self._gateway.read(read(key)).answers
         return tuple(map(parse_free, found.items))
-
-    def _overdue(self, own: EtcdTicket) -> TicketExpired:
-        return TicketExpired(
-            f"lost the place in the queue: etcd had heard nothing of us for {own.ttl_seconds}s; "
-            "ask again"
-        )
-
-    # Putting a ticket, and taking it away
-
-    def _put_ticket(self, own: EtcdTicket) -> int:
-        """Put a ticket on an etcd lease of its own; returns its number."""
-        keys, claimant, pool_type = self._keys, own.claimant, own.request.type
-        key = keys.ticket(pool_type, own.etcd_lease_id)
-        own.note_sent(self._clock.elapsed())
-        self._gateway.grant(own.etcd_lease_id, own.ttl_seconds)
-        unique_key, now = keys.with_state_id(claimant.claim_key), self._clock.wall()
-        record = encode_ticket(claimant, unique_key, now)
-        waiting = keys.waiting(claimant.claim_key, own.etcd_lease_id)
-        rank = keys.rank(pool_type, encode_rank(own.request.priority, None), own.etcd_lease_id)
-        ranks = (rank,) if own.request.priority else ()
-        try:
-            outcome = self._events.commit(
-                [absent(key), present(keys.pool(pool_type))],
-                [
-                    put(key, record, etcd_lease_id=own.etcd_lease_id),
-                    put(waiting, pool_type, etcd_lease_id=own.etcd_lease_id),
-                    put(keys.queued(pool_type, own.etcd_lease_id), record),
-                    *(put(each, "", etcd_lease_id=own.etcd_lease_id) for each in ranks),
-                ],
-                [read(key)],
-                events=[event_facts.queued(claimant, now=now)],
-            )
-        except EtcdLeaseGone:
-            raise self._overdue(own) from None
-        if outcome.succeeded:
-            return outcome.revision
-        (found,) = outcome.answers
-        if found.first is None:
-            raise no_pool(self._gateway, keys, pool_type)
-        return found.first.create_revision  # put by an earlier try, whose answer was lost

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leasectl.engines.contract import TicketExpired
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import ClaimId, Keys
-from leasectl.engines.etcd.queues.look import NO_CHANGE, Change, Needs, QueueView
+from leasectl.engines.etcd.queues.look import NO_CHANGE, Change
 from leasectl.engines.etcd.queues.pace import GrantWatch, Owed, read_owed
 from leasectl.engines.etcd.queues.rank import rise
+from leasectl.engines.etcd.queues.view import NO_NEEDS, Needs, QueueView
 from leasectl.engines.etcd.records import Free, parse_settings
 from leasectl.engines.etcd.waiting.targets import (
     WatchTarget,
@@ -74,6 +76,7 @@ class EtcdTicket:
         self._grants = GrantWatch()
         self._counting = 0  # the revision of the last grant after which it saw what is owed
         self._due: tuple[QueueView, tuple[Free, ...]] | None = None  # what there is when it is time
+        self._entry: QueueView | None = None  # what was seen as it was put
         self._unused: QueueView | None = None  # what was seen when it came to the head
         self._too_little: QueueView | None = None  # what was seen there last
         self._news: tuple[KeyValue, ...] = ()
@@ -108,6 +111,20 @@ class EtcdTicket:
         """It has been put, and got that number."""
         self._number, self._put_at = number, self._clock.elapsed()
 
+    def note_entry(self, view: QueueView) -> None:
+        """That was seen as it was put, with no more than any look reads."""
+        needs = NO_NEEDS.and_also(view.needs)
+        if needs == NO_NEEDS and not self.request.where:
+            self._entry = view
+            self.note_view(view)
+        else:
+            self.needs = needs
+
+    def take_entry(self) -> QueueView | None:
+        """What was seen as it was put, for the first who asks; None where one has to look."""
+        view, self._entry = self._entry, None
+        return view
+
     # Its etcd lease
 
     @property
@@ -124,6 +141,13 @@ class EtcdTicket:
     def is_overdue(self) -> bool:
         """Whether the etcd lease must have gone by now, for want of keep-alives."""
         return self._clock.elapsed() - self._sent_at >= self.ttl_seconds
+
+    def expired(self) -> TicketExpired:
+        """The error for that."""
+        return TicketExpired(
+            f"lost the place in the queue: etcd had heard nothing of us for {self.ttl_seconds}s; "
+            "ask again"
+        )
 
     def note_sent(self, at: float) -> None:
         """Count the etcd lease's time from a request sent then, on the elapsed clock.

@@ -252,7 +252,7 @@ class TestInEtcd:
             return min(needed)
 
         plain = fewest()
-        assert plain == 5  # whether there is such a pool, two for the ticket, a look, a claim
+        assert plain == 3  # two for the ticket, a claim
         store.pools.change_settings("T", PACE._replace(pace_seconds=0.001))
         assert fewest() == plain + 2
 

@@ -6,8 +6,8 @@ import pytest
 
 from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import Keys
-from leasectl.engines.etcd.queues.look import QueueView
 from leasectl.engines.etcd.queues.ticket import EtcdTicket
+from leasectl.engines.etcd.queues.view import QueueView
 from leasectl.engines.etcd.waiting.targets import at_the_head, behind
 from leasectl.model import Claimant, Request
 from tests.kit.support import ManualClock
