@@ -24,22 +24,28 @@ class WatchLine(NamedTuple):
     Args:
         watch: The number of the watch that it is about, as etcd gave it.
         is_begun: It says that the watch has begun.
+        revision: The one that the member was at then.
         events: What it tells: keys as they were written, or were deleted (without a value).
     """
 
     watch: int
     is_begun: bool
+    revision: int
     events: tuple[KeyValue, ...]
 
 
-def encode_watches(revisions: Mapping[Watched, int], *, has_progress: bool = False) -> str:
-    """One stream for several watches, each from right after its revision.
+def encode_watches(
+    revisions: Mapping[Watched, int], *, from_now: bool = False, has_progress: bool = False
+) -> str:
+    """One stream for several watches, each from right after its revision, or from now.
 
     The gateway reads one request after the other, and etcd begins the watches in that order. With
     progress a member says now and then where it is, also when nothing happens.
     """
     return "".join(
-        json.dumps({"create_request": _create(watched, revision + 1, has_progress)})
+        json.dumps(
+            {"create_request": _create(watched, 0 if from_now else revision + 1, has_progress)}
+        )
         for watched, revision in revisions.items()
     )
 
@@ -67,7 +73,9 @@ def parse_line(line: str) -> WatchLine:
             events = tuple(map(parse_key_value, changes))
         except UnicodeDecodeError as error:
             raise EventsLost from error
-        return WatchLine(int(result.get("watch_id", 0)), bool(result.get("created")), events)
+        is_begun = bool(result.get("created"))
+        revision = int(result["header"]["revision"]) if is_begun else 0
+        return WatchLine(int(result.get("watch_id", 0)), is_begun, revision, events)
     except MALFORMED as error:
         raise NoAnswer(f"no event: {error!r}") from error
 

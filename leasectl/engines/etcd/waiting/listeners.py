@@ -74,6 +74,22 @@ class Listeners:
         self._unregister(listener)
         self._targets.pop(listener, None)
 
+    @property
+    def is_for_one(self) -> bool:
+        """Whether there is just one who listens, or listened last."""
+        return len(self._targets) == 1
+
+    def miss(self, source: Watched, revision: int) -> None:
+        """A watch of the stream didn't tell of something that happened up to a revision.
+
+        Who has looked before that looks again.
+        """
+        self.revisions[source] = max(self.revisions[source], revision)
+        for listener in list(self._registered):
+            target = self._targets[listener]
+            if target.revision < revision and source in self._sources(target):
+                self._wake(listener)
+
     def tell(self, source: Watched, events: Sequence[KeyValue]) -> None:
         """Pass on what a watch of the stream has told, to those that have to know of it."""
         news: dict[Listener, list[KeyValue]] = {}

@@ -64,7 +64,7 @@ class WaitSession:
                 self._threads.keep_alives.remove(sleeper)
 
     def _start(self, first: Sleeper) -> _Threads:
-        watch = EtcdWatch(self._gateway)
+        watch = EtcdWatch(self._gateway, may_skip=True)
         keep_alives = KeepAlives(self._gateway, watch, self._clock)
         keep_alives.add(first)
         watch.start()

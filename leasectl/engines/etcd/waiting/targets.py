@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from leasectl.engines.etcd.gateway.requests import KeyValue
 from leasectl.engines.etcd.keys import Keys
 
 
@@ -24,6 +25,15 @@ class Watched(NamedTuple):
     deletes: bool = False
     has_sequel: bool = False
     is_quiet: bool = False
+
+    def is_news(self, kv: KeyValue | None, since: int) -> bool:
+        """Tell whether it would have told something since a revision at which a key was there.
+
+        Args:
+            kv: The key as it is by now; None where it isn't.
+            since: The revision.
+        """
+        return self.deletes if kv is None else kv.mod_revision > since
 
     @property
     def is_prefix(self) -> bool:

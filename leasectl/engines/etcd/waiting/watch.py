@@ -6,14 +6,18 @@ finds that it doesn't calls `EtcdWatch.leave`, and the watches go on at the next
 where it was.
 
 The gateway takes all that is to be watched in one request, so that a change means a new stream.
+A watch that begins in the past, and be it a moment ago, etcd has wait for up to 0.1 s with all that
+it tells. So one who is alone, and can look again, has watches that begin now; then it is read what
+they may have missed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from leasectl.engines.etcd.gateway.gateway import Gateway
+from leasectl.engines.etcd.gateway.requests import read
 from leasectl.engines.etcd.waiting.events import EventsLost, encode_watches, parse_line
 from leasectl.engines.etcd.waiting.listeners import Listener, Listeners
 from leasectl.engines.etcd.waiting.targets import Watched, WatchTarget
@@ -34,11 +38,19 @@ class EtcdWatch:
         gateway: The cluster.
         longest_silence_seconds: How long a member may say nothing, which is asked then to say
             something in any case; None where it is found out otherwise that it hangs.
+        may_skip: Whoever listens looks again when it is woken without news.
     """
 
-    def __init__(self, gateway: Gateway, *, longest_silence_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        longest_silence_seconds: float | None = None,
+        may_skip: bool = False,
+    ) -> None:
         self._gateway = gateway
         self._longest_silence_seconds = longest_silence_seconds
+        self._may_skip = may_skip
         self._changed = threading.Condition()
         # Under the lock of _changed:
         self._listeners = Listeners()
@@ -99,8 +111,9 @@ class EtcdWatch:
                         return
                     generation, member = self._generation, self._member
                     revisions = dict(self._listeners.revisions)
+                    from_now = self._may_skip and self._listeners.is_for_one
                 try:
-                    self._follow(client, generation, member, revisions)
+                    self._follow(client, generation, member, revisions, from_now=from_now)
                     pauses.begin_anew()
                 except EventsLost:
                     self._have_all_look(generation)
@@ -133,13 +146,21 @@ class EtcdWatch:
                 self._listeners.have_all_look()
 
     def _follow(
-        self, client: Client, generation: int, member: int, revisions: Mapping[Watched, int]
+        self,
+        client: Client,
+        generation: int,
+        member: int,
+        revisions: Mapping[Watched, int],
+        *,
+        from_now: bool,
     ) -> None:
         """Tell listeners what comes on the stream, until it has to be made anew."""
         headers = self._gateway.headers(client, member, _HEADERS_SECONDS)
         url = self._gateway.endpoints[member] + "/v3/watch"
         silence = self._longest_silence_seconds
-        body = encode_watches(revisions, has_progress=silence is not None).encode()
+        body = encode_watches(
+            revisions, from_now=from_now, has_progress=silence is not None
+        ).encode()
         stream = client.stream(Call(url, body, headers, longest_silence_seconds=silence))
         with self._changed:
             if self._generation != generation:
@@ -147,12 +168,17 @@ class EtcdWatch:
             self._stream = stream
         to_begin = list(revisions)
         begun: dict[int, Watched] = {}  # by the numbers that etcd gave them
+        late: dict[Watched, int] = {}  # those that have begun later than they had to
         try:
             with stream as lines:
                 for line in lines:
                     told = parse_line(line)
                     if told.is_begun and len(begun) < len(to_begin):
-                        begun[told.watch] = to_begin[len(begun)]
+                        source = begun[told.watch] = to_begin[len(begun)]
+                        if from_now and told.revision > revisions[source]:
+                            late[source] = told.revision
+                        if len(begun) == len(to_begin):
+                            self._make_up(generation, revisions, late)
                     with self._changed:
                         if self._generation != generation:
                             return
@@ -162,3 +188,37 @@ class EtcdWatch:
         finally:
             with self._changed:
                 self._stream = None
+
+    def _make_up(
+        self, generation: int, revisions: Mapping[Watched, int], late: Mapping[Watched, int]
+    ) -> None:
+        """Have listeners look again that have missed something before their watches began.
+
+        Args:
+            generation: The stream's.
+            revisions: From which on the watches would have had to tell.
+            late: From which on some of them do.
+        """
+        missed = self._missed(late, revisions) if late else frozenset()
+        with self._changed:
+            for source in missed if self._generation == generation else ():
+                self._listeners.miss(source, late[source])
+
+    def _missed(
+        self, late: Mapping[Watched, int], revisions: Mapping[Watched, int]
+    ) -> Set[Watched]:
+        """Those of the watches that may have missed something.
+
+        Of many keys nobody can tell which have gone; of one it is read whether it is as it was.
+        """
+        if any(source.is_prefix for source in late):
+            return late.keys()
+        try:
+            found = self._gateway.read(*(read(source.key) for source in late)).answers
+        except LeaseError:
+            return late.keys()
+        return {
+            source
+            for source, each in zip(late, found)
+            if source.is_news(each.first, revisions[source])
+        }

@@ -97,6 +97,36 @@ class TestListeners:
         assert second.woken == [(gone,)]
         assert (listeners.revisions[TICKETS], listeners.revisions[FREES]) == (8, 9)
 
+    def test_who_has_looked_before_something_that_was_missed_looks_again(self) -> None:
+        listeners, sleeper = Listeners(), Sleeper()
+        own, before, *_ = target(1, revision=5).watched
+        listeners.put(sleeper, target(1, revision=5))
+        listeners.miss(own, 5)
+        assert sleeper.woken == []
+        listeners.miss(before, 7)
+        assert sleeper.woken == [()]
+        listeners.put(sleeper, target(1, revision=6))  # it has looked, but too early
+        assert sleeper.woken == [(), ()]
+        listeners.put(sleeper, target(1, revision=7))
+        listeners.miss(own, 7)
+        assert sleeper.woken == [(), ()]
+
+    def test_of_what_is_quiet_too(self) -> None:
+        listeners, sleeper = Listeners(), Sleeper()
+        paced = for_the_pace(KEYS, "T", 1, 5)
+        listeners.put(sleeper, paced)
+        listeners.miss(next(each for each in paced.watched if each.is_quiet), 6)
+        assert sleeper.woken == [()]
+
+    def test_who_is_alone_is_so_until_another_listens(self) -> None:
+        listeners, first, second = Listeners(), Sleeper(), Sleeper()
+        alone = []
+        for listener in (first, second):
+            listeners.put(listener, target(0, revision=5))
+            alone.append(listeners.is_for_one)
+        listeners.remove(first)
+        assert [*alone, listeners.is_for_one] == [True, False, True]
+
     def test_of_a_thousand_only_the_one_behind_is_woken_by_a_ticket_that_goes(self) -> None:
         listeners, sleepers = Listeners(), [Sleeper() for _ in range(1000)]
         for number, sleeper in enumerate(sleepers):

@@ -7,12 +7,17 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import httpx
 import pytest
 
 from leasectl.backends.contract import Patience, Progress
 from leasectl.engines.etcd.gateway.requests import encode, read_all
+from leasectl.engines.etcd.gateway.requests import put as write
+from leasectl.engines.etcd.waiting.events import encode_watches
+from leasectl.engines.etcd.waiting.targets import Watched
+from leasectl.engines.etcd.waiting.watch import EtcdWatch
 from leasectl.errors import (
     BackendUnreachable,
     LeaseError,
@@ -31,12 +36,59 @@ class TestWaiting:
         store.acquire("holder", Request("T", count=4))
         waiter = Access([between.endpoint], prefix)
         pending = begin_listening(waiter, between, Request("T", ttl_seconds=SHORT))
+        eventually(lambda: between.paths[-1] == "/v3/lease/keepalive")
         busy = len(between.paths)
         # More of them than would fit into one ttl: its ticket is still there because of them.
         eventually(lambda: len(between.paths) >= busy + 5, what="keep-alives")
         assert set(between.paths[busy:]) == {"/v3/lease/keepalive"}
         assert store.queue() == ["waiter"]
         store.engine.free("holder")
+        assert len(pending.result(timeout=10)) == 1
+
+    def test_what_becomes_free_between_the_look_and_the_beginning_of_a_watch_is_had(
+        self, store: Access, between: Relay, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.acquire("holder", Request("T", count=4))
+        asked = encode_watches
+        told: list[str] = []
+        begins_now: list[bool] = []
+
+        def free_before(revisions: dict[Watched, int], **options: bool) -> str:
+            if not told:
+                told.extend(store.engine.free("holder"))
+                begins_now.append(options["from_now"])
+            return asked(revisions, **options)
+
+        monkeypatch.setattr("leasectl.engines.etcd.waiting.watch.encode_watches", free_before)
+        pending = begin_listening(Access([between.endpoint], prefix), between, Request("T"))
+        assert len(pending.result(timeout=10)) == 1
+        assert (len(told), begins_now) == (4, [True])
+
+    def test_who_missed_nothing_before_the_beginning_of_a_watch_sleeps_on(
+        self, store: Access, between: Relay, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Somebody has written something else, so that its watches begin later than its look."""
+        store.acquire("holder", Request("T", count=4))
+        before = store.begin("before", Request("T", count=4))
+        eventually(lambda: store.queue() == ["before"])
+        begun, put = EtcdWatch._follow, threading.Event()
+
+        def write_before(watch: EtcdWatch, *args: Any, **options: Any) -> None:
+            store.gateway.commit((), [write(store.keys.value("other"), "")])
+            put.set()
+            begun(watch, *args, **options)
+
+        monkeypatch.setattr(EtcdWatch, "_follow", write_before)
+        pending = begin_listening(
+            Access([between.endpoint], prefix), between, Request("T", ttl_seconds=SHORT)
+        )
+        assert put.wait(10)
+        # Its ticket, and the one before it, are read once more, and that is all.
+        behind = ["/v3/kv/txn", "/v3/watch", "/v3/kv/txn", "/v3/lease/keepalive"]
+        eventually(lambda: between.paths[-4:] == behind, timeout=60)
+        store.engine.free("holder")
+        before.result(timeout=10)
+        store.engine.free("before")
         assert len(pending.result(timeout=10)) == 1
 
     def test_a_ticket_that_nobody_was_told_of_is_taken_away_by_its_claim_key(
