@@ -27,6 +27,7 @@ from tests.kit.support import Cli
 MOST_REQUESTS = 60
 STRIDE = 1 if EVERY_KILL else 5
 ANSWER_STRIDE = 1 if EVERY_KILL else 9
+LIFE_STRIDE = 1 if EVERY_KILL else 63
 KILLED = -signal.SIGKILL
 Arm = Callable[[], None]
 
@@ -200,7 +201,7 @@ def test_whichever_answer_is_lost_names_are_where_they_were_said_to_be(
 ) -> None:
     story = Story(kubernetes_hosts, namespace, through=between_api)
     lost = 0
-    for losing in each_answer_lost(between_api, more_than=100, stride=7 * ANSWER_STRIDE):
+    for losing in each_answer_lost(between_api, more_than=100, stride=LIFE_STRIDE):
         story.members.live(losing)
         lost += losing.number <= losing.asked()
     print(f"{lost} answers lost, {story.judge()} moves")
