@@ -2,7 +2,8 @@
 
 Free is what nobody uses, by the holders' own log: from when somebody has stopped using it, or has
 died, whether the cluster knows of that or not. Who was stopped, or had no server that answers,
-isn't counted among those who wait.
+isn't counted among those who wait. Who is killed when it was next, before all who could have it
+then, keeps the others waiting for a ttl: so from there it is counted anew.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Counts(NamedTuple):
         not_released: Releases of which nobody knows, by the error.
         killed: Participants.
         longest_gap: Seconds without a grant while something was free and somebody could have it.
+        longest_row: The same, however many were killed in it, one after the other, when they were
+            next.
         median_gap: Half of the grants come after so many milliseconds or less.
     """
 
@@ -39,6 +42,7 @@ class Counts(NamedTuple):
     not_released: dict[str, int]
     killed: int
     longest_gap: float
+    longest_row: float
     median_gap: float
 
 
@@ -62,6 +66,7 @@ def count(history: Iterable[Event], *, names: Sequence[str], most: int) -> Count
         not_released=_by_name(events, "not-released"),
         killed=sum(e.kind == "died" and e.name == "killed" for e in events),
         longest_gap=max((gap.seconds for gap in gaps_in(events, names, most)), default=0.0),
+        longest_row=max((gap.in_all for gap in gaps_in(events, names, most)), default=0.0),
         median_gap=round(gaps[len(gaps) // 2] / 1e6, 1) if gaps else 0.0,
     )
 
@@ -154,9 +159,16 @@ def _stale(paths: Iterable[str]) -> list[str]:
 
 
 class Gap(NamedTuple):
-    """A time without a grant, in which there might have been one."""
+    """A time without a grant, in which there might have been one.
+
+    Args:
+        seconds: For how long, since somebody who was next was killed last.
+        in_all: For how long, whoever was killed.
+        until: When it ended.
+    """
 
     seconds: float
+    in_all: float
     until: int
 
 
@@ -181,9 +193,11 @@ def gaps_in(events: Sequence[Event], names: Sequence[str], most: int) -> Iterato
     disturbed: Counter[str] = Counter()
     waiting: dict[str, str] = {}  # what each wants
     wanted = {e.handle: e.name for e in events if e.kind == "asked"}
+    asked = {e.handle: e.at for e in events if e.kind == "asked"}
     since: int | None = None
+    first = 0
     for change in sorted(_changes(events, uses(events))):
-        was_possible = since is not None
+        was_possible, was_waiting = since is not None, change.who in waiting
         if change.what == "held":
             held[change.who] += change.by
         elif change.what == "disturbed":
@@ -193,15 +207,20 @@ def gaps_in(events: Sequence[Event], names: Sequence[str], most: int) -> Iterato
         else:
             waiting.pop(change.who, None)
         free = {name for name in names if held[name] <= 0}
-        is_possible = len(free) >= most and any(
-            (want == "-" or want in free) and not _is_disturbed(handle, disturbed)
+        could = [
+            asked[handle]
             for handle, want in waiting.items()
-        )
+            if (want == "-" or want in free) and not _is_disturbed(handle, disturbed)
+        ]
+        is_possible = len(free) >= most and bool(could)
         is_grant = change.what == "held" and change.by > 0
         if was_possible and since is not None and (is_grant or not is_possible):
-            yield Gap((change.at - since) / 1e9, change.at)
+            yield Gap((change.at - since) / 1e9, (change.at - first) / 1e9, change.at)
             since = None
         if is_possible and since is None:
+            since = first = change.at
+        is_death = change.what == "died" and was_waiting
+        if is_possible and is_death and asked[change.who] < min(could):
             since = change.at
 
 
@@ -219,7 +238,7 @@ def _changes(events: Sequence[Event], holds: Sequence[Hold]) -> Iterator[_Change
         if e.kind == "asked":
             yield _Change(e.at, "waits", e.handle, 1)
             if participant_of(e.handle) in died:
-                yield _Change(died[participant_of(e.handle)], "waits", e.handle, -1)
+                yield _Change(died[participant_of(e.handle)], "died", e.handle, -1)
         elif e.kind in ("granted", "gave-up"):
             yield _Change(e.at, "waits", e.handle, -1)
         elif e.kind in ("disturbed", "calm"):

@@ -70,6 +70,22 @@ class TestJudging:
         assert len(self.judge(asked, granted)) == 1
         assert self.judge(asked, granted, self.event(0.5, "disturbed", who)) == []
 
+    @pytest.mark.parametrize(("asked_at", "found"), [(0.0, 0), (0.3, 1)])
+    def test_who_is_killed_when_it_was_next_keeps_others_waiting(
+        self, asked_at: float, found: int
+    ) -> None:
+        """Who is killed behind others doesn't."""
+        assert found == len(
+            self.judge(
+                self.event(0.0, "asked", "h/p1.1", "-"),
+                self.event(0.05, "gave-up", "h/p1.1", "NoLease"),
+                self.event(asked_at, "asked", "h/p1.2", "-"),
+                self.event(0.1, "asked", "h/p2.1", "-"),
+                self.event(1.5, "died", "h/p1", "killed"),
+                self.event(3.0, "granted", "h/p2.1"),
+            )
+        )
+
     @pytest.mark.parametrize(
         ("hindered", "found"), [(("disturbed", "h"), 0), (("hindered", "h"), 0), (("died", "p"), 1)]
     )
