@@ -59,7 +59,9 @@ def by_title(kind: Kind) -> str:
 
 
 def url_of(kind: Kind) -> str:
-    return f"{kind.schemes[0]}://127.0.0.1:9" if kind.takes_address else kind.example
+    if not kind.takes_address:
+        return kind.example
+    return f"{kind.schemes[0]}://{'namespace' if kind.is_cluster else '127.0.0.1:9'}"
 
 
 @pytest.mark.parametrize("kind", WITHOUT_POOLS, ids=by_title)
