@@ -29,8 +29,6 @@ from leasectl.text.printable import printable
 if TYPE_CHECKING:
     import socket
 
-    from leasectl.leases.service import Service
-
 EXAMPLE = """\b
 Example:
   eval "$(leasectl serve --print-env)"
@@ -143,11 +141,7 @@ def command(
     warn = note
     if background is not None:
         warn = Log(os.path.join(os.path.abspath(state_directory()), "serve.log"), Clock()).write
-
-    def open_another() -> Service:
-        return open_service(served, for_many=True, warn=warn)
-
-    service = open_another()
+    service = open_service(served, for_many=True, warn=warn)
     if kind_of(served).has_pools:
         service.pools.pools()  # a server that isn't there is no use
     bound = listen(*address)
@@ -170,7 +164,8 @@ def command(
         bound,
         acquire_seconds=acquire_seconds,
         token=token,
-        open_another=open_another,
+        # Not by what the environment says, which may be of a folder that we have left by then.
+        open_another=service.for_another_thread,
         probe=open_probe(service.backend_url, settings(service.backend_url), clock=Clock()),
         ready=ready,
         warn=warn,

@@ -68,6 +68,8 @@ def command(
 
         show_counts(service, pool_type, watch=watch, as_json=as_json)
         return
+    if not watch:
+        nothing_is_garbage()
     told = ask_status(url, settings, pool_type=pool_type, clock=service.clock)
     if told is not None and are_counts(told):
         from leasectl.cli.status_counts import show_counts_behind
@@ -79,7 +81,6 @@ def command(
 
         show_pools_again(service, pool_type, wide=wide, as_json=as_json)
         return
-    nothing_is_garbage()
     overview = PoolService(service).overview(pool_type, told=told)
     if as_json:
         show_json(encode_overview(overview))

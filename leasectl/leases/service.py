@@ -67,6 +67,22 @@ class Service:
         self._withheld: list[str] | None = None
         self._backends: dict[tuple[str, str], Backend] = {}
 
+    def for_another_thread(self) -> Service:
+        """The same, with the state directory opened by the thread that calls this and uses it."""
+        state, events = State.open(self.state.directory), self.state.events
+        state.events.kept_seconds = events.kept_seconds
+        state.events.kept_number = events.kept_number
+        return Service(
+            state,
+            backend_url=self.backend_url,
+            caller=self.caller,
+            settings=self.settings,
+            release_seconds=self._release_seconds,
+            rest_seconds=self._rest_seconds,
+            warn=self._warn,
+            clock=self.clock,
+        )
+
     @property
     def pools(self) -> PoolAdmin:
         """The pools of the chosen backend; NotSupported when it has none."""

@@ -140,7 +140,6 @@ class ServedLeases:
                 return None
             if wait is not None:
                 await asyncio.wait((wait.task,))
-                await asyncio.sleep(0)  # one that is done is forgotten a moment later
                 continue
             handle = self.service.handles.load(handle_id)
             if handle is None:

@@ -43,6 +43,8 @@ _SILENT_SECONDS = 14.0
 _UNTIL_HEARD_SECONDS = 4.0
 # What a machine that has other things to do may take in addition.
 _LONGEST_SECONDS = 120.0
+# Between two kills of `serve`: with one, the places of all who wait there are lost, and stay.
+_QUIET_SECONDS = QUEUE_SECONDS + 1.0
 
 
 class Outcome(NamedTuple):
@@ -197,7 +199,7 @@ class Campaign:
                 self._kills += 1
             if self._serving and time.monotonic() >= next_kill:
                 self._serving.restart()
-                next_kill = time.monotonic() + 3.0
+                next_kill = time.monotonic() + _QUIET_SECONDS
             if time.monotonic() >= next_restart:
                 next_restart += 10.0
                 self._restart()

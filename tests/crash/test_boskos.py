@@ -275,7 +275,7 @@ def test_nobody_has_what_another_has_by_way_of_a_server_that_is_killed(tmp_path:
     outcome = campaign.run(size[2], uses=size[1])
     print(outcome.figures)
     assert outcome.problems == []
-    assert outcome.figures["kills of serve"] > 1
+    assert outcome.figures["kills of serve"] >= 1
 
 
 def test_the_judge_sees_what_cannot_be_true() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.boskos.fixture import StartBoskos
 from tests.kit.faults.fixture import StartFaultProxy
 from tests.kit.serving import Serving, held
 from tests.kit.support import Cli, Finished, eventually
@@ -39,6 +40,13 @@ def started(cli: Cli) -> Iterator[dict[str, str]]:
         os.kill(int(variables["LEASECTL_SERVE_PID"]), signal.SIGTERM)
 
 
+def started_here(cli: Cli) -> dict[str, str]:
+    """One whose state directory is named as from the current folder, which it leaves."""
+    here = os.path.relpath(cli.state_dir, cli.cwd)
+    said = cli.ok("serve", "-q", "--print-env", LEASECTL_STATE_DIR=here)
+    return dict(re.findall(r"(?m)^export (\w+)=(.*);$", said))
+
+
 def is_alive(variables: dict[str, str]) -> bool:
     try:
         os.kill(int(variables["LEASECTL_SERVE_PID"]), 0)
@@ -54,6 +62,23 @@ def end(variables: dict[str, str]) -> None:
 
 def script(cli: Cli, shell: str, *lines: str) -> Finished:
     return cli.spawn([shell, "-c", "\n".join(lines)], PY=sys.executable).finish()
+
+
+def test_all_that_it_does_is_in_one_state_directory(cli: Cli, boskos: StartBoskos) -> None:
+    cli.pool("T", "only")
+    behind = boskos("S=1")
+    for backend, pool_type in (("local:", "T"), (behind.backend, "S")):
+        cli.env["LEASECTL_BACKEND"] = backend
+        variables = started_here(cli)
+        server = Serving.at(variables["LEASE_PROXY_SERVER_URL"])
+        try:
+            with server.connect() as client:
+                (name,) = client.acquire(pool_type).names
+                assert name in server.get("/")
+                assert client.release(name).status == 204
+        finally:
+            end(variables)
+    assert behind.owners == {}
 
 
 class TestShells:

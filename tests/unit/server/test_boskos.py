@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import time
 
@@ -292,11 +293,16 @@ class TestWaiting:
     ) -> None:
         behind.occupy("S")
         number = 64 if FULL_SIZE else 8
-        clients = [waiter(server, place) for place in range(1, number + 1)]
+        clients = {}
+        for place in range(1, number + 1):
+            client = waiter(server, place)
+            clients[client.socket] = client
         eventually(lambda: len(asked(behind)) == number)
         order = list(asked(behind))
         behind.vacate()
-        for client in clients:
+        while clients:
+            (answered,), _, _ = select.select(list(clients), [], [], 20)
+            client = clients.pop(answered)
             assert client.read_answer().names == ["S--00"]
             assert client.release("S--00").status == 204
             client.close()
