@@ -136,6 +136,16 @@ def test_what_is_there_is_said_as_it_is() -> None:
     assert (pod.name, pod.uid) == ("a", "u")
 
 
+def test_one_is_read_by_its_name() -> None:
+    asked = Asked(NODE)
+    asked.cluster.node("a")
+    asked.cluster.lease("b")
+    assert [each[1] for each in asked.asked] == [
+        (Collection("v1", "nodes"), "a"),
+        (leases("ns"), "b"),
+    ]
+
+
 def test_what_is_not_there_is_none() -> None:
     absent = Asked(refused(Absent)).cluster
     assert absent.node("a") is None
