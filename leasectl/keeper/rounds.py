@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 from typing import Callable
 
 from leasectl.backends.kinds import LOCAL
@@ -63,7 +64,8 @@ class Rounds:
         self._unused.take_outcomes()
         self._follow()
         self._handles.look()
-        times = self._release()
+        abandoned = self._handles.abandoned()
+        times = self._release(abandoned)
         self._handles.look()
         self._note_changes()
         times.append(self._renewals.go())
@@ -71,17 +73,17 @@ class Rounds:
         times += self._unused.go()
         times.append(self._answers.go(self._handles))
         times.append(self._witness.go())
-        # What this round has changed itself nobody wakes it for.
+        # What this round has changed itself nobody wakes it for, nor for who has ended meanwhile.
         self._follow()
-        if self._handles.look():
+        if self._handles.look() or not set(self._handles.abandoned()) <= set(abandoned):
             times.append(self._clock.elapsed())
         self._handles.trim()
         return earliest(*times)
 
-    def _release(self) -> list[float | None]:
+    def _release(self, abandoned: Sequence[ReleaseTarget]) -> list[float | None]:
         """Give back what the dead held and what is due by now; returns when there is more to."""
         now, timers = self._clock.elapsed(), self._service.handles.timers
-        targets = self._handles.abandoned() + timers.due(now)
+        targets = (*abandoned, *timers.due(now))
         times = [self._releases.release(target) for target in targets]
         return [*times, timers.next_after(now)]
 

@@ -225,6 +225,32 @@ class TestWhatItReads:
         assert few_changed[1] <= 1
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_whoever_ends_at_whichever_look_of_a_round_is_not_left_for_later(
+    desk: Desk, ends: ProcessEnds, child: Process, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    desk.pool(1)
+    clock = desk.time.clock
+    rounds = Rounds(desk.service, ends, clock=clock, log=Log(str(desk.directory / "log"), clock))
+    handle = guarded(desk, child)
+    rounds.go()
+    looks = 0
+    look = KeptHandles.look
+
+    def counted(kept: KeptHandles) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == number:
+            kill(child)
+        return look(kept)
+
+    monkeypatch.setattr(KeptHandles, "look", counted)
+    while (due := rounds.go()) is not None and due <= clock.elapsed():
+        pass
+    assert looks >= 3
+    assert desk.service.handles.require(handle.id).state == "released"
+
+
 def statements(state: State, act: Callable[[], object]) -> int:
     """How many statements an act takes."""
     seen: list[str] = []
