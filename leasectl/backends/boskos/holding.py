@@ -1,6 +1,9 @@
 """What an owner has by name: kept by updates, and given back.
 
 To what isn't that owner's nothing happens, so neither can hit what somebody else was granted since.
+
+Boskos judges by what it has heard from Kubernetes, which comes a moment after what it has written
+there itself: what it has granted just now it calls nobody's for that long. So once isn't enough.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from leasectl.backends.unanswered import Loss, Refused, words_of
 from leasectl.errors import BackendUnreachable
 from leasectl.http.messages import Answer, Call
 from leasectl.system.clock import Clock
-from leasectl.system.poll import sleep_through
+from leasectl.system.poll import Sleep, sleep_through
 from leasectl.text.printable import printable
 
 # How long one request may take: a server that is slow answers in less.
@@ -28,8 +31,17 @@ ATTEMPT_SECONDS = 20.0
 _Result = TypeVar("_Result")
 
 
+# So often it has to say that a resource isn't the owner's; in between that long is waited.
+_TIMES_NOT_OURS = 4
+_HEAR_SECONDS = 0.3
+
+
 class _Unseen(Refused):
     """Boskos says that there is no such resource, and perhaps it couldn't look."""
+
+
+class _PerhapsOurs(Refused):
+    """Boskos says that it isn't the owner's, and perhaps it hasn't heard of its grant yet."""
 
 
 class Holding:
@@ -92,7 +104,14 @@ class Holding:
             BackendUnreachable: It isn't known.
         """
         call = requests.update(self._connection.address, name, owner)
-        came, answer = yield from self._change(call, seconds=seconds)
+        until = self._clock.elapsed() + seconds
+        for _ in range(_TIMES_NOT_OURS):
+            left = max(0.0, until - self._clock.elapsed())
+            came, answer = yield from self._change(call, seconds=left)
+            again = self._clock.elapsed() + _HEAR_SECONDS
+            if came != "not ours" or again >= until:
+                break
+            yield Sleep(frozenset(), again)
         if came == "gone":
             told = yield from look(self._connection, type_of(owner), seconds=seconds)
             if told.owners.get(owner, 0) >= had:
@@ -102,16 +121,18 @@ class Holding:
     def sender(self, owner: str, name: str) -> SendRelease:
         """What sends the release of one name.
 
-        That there is no such resource Boskos says as well when it can't look: once isn't enough.
+        That there is no such resource Boskos says as well when it can't look.
         """
 
         def send(seconds: float, failures: Sequence[Exception]) -> str | None:
             call = requests.release(self._connection.address, name, owner)
             came, answer = self._wait(self._change(call, seconds=seconds))
             words = words_of(self._connection.url, answer)
-            if came == "gone" and not any(isinstance(each, _Unseen) for each in failures):
+            if came == "gone" and not _number_of(_Unseen, failures):
                 raise _Unseen(words)
-            if came == "done" or any(isinstance(each, Loss) for each in failures):
+            if came == "not ours" and _number_of(_PerhapsOurs, failures) < _TIMES_NOT_OURS - 1:
+                raise _PerhapsOurs(words)
+            if came == "done" or _number_of(Loss, failures):
                 return None  # or most likely by that of which no answer came
             return f"{printable(name)} wasn't leased to us any more: {words}"
 
@@ -123,3 +144,7 @@ class Holding:
 
     def _wait(self, steps: Steps[_Result]) -> _Result:
         return sleep_through(steps, interrupts=(), now=self._clock.elapsed)
+
+
+def _number_of(kind: type[Exception], failures: Sequence[Exception]) -> int:
+    return sum(isinstance(each, kind) for each in failures)

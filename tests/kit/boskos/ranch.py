@@ -53,7 +53,8 @@ class Ranch:
         ranks: Its queues.
         wording: What it says when it refuses.
         seed: What of several that were touched in the same second comes first.
-        view_seconds: What it counts is what was so that long ago, as its view of Kubernetes lags.
+        view_seconds: What it counts, and whose it takes a resource for, is what was so that long
+            ago, as its view of Kubernetes lags.
         grows: To how many resources a dynamic type may grow.
     """
 
@@ -237,11 +238,13 @@ class Ranch:
     # ---- inside
 
     def _owned(self, name: str, owner: str, deed: str) -> Resource:
-        found = self.resources.get(name)
+        found = self._view().get(name)
         if found is None:
             raise Refused(404, self.wording.failed(deed, self.wording.no_resource(name)))
         if found.owner != owner:
             raise Refused(401, self.wording.failed(deed, other_owner(owner, found.owner)))
+        if found != self.resources[name]:
+            raise Refused(500, self.wording.failed(deed, "the object has been modified"))
         return found
 
     def _of(self, pool_type: str) -> list[Resource]:

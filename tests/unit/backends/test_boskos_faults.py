@@ -68,6 +68,25 @@ class TestRequests:
         assert tenure.end == ""
 
 
+class TestALaggingView:
+    """Boskos calls nobody's what it has granted a moment ago."""
+
+    def test_what_is_given_back_at_once_is_given_back(self, cli: Cli, boskos: StartBoskos) -> None:
+        server = use(cli, boskos("T=2", view_lag=0.4))
+        server.occupy("T", 1)
+        assert cli("acquire", "-t", "T", "-c", "2", "-w", "0").code == 75
+        assert set(server.owners.values()) == {"another-job"}
+        finished = cli("run", "-t", "T", "--", "true")
+        assert (finished.code, finished.err) == (0, "")
+        assert set(server.owners.values()) == {"another-job"}
+
+    def test_what_is_renewed_at_once_is_not_lost(self, cli: Cli, boskos: StartBoskos) -> None:
+        server = use(cli, boskos("T=1", view_lag=0.4))
+        handle = cli("acquire", "-q", "-t", "T", "--ttl", f"{EXPIRE}s").handle
+        assert cli("renew", "--handle", handle).code == 0
+        assert len(server.owners) == 1
+
+
 class TestLostAnswers:
     def test_what_was_granted_in_one_is_told_and_never_used(
         self, cli: Cli, boskos: StartBoskos

@@ -134,6 +134,16 @@ def test_metric_may_lag(boskos: StartBoskos) -> None:
         eventually(lambda: json.loads(client.metric().text)["owner"] == {"me": 1})
 
 
+def test_what_was_granted_just_now_may_be_called_nobodys(boskos: StartBoskos) -> None:
+    server = boskos("T=1", view_lag=0.3)
+    with RawBoskos(server.url) as client:
+        name = client.get()
+        assert client.update(name)[:1] == client.release(name)[:1] == (401,)
+        eventually(lambda: client.update(name).status == 200)
+        eventually(lambda: client.release(name).status == 200)
+    assert server.owners == {}
+
+
 def test_older_words_and_ones_to_come(boskos: StartBoskos) -> None:
     for wording, none_free, no_type in (
         ("old", "no available resource T, try again later.", "resource type U does not exist"),
