@@ -2,7 +2,8 @@
 
 Without what it has no words for: its queue isn't shown, and its pools are made by whoever runs it.
 So types of a Boskos that is there stand for the pools that a test makes, and what a pool would have
-less is somebody else's. What its reaper does, `let_pass` does.
+less is somebody else's. What its reaper does, `let_pass` does. Its view of Kubernetes lags, so who
+has acquired or given back goes on when it shows that.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.contract.forked import ForkedClient, LostFile, SharedClock
 from tests.contract.world import Hold
 from tests.kit.boskos.any_boskos import AnyBoskos, SharedBoskos
 from tests.kit.journal import NoJournal
+from tests.kit.support import eventually
 
 TYPES = ("T", "U")
 _NOT_OURS = "the-rest"
@@ -191,8 +193,10 @@ class _Participant:
             self._backend.acquire(Claimant(owner, owner, request), journal, patience)
         except LeaseError as error:
             list(self._backend.release(owner, journal.names))
+            self._until_shown()
             raise _in_words_of(error, self._types) from None
         self._held.update(dict.fromkeys(journal.names, owner))
+        self._until_shown(journal.names)
         leases = journal.leases or ()
         return tuple(each._replace(name=_shown(each.name, self._types)) for each in leases)
 
@@ -218,6 +222,7 @@ class _Participant:
                 self._note_lost([name])
             self._warnings.clear()
             self._held.pop(name, None)
+        self._until_shown()
         return tuple(_shown(name, self._types) for name in freed)
 
     def renew(self, ttl_seconds: float | None = None) -> tuple[str, ...]:
@@ -228,6 +233,20 @@ class _Participant:
         self._note_lost([name for name in self._held if name not in kept])
         self._held = {name: self._held[name] for name in kept}
         return tuple(_shown(name, self._types) for name in kept)
+
+    def _until_shown(self, names: Sequence[str] = ()) -> None:
+        """Wait until Boskos shows that this client has these, and nothing that it doesn't hold."""
+        mine = f"-{self._client.claim_key}/1"
+
+        def shown() -> set[str]:
+            return {
+                name
+                for there in self._types.values()
+                for name, owner in there.owners.items()
+                if owner.endswith(mine)
+            }
+
+        eventually(lambda: set(names) <= shown() <= set(self._held), what="Boskos shows it")
 
     def _note_lost(self, names: Sequence[str]) -> None:
         shown = [_shown(name, self._types) for name in names]
