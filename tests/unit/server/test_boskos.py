@@ -413,9 +413,8 @@ class TestOutages:
             assert client.read_answer().status == 204
 
     def test_while_it_is_away_that_is_said_and_waiters_wait_on(
-        self, cli: Cli, server: Serving, behind: Boskos
+        self, server: Serving, behind: Boskos
     ) -> None:
-        cli.env["LEASECTL_RELEASE_TIMEOUT"] = "1s"
         with server.connect() as client:
             (name,) = client.acquire("T").names
             behind.occupy("S")
@@ -429,7 +428,7 @@ class TestOutages:
             assert client.release(name).status == 204
             behind.vacate("S--00")
             assert waits.read_answer().names == ["S--00"]
-        assert "trying again" in server.complaint()
+        assert behind.url in server.complaint()  # of who waits, or of another: whoever is first
         waits.close()
 
     def test_when_the_server_ends_waiters_are_told_and_leases_stay(
