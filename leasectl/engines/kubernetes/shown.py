@@ -69,21 +69,32 @@ class ShownPools:
         """All pools, or the one; NotFound when there is no such type."""
         if pool_type is None:
             seen = self._store.all(*_SHOWN)
-            views, belonging = _views(seen), _belonging(seen.items)
+            views = _views(seen)
+            if True in [self._reap_if_we_may(view) for view in views]:
+                # All anew, not only where it was: of two times a name that moves may be in neither.
+                seen = self._store.all(*_SHOWN)
+                views = _views(seen)
+            belonging = _belonging(seen.items)
             for orphaned in _orphaned(seen):
                 self._warn(str(no_pool(self._store, orphaned)))
         else:
             views = [self._store.pool(pool_type)]
             if not views[0].is_there:
                 raise no_pool(self._store, pool_type)
+            if self._reap_if_we_may(views[0]):
+                views = [self._store.pool(pool_type)]
             raw = self._store.get(OBJECT_OF_BELONGING)
             belonging = _belonging(() if raw is None else (raw,))
-        return tuple(self._shown(self._reaped_if_we_may(view), belonging) for view in views)
+        return tuple(self._shown(view, belonging) for view in views)
 
     def reaped(self, view: PoolView) -> PoolView:
         """A pool without what is over in it, which is taken away."""
+        return self._store.pool(view.pool_type) if self._reap(view) else view
+
+    def _reap(self, view: PoolView) -> bool:
+        """Take away what is over in a pool; returns whether it isn't as it was seen any more."""
         if self._only_looks:
-            return view
+            return False
         over = self._observed.look(view).over
         self._observed.save()
         is_changed = False
@@ -92,16 +103,16 @@ class ShownPools:
             is_changed |= self._claims.end_over(view.resources[name])
         for name in over.lives - over.claims:
             is_changed |= self._claims.end_life(view.resources[name])
-        return self._store.pool(view.pool_type) if is_changed else view
+        return is_changed
 
-    def _reaped_if_we_may(self, view: PoolView) -> PoolView:
-        """The same; as it was seen where it is left to those who may write."""
+    def _reap_if_we_may(self, view: PoolView) -> bool:
+        """The same; it is left to those who may write."""
         try:
-            return self.reaped(view)
+            return self._reap(view)
         except AccessRefused as refused:
             if not is_not_permitted(refused):
                 raise
-            return view
+            return False
 
     def _shown(self, view: PoolView, belonging: Pools) -> Pool:
         assert view.pool is not None

@@ -290,3 +290,29 @@ def test_that_a_pool_was_taken_away_by_hand_is_said_once_where_all_are_shown(
         'no pool "T", but 3 resources of it: Lease "'
         f'{object_of_pool("T")}" was {what}; see: leasectl doctor'
     )
+
+
+def test_a_name_that_moves_while_claims_are_over_is_shown_in_one_pool(
+    manual_clock: ManualClock,
+) -> None:
+    api = MadeUpApi()
+    one, other = Process(api, manual_clock.clock), Process(api, manual_clock.clock)
+    one.pools.create_pool("A", ["held", "moves"])
+    one.pools.create_pool("B", ["stays"])
+    one.acquire("k/1", Request("A", name="held", ttl_seconds=5.0))
+    one.pools.pools()
+    manual_clock.advance(6.0)
+    ends = [False]
+
+    def move_it(number: int) -> None:
+        verb, name = api.asked[number]
+        if (verb, name) == ("update", "held") and not ends[0]:
+            ends[0] = True
+            other.opened.members.update(
+                ["moves"], lambda m, pools: move(m, "B", pools, when_free=False)
+            )
+
+    api.after = move_it
+    shown = one.pools.pools()
+    assert ends[0]
+    assert [each.type for each in shown if "moves" in [r.name for r in each.resources]] == ["B"]
