@@ -177,9 +177,11 @@ def start_program(program: Path, args: Sequence[str]) -> Command:
 
 def _forked(request: Mapping[str, object], out: int, err: int) -> tuple[int, TextIO]:
     """Have a process forked; returns its pid, and where it is said how it ended."""
+    words = json.dumps(request).encode()
+    assert len(words) <= 2 * _LONGEST_REQUEST, "it would arrive in part"
     status, status_end = os.pipe()
     try:
-        socket.send_fds(_server(), [json.dumps(request).encode()], [out, err, status_end])
+        socket.send_fds(_server(), [words], [out, err, status_end])
     finally:
         os.close(status_end)
     said = os.fdopen(status)

@@ -79,7 +79,10 @@ class TestStatus:
     def test_without_a_server_it_is_69(self, cli: Cli) -> None:
         assert cli("status", "--backend", "http://127.0.0.1:9").code == 69
 
-    @pytest.mark.parametrize("text", ["[]", "{", '{"at": 7, "pools": []}', "[" * 100_000])
+    @pytest.mark.parametrize(
+        "text",
+        ["[]", "{", '{"at": 7, "pools": []}', pytest.param("[" * 100_000, id="deep")],
+    )
     def test_what_cant_be_read_is_one_line(
         self, cli: Cli, fault_proxy: StartFaultProxy, text: str, tmp_path: Path
     ) -> None:
