@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from leasectl.engines.local.absent import remove_dead_ones
+from leasectl.engines.local.absent import REMOVED_AT_ONCE, remove_dead_ones
 from leasectl.engines.local.store import LocalStore
+from leasectl.engines.local.witness import LocalWitness
 from leasectl.leases.release import release
 from leasectl.leases.request import new_handle
 from leasectl.model import Request, whole
@@ -152,6 +153,23 @@ def test_of_many_dead_whom_others_pass_each_64th_ticket_takes_some_away(desk: De
         release(desk.service, whole(desk.acquire()))
     assert desk.tickets() == []
     assert desk.state.query("SELECT * FROM suspended") == []
+
+
+def test_the_witness_takes_away_many_whom_others_pass_in_parts(desk: Desk) -> None:
+    desk.pool(1)
+    dead_waiters(desk, "T", 300)
+    desk.acquire()
+    witness = LocalWitness(desk.state, lost=desk.service.losses.tell, clock=desk.time.clock)
+    left = [len(desk.tickets())]
+    while left[-1]:
+        assert witness.look() == []
+        left.append(len(desk.tickets()))
+        is_called_again = witness.due() is not None
+        assert is_called_again == (left[-2] - left[-1] == REMOVED_AT_ONCE)
+    parts = [before - after for before, after in zip(left, left[1:])]
+    assert len(parts) == 3
+    assert max(parts) == REMOVED_AT_ONCE
+    assert [each.state for each in desk.service.handles.active()] == ["held"]
 
 
 def test_a_names_file_that_a_killed_process_left_half_way_is_put_right(
