@@ -94,6 +94,15 @@ def test_without_being_called_it_looks_after_some_seconds(cli: Cli) -> None:
     eventually(lambda: cli.held() == {}, timeout=20)
 
 
+def test_it_looks_also_where_nothing_else_has_changed(cli: Cli) -> None:
+    cli.pool("T")
+    cli.hold(HOUR)
+    (keeper,) = eventually(cli.keepers)
+    eventually(lambda: is_settled(cli, keeper))
+    pipe(cli).unlink()
+    eventually(pipe(cli).exists, timeout=20)
+
+
 def test_a_directory_that_is_made_anew_is_not_that_of_the_old_keeper(
     cli: Cli, tmp_path: Path
 ) -> None:
