@@ -31,9 +31,9 @@ ATTEMPT_SECONDS = 20.0
 _Result = TypeVar("_Result")
 
 
-# So often it has to say that a resource isn't the owner's; in between that long is waited.
+# For so long it has to say that a resource isn't the owner's, and so often in that time.
+_HEAR_SECONDS = 0.9
 _TIMES_NOT_OURS = 4
-_HEAR_SECONDS = 0.3
 
 
 class _Unseen(Refused):
@@ -41,7 +41,16 @@ class _Unseen(Refused):
 
 
 class _PerhapsOurs(Refused):
-    """Boskos says that it isn't the owner's, and perhaps it hasn't heard of its grant yet."""
+    """Boskos says that it isn't the owner's, and perhaps it hasn't heard of its grant yet.
+
+    Args:
+        words: What it says.
+        at: When, CLOCK_BOOTTIME in seconds.
+    """
+
+    def __init__(self, words: str, at: float) -> None:
+        super().__init__(words)
+        self.at = at
 
 
 class Holding:
@@ -108,7 +117,7 @@ class Holding:
         for _ in range(_TIMES_NOT_OURS):
             left = max(0.0, until - self._clock.elapsed())
             came, answer = yield from self._change(call, seconds=left)
-            again = self._clock.elapsed() + _HEAR_SECONDS
+            again = self._clock.elapsed() + _HEAR_SECONDS / (_TIMES_NOT_OURS - 1)
             if came != "not ours" or again >= until:
                 break
             yield Sleep(frozenset(), again)
@@ -130,8 +139,11 @@ class Holding:
             words = words_of(self._connection.url, answer)
             if came == "gone" and not _number_of(_Unseen, failures):
                 raise _Unseen(words)
-            if came == "not ours" and _number_of(_PerhapsOurs, failures) < _TIMES_NOT_OURS - 1:
-                raise _PerhapsOurs(words)
+            if came == "not ours":
+                now = self._clock.elapsed()
+                first = next((each.at for each in failures if isinstance(each, _PerhapsOurs)), now)
+                if now - first < _HEAR_SECONDS:  # tries may follow each other at once
+                    raise _PerhapsOurs(words, now)
             if came == "done" or _number_of(Loss, failures):
                 return None  # or most likely by that of which no answer came
             return f"{printable(name)} wasn't leased to us any more: {words}"
