@@ -65,7 +65,7 @@ class Processes:
                 ends.append(error)
 
         threading.Thread(target=run, daemon=True).start()
-        eventually(lambda: self.waiting() > before)
+        eventually(lambda: ends or self.waiting() > before)  # it may have gone by then
         return ends
 
     def put_dead(self, key: str) -> None:
